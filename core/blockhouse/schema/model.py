@@ -1,0 +1,63 @@
+"""The append-only schema history of a pipeline's tables: ids, revisions, columns and their field numbers.
+
+Pure values. Where they are stored is an adapter's business (ZooKeeper: `coordination/schema_store.py`).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+PROVENANCE_COLUMNS = ("_kafka_cluster", "_kafka_partition", "_kafka_offset", "_kafka_row")
+"""Filled by the aggregator. The first three identify the message, the last (optional) the row inside it."""
+
+
+class DefaultKind(StrEnum):
+    """How ClickHouse fills a column that an INSERT does not name (`system.columns.default_kind`)."""
+
+    NONE = ""
+    DEFAULT = "DEFAULT"
+    MATERIALIZED = "MATERIALIZED"
+    ALIAS = "ALIAS"
+    EPHEMERAL = "EPHEMERAL"
+
+
+class Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Column(Frozen):
+    """One column as the server has it. `field` is its protobuf field number in `Row`: given once, never reused."""
+
+    name: str
+    type: str
+    field: int = Field(ge=1, le=536870911)
+    default_kind: DefaultKind = DefaultKind.NONE
+    default_expression: str = ""
+
+
+class Revision(Frozen):
+    """A table's column set, in the server's order. `number` counts from 1."""
+
+    number: int = Field(ge=1)
+    columns: tuple[Column, ...]
+
+
+class TableHistory(Frozen):
+    """Everything known of one table: a short id for the metadata, and its revisions, oldest first.
+
+    A table that was seen on a stream but does not exist in ClickHouse yet has an id and no revision.
+    `name` is always `database.table`.
+    """
+
+    id: int = Field(ge=1)
+    name: str
+    revisions: tuple[Revision, ...] = ()
+
+    @property
+    def current(self) -> Revision | None:
+        return self.revisions[-1] if self.revisions else None
+
+    def revision(self, number: int) -> Revision | None:
+        return next((r for r in self.revisions if r.number == number), None)
