@@ -37,4 +37,6 @@ class SecretRef(Settings):
         try:
             return self.file.read_text().rstrip("\n")
         except OSError as error:
-            raise Permanent(f"secret file {self.file} cannot be read: {error.strerror}", reason="SecretMissing") from error
+            raise Permanent(
+                f"secret file {self.file} cannot be read: {error.strerror}", reason="SecretMissing"
+            ) from error

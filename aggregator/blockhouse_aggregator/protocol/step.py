@@ -1,0 +1,166 @@
+"""The transition function: `(state, event) -> (state', effects)`. Everything an owner does follows from it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from blockhouse.metadata.model import Window
+from blockhouse_aggregator.protocol.events import (
+    Alarm,
+    Commit,
+    CommitRefused,
+    CommitSucceeded,
+    CommitUnknown,
+    Condemned,
+    Effect,
+    Event,
+    Flush,
+    Insert,
+    InsertFailed,
+    Rebuild,
+    Rebuilt,
+    Rejoin,
+    Scanned,
+    SealedBlock,
+    Stored,
+)
+from blockhouse_aggregator.protocol.sealing import ReportRejected, seal
+from blockhouse_aggregator.protocol.state import Block, Stage, StreamState, TableState, metadata_of, same_log
+
+Step = tuple[StreamState, tuple[Effect, ...]]
+
+
+def step(state: StreamState, event: Event, now_ms: int) -> Step:
+    """The next state and what to do, in order. A closed state (its epoch is over) ignores everything.
+
+    `now_ms` is Unix time in milliseconds; it only ever becomes the intent time, never a block boundary.
+    """
+    if state.closed:
+        return state, ()
+    match event:
+        case Scanned():
+            return _scanned(state, event, now_ms)
+        case CommitSucceeded():
+            return _committed(state, event)
+        case CommitRefused():
+            return _close(state, Rebuild(event.reason)) if _awaited(state, event.seq) else (state, ())
+        case CommitUnknown():
+            return _close(state, Rejoin()) if _awaited(state, event.seq) else (state, ())
+        case Stored():
+            return _stored(state, event)
+        case InsertFailed():
+            return _failed(state, event)
+        case Rebuilt():
+            return _rebuilt(state, event)
+        case Condemned():
+            return _block(
+                state, event.table, event.reason, f"the block in flight cannot be inserted: {event.reason}"
+            )
+        case Flush():
+            return _flush(state, event, now_ms)
+
+
+def _awaited(state: StreamState, seq: int) -> bool:
+    return state.committing is not None and state.committing.seq == seq
+
+
+def _close(state: StreamState, effect: Rebuild | Rejoin) -> Step:
+    return replace(state, closed=True, committing=None), (effect,)
+
+
+def _scanned(state: StreamState, event: Scanned, now_ms: int) -> Step:
+    if state.committing is not None:
+        return _close(state, Rebuild("a round was sealed while a commit was on its way"))
+    try:
+        after, alarms = seal(state, event.report, event.resumed, now_ms)
+    except ReportRejected as error:
+        after, effects = _close(state, Rebuild("ReportRejected"))
+        return after, (*effects, Alarm("ReportRejected", str(error)))
+    after, commit = _commit(after, now_ms)
+    return after, (*alarms, *commit)
+
+
+def _commit(state: StreamState, now_ms: int) -> Step:
+    """Commit the state if it says anything the broker does not hold yet."""
+    metadata = metadata_of(state, now_ms)
+    if same_log(state.recorded, metadata):
+        return state, ()
+    effect = Commit(metadata.committed_offset, metadata, state.epoch)
+    return replace(state, committing=metadata), (effect,)
+
+
+def _committed(state: StreamState, event: CommitSucceeded) -> Step:
+    """The intents in the committed metadata may be inserted now, and only those (I1)."""
+    metadata = state.committing
+    if metadata is None or metadata.seq != event.seq:
+        return state, ()
+    inserts: list[Insert] = []
+    tables: list[TableState] = []
+    for table in state.tables:
+        block = table.block
+        if block is not None and block.stage is Stage.SEALED:
+            block = replace(block, stage=Stage.INSERTING)
+            inserts.append(Insert(table.table, block.intent, block.fresh))
+        tables.append(replace(table, block=block))
+    after = replace(state, tables=tuple(tables), recorded=metadata, committing=None, seq=metadata.seq)
+    return after, tuple(inserts)
+
+
+def _current(state: StreamState, table: int, begin: int, end: int) -> Block | None:
+    """The table's block if it is exactly [begin, end]: an answer about any other block is out of date."""
+    block = state.table(table).block
+    if block is not None and (block.intent.begin, block.intent.end) == (begin, end):
+        return block
+    return None
+
+
+def _stored(state: StreamState, event: Stored) -> Step:
+    block = _current(state, event.table, event.begin, event.end)
+    if block is None or block.stage is Stage.SEALED:
+        return state, ()
+    return state.with_table(replace(state.table(event.table), block=None)), ()
+
+
+def _failed(state: StreamState, event: InsertFailed) -> Step:
+    """Every retry is a replay: whatever happened to the insert, the same bytes come again, never others."""
+    block = _current(state, event.table, event.begin, event.end)
+    if block is None or block.stage is not Stage.INSERTING:
+        return state, ()
+    again = replace(block, stage=Stage.REPLAY, fresh=False)
+    return state.with_table(replace(state.table(event.table), block=again)), ()
+
+
+def _rebuilt(state: StreamState, event: Rebuilt) -> Step:
+    """I7: only the identical block may be sent again; anything else must not reach the server."""
+    built = event.block
+    block = _current(state, event.table, built.begin, built.end)
+    if block is None or block.stage is not Stage.REPLAY:
+        return state, ()
+    recorded = block.intent
+    if built != SealedBlock(recorded.begin, recorded.end, recorded.messages, recorded.revision, recorded.crc):
+        text = (
+            f"block [{recorded.begin}, {recorded.end}] was recorded with {recorded.messages} messages, crc "
+            f"{recorded.crc:08x}; rebuilt with {built.messages} messages, crc {built.crc:08x}"
+        )
+        return _block(state, event.table, "ReplayDiffers", text)
+    granted = replace(block, stage=Stage.INSERTING)
+    after = state.with_table(replace(state.table(event.table), block=granted))
+    return after, (Insert(event.table, recorded, fresh=False),)
+
+
+def _block(state: StreamState, table: int, reason: str, text: str) -> Step:
+    entry = state.table(table)
+    if entry.block is None or entry.block.stage is Stage.SEALED:
+        return state, ()
+    blocked = replace(entry.block, stage=Stage.BLOCKED, fresh=False, reason=reason)
+    return state.with_table(replace(entry, block=blocked)), (Alarm(reason, text, table),)
+
+
+def _flush(state: StreamState, event: Flush, now_ms: int) -> Step:
+    """Record acknowledgements of a stream that has gone idle; close the window when nothing is in flight."""
+    if state.committing is not None:
+        return state, ()
+    if event.close_window and not state.in_flight:
+        window = Window(reference=state.position - state.pending)
+        state = replace(state, window=window, window_opened_ms=now_ms)
+    return _commit(state, now_ms)
