@@ -119,17 +119,7 @@ class Flush:
     close_window: bool = False
 
 
-Event = (
-    Scanned
-    | CommitSucceeded
-    | CommitRefused
-    | CommitUnknown
-    | Stored
-    | InsertFailed
-    | Rebuilt
-    | Condemned
-    | Flush
-)
+Event = Scanned | CommitSucceeded | CommitRefused | CommitUnknown | Stored | InsertFailed | Rebuilt | Condemned | Flush
 
 
 # --- effects ------------------------------------------------------------------------------------------------

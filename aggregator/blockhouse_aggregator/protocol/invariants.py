@@ -18,9 +18,7 @@ def metadata_violations(metadata: Metadata) -> list[str]:
     w = metadata.window
     total = w.reference + w.sealed + w.dead + w.holes + metadata.pending
     if total != metadata.position:
-        found.append(
-            f"I4: reference + sealed + dead + holes + pending = {total}, but P = {metadata.position}"
-        )
+        found.append(f"I4: reference + sealed + dead + holes + pending = {total}, but P = {metadata.position}")
     ids = [entry.table for entry in metadata.tables]
     if ids != sorted(set(ids)):
         found.append(f"I2: entries are not unique and sorted: {ids}")
@@ -28,12 +26,8 @@ def metadata_violations(metadata: Metadata) -> list[str]:
         block, cursor = entry.in_flight, entry.cursor
         if block is None and cursor is None:
             found.append(f"table {entry.table}: an entry that says nothing")
-        if block is not None and not (
-            block.begin <= block.end < metadata.position or block.begin > block.end
-        ):
-            found.append(
-                f"I5: table {entry.table}: block [{block.begin}, {block.end}] beyond P {metadata.position}"
-            )
+        if block is not None and not (block.begin <= block.end < metadata.position or block.begin > block.end):
+            found.append(f"I5: table {entry.table}: block [{block.begin}, {block.end}] beyond P {metadata.position}")
         if cursor is not None and cursor > metadata.position:
             found.append(f"I5: table {entry.table}: cursor {cursor} beyond P {metadata.position}")
         if block is not None and cursor is not None and cursor <= block.end:
@@ -61,9 +55,7 @@ def succession_violations(before: Metadata | None, after: Metadata) -> list[str]
         if was is not None and was.cursor is not None:
             lowest = was.cursor
         if entry.in_flight is not None and entry.in_flight.begin < lowest:
-            found.append(
-                f"I3: table {entry.table}: block from {entry.in_flight.begin} overlaps what is below {lowest}"
-            )
+            found.append(f"I3: table {entry.table}: block from {entry.in_flight.begin} overlaps what is below {lowest}")
         if entry.cursor is not None and entry.cursor < lowest:
             found.append(f"I5: table {entry.table}: cursor {entry.cursor} fell below {lowest}")
     return found

@@ -26,16 +26,12 @@ def seal(
 
     Raises ReportRejected when the report does not add up.
     """
-    if any(
-        state.table(t).cursor is not None and report.start > (state.table(t).cursor or 0) for t in resumed
-    ):
+    if any(state.table(t).cursor is not None and report.start > (state.table(t).cursor or 0) for t in resumed):
         raise ReportRejected(f"scan from {report.start} skips the cursor of a table it resumes")
     new_offsets = max(0, report.stop - state.position)
     holes = new_offsets - sum(t.seen for t in report.tables) - report.headless
     if holes < 0 or not report.start <= min(report.stop, state.position):
-        raise ReportRejected(
-            f"scan [{report.start}, {report.stop}) from P={state.position} leaves {holes} holes"
-        )
+        raise ReportRejected(f"scan [{report.start}, {report.stop}) from P={state.position} leaves {holes} holes")
     if len({t.table for t in report.tables}) != len(report.tables):
         raise ReportRejected("a table is reported twice")
     found = {t.table: t for t in report.tables}
@@ -46,14 +42,10 @@ def seal(
         scan = found.get(table, TableScan(table, seen=0))
         changed, lost = _seal_table(state, scan, report.stop, table in resumed, now_ms)
         taken = scan.block.messages if scan.block else 0
-        window = replace(
-            window, sealed=window.sealed + taken, dead=window.dead + scan.dead, holes=window.holes + lost
-        )
+        window = replace(window, sealed=window.sealed + taken, dead=window.dead + scan.dead, holes=window.holes + lost)
         if lost:
             alarms.append(
-                Alarm(
-                    "LaggingMessagesExpired", f"{lost} messages left the log before they could be read", table
-                )
+                Alarm("LaggingMessagesExpired", f"{lost} messages left the log before they could be read", table)
             )
         after = after.with_table(changed)
     window = replace(window, dead=window.dead + report.headless, holes=window.holes + holes)
@@ -66,9 +58,7 @@ def seal(
     return after, tuple(alarms)
 
 
-def _seal_table(
-    state: StreamState, scan: TableScan, stop: int, resumed: bool, now_ms: int
-) -> tuple[TableState, int]:
+def _seal_table(state: StreamState, scan: TableScan, stop: int, resumed: bool, now_ms: int) -> tuple[TableState, int]:
     """The table after the scan, and how many of its pending messages turned out to be gone from the log."""
     before = state.table(scan.table)
     if resumed and (before.block is not None or before.cursor is None):
@@ -103,8 +93,6 @@ def _check_block(state: StreamState, before: TableState, scan: TableScan, stop: 
     lowest = before.cursor if before.cursor is not None else state.position
     span = block.end - block.begin + 1
     if not (lowest <= block.begin <= block.end < stop) or not (1 <= block.messages <= span):
-        raise ReportRejected(
-            f"table {scan.table}: block [{block.begin}, {block.end}] does not fit {lowest}..{stop}"
-        )
+        raise ReportRejected(f"table {scan.table}: block [{block.begin}, {block.end}] does not fit {lowest}..{stop}")
     if scan.cursor is not None and scan.cursor <= block.end:
         raise ReportRejected(f"table {scan.table}: cursor {scan.cursor} inside its block up to {block.end}")

@@ -53,9 +53,7 @@ def step(state: StreamState, event: Event, now_ms: int) -> Step:
         case Rebuilt():
             return _rebuilt(state, event)
         case Condemned():
-            return _block(
-                state, event.table, event.reason, f"the block in flight cannot be inserted: {event.reason}"
-            )
+            return _block(state, event.table, event.reason, f"the block in flight cannot be inserted: {event.reason}")
         case Flush():
             return _flush(state, event, now_ms)
 

@@ -49,17 +49,13 @@ class Start:
 def take_over(facts: Facts, *, replica: str, epoch: int, now_ms: int) -> Start | Stop:
     """Decide how to go on with a stream. Total: every combination of facts has an answer."""
     if facts.compacted:
-        return Stop(
-            "CompactedTopic", "a compacted topic drops messages on its own: blocks could not be rebuilt"
-        )
+        return Stop("CompactedTopic", "a compacted topic drops messages on its own: blocks could not be rebuilt")
     stop = _refusal(facts)
     if stop is not None:
         if facts.accepted != stop.reason:
             return stop
         text = f"{stop.reason} was accepted by an operator: starting at the earliest offset {facts.log_begin}"
-        return Start(
-            _fresh(facts, facts.log_begin, replica, epoch, now_ms), (Alarm("StreamRestarted", text),)
-        )
+        return Start(_fresh(facts, facts.log_begin, replica, epoch, now_ms), (Alarm("StreamRestarted", text),))
     if facts.metadata is not None:
         return _resume(facts, facts.metadata, replica, epoch, now_ms)
     # Never started. Example: offset=None -> the log's begin; offset=700 set on purpose by a tool -> 700.
@@ -76,23 +72,15 @@ def _refusal(facts: Facts) -> Stop | None:
     recorded_id = metadata.topic_id if metadata is not None else facts.marker_topic_id
     if recorded_id is not None and recorded_id != facts.topic_id:
         # Deleted and created again: offsets of the two topics must never be mixed. Recorded id X, now Y.
-        return Stop(
-            "TopicRecreated", f"the stream was started on topic id {recorded_id}, now it is {facts.topic_id}"
-        )
+        return Stop("TopicRecreated", f"the stream was started on topic id {recorded_id}, now it is {facts.topic_id}")
     if metadata is None:
         if started and facts.offset is None:
             # The group was empty for longer than offsets.retention.minutes: starting at the earliest would double rows.
-            return Stop(
-                "OffsetsExpired", "the stream was started before, but the group has no committed offset"
-            )
+            return Stop("OffsetsExpired", "the stream was started before, but the group has no committed offset")
         if started:
-            return Stop(
-                "OffsetsReset", f"offset {facts.offset} was committed without metadata by somebody else"
-            )
+            return Stop("OffsetsReset", f"offset {facts.offset} was committed without metadata by somebody else")
         if facts.offset is not None and facts.offset > facts.log_end:
-            return Stop(
-                "OffsetBeyondEnd", f"committed offset {facts.offset} is beyond the log end {facts.log_end}"
-            )
+            return Stop("OffsetBeyondEnd", f"committed offset {facts.offset} is beyond the log end {facts.log_end}")
         return None
     if facts.offset != metadata.committed_offset:
         return Stop(
