@@ -1,0 +1,132 @@
+"""A ClickHouse replica of a stack, from the `clickhouse-server` of the machine, old or new."""
+
+from __future__ import annotations
+
+import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import quote
+from xml.sax.saxutils import escape
+
+from clickhouse_driver import Client
+
+from e2e.stack.server import Server, StackError, render
+from e2e.stack.spec import HOST, StackSpec
+
+CLUSTER = "blockhouse"
+"""Name of the cluster in `remote_servers` that holds all shards and replicas of the stack."""
+
+MERGE_TREE = {
+    # A resumed or restarted replica stays inactive until this check; the default is a minute.
+    "zookeeper_session_expiration_check_period": "2",
+}
+
+
+class ClickHouseServer(Server):
+    """Replica `replica` (r1, r2 ...) of shard `shard` (01, 02 ...): user `default`, no password, loopback only."""
+
+    environment: ClassVar[dict[str, str]] = {"CLICKHOUSE_WATCHDOG_ENABLE": "0"}
+    """Newer servers fork themselves otherwise: it would be the watchdog that we kill."""
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        *,
+        spec: StackSpec,
+        id: tuple[int, int],
+        ports: Mapping[str, int],
+        cluster: Mapping[tuple[int, int], int],
+        zookeeper_port: int,
+        dies_with_parent: bool,
+    ) -> None:
+        """`ports` has native, http and interserver; `cluster` the native port of every replica of the stack."""
+        super().__init__(name, folder, dies_with_parent=dies_with_parent)
+        self.host = HOST
+        self.port, self.http_port, self._interserver_port = (
+            ports["native"],
+            ports["http"],
+            ports["interserver"],
+        )
+        self.shard = f"{id[0]:02d}"
+        self.replica = f"r{id[1]}"
+        self._spec = spec
+        self._cluster = cluster
+        self._zookeeper_port = zookeeper_port
+
+    @property
+    def output(self) -> Path:
+        return self.folder / "output.log"
+
+    @cached_property
+    def version(self) -> str:
+        """As the running server says, e.g. 18.16.1."""
+        return self._get("SELECT version()")
+
+    def prepare(self) -> list[str]:
+        for sub in ("tmp", "user_files", "format_schemas"):
+            (self.folder / "data" / sub).mkdir(parents=True, exist_ok=True)
+        (self.folder / "users.xml").write_text(render("users.xml", memory=self._spec.clickhouse_memory))
+        config = self.folder / "config.xml"
+        config.write_text(self._render_config())
+        return [_binary(), f"--config-file={config}"]
+
+    def answers(self) -> bool:
+        try:
+            return self._get(None) == "Ok." and self._get("SELECT 1") == "1"
+        except (OSError, urllib.error.URLError):
+            return False
+
+    def execute(
+        self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None, **settings: Any
+    ) -> list[tuple[Any, ...]]:
+        """Runs one statement over a new native connection and returns its rows; driver errors pass through."""
+        with Client(self.host, self.port, settings=settings) as client:
+            rows = client.execute(sql, params)
+        return rows if isinstance(rows, list) else []
+
+    def _get(self, query: str | None) -> str:
+        path = f"?query={quote(query)}" if query else ""
+        with urllib.request.urlopen(f"http://{self.host}:{self.http_port}/{path}", timeout=1) as reply:
+            return bytes(reply.read()).decode().strip()
+
+    def _render_config(self) -> str:
+        merge_tree = {**MERGE_TREE, **self._spec.merge_tree}
+        return render(
+            "config.xml",
+            name=self.name,
+            folder=escape(str(self.folder)),
+            host=self.host,
+            port=self.port,
+            http_port=self.http_port,
+            interserver_port=self._interserver_port,
+            zookeeper_port=self._zookeeper_port,
+            zookeeper_session_ms=self._spec.clickhouse_zk_timeout_ms,
+            shard=self.shard,
+            replica=self.replica,
+            log_level=self._spec.clickhouse_log_level,
+            cluster=_render_cluster(self.host, self._cluster),
+            merge_tree="\n".join(f"    <{k}>{escape(v)}</{k}>" for k, v in merge_tree.items()),
+        )
+
+
+def _render_cluster(host: str, native_ports: Mapping[tuple[int, int], int]) -> str:
+    shards: dict[int, list[str]] = {}
+    for (shard, _), port in sorted(native_ports.items()):
+        replica = f"<replica><host>{host}</host><port>{port}</port></replica>"
+        shards.setdefault(shard, []).append(replica)
+    return "\n".join(
+        f"      <shard><internal_replication>true</internal_replication>{''.join(replicas)}</shard>"
+        for replicas in shards.values()
+    )
+
+
+def _binary() -> str:
+    found = shutil.which("clickhouse-server") or shutil.which("clickhouse-server", path="/usr/sbin:/usr/local/sbin")
+    if not found:
+        raise StackError("cannot start ClickHouse: no clickhouse-server on this machine, run `make setup`")
+    return found

@@ -1,0 +1,156 @@
+"""Kafka clusters of a stack: real KRaft brokers from the jars `make setup` put into the cache."""
+
+from __future__ import annotations
+
+import base64
+import os
+import socket
+import subprocess
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from e2e.stack.ports import Ports
+from e2e.stack.server import Server, StackError, render
+from e2e.stack.spec import HOST, StackSpec
+
+KAFKA_VERSION = "4.3.1"
+_CONTROLLERS = 3
+
+
+def jars() -> Path:
+    """The folder with the broker's jars. Raises StackError when `make setup` has not completed it."""
+    cache = Path(os.environ.get("BLOCKHOUSE_CACHE") or Path.home() / ".cache" / "blockhouse")
+    folder = cache / f"kafka-{KAFKA_VERSION}"
+    if not (folder / ".complete").exists():
+        raise StackError(f"cannot start Kafka: no complete set of jars in {folder}, run `make setup`")
+    return folder
+
+
+@dataclass(frozen=True)
+class BrokerPorts:
+    client: int
+    controller: int
+    sasl: int
+
+
+class KafkaBroker(Server):
+    """Broker `node` (from 1) of one cluster; `peers` are the ports of all its brokers, this one included."""
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        *,
+        spec: StackSpec,
+        node: int,
+        peers: Sequence[BrokerPorts],
+        dies_with_parent: bool,
+    ) -> None:
+        super().__init__(name, folder, dies_with_parent=dies_with_parent)
+        self.host = HOST
+        self.node = node
+        self.port = peers[node - 1].client
+        self.sasl_port = peers[node - 1].sasl if spec.kafka_scram else None
+        self._spec = spec
+        self._peers = peers
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def prepare(self) -> list[str]:
+        config = self.folder / "server.properties"
+        config.write_text(self.render_config())
+        log4j = self.folder / "log4j2.yaml"
+        log4j.write_text(render("log4j2.yaml"))
+        java = ["java", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={log4j}", "-cp", f"{jars()}/*"]
+        if not (self.folder / "data" / "meta.properties").exists():
+            self._format(java, config)
+        return [*java, "-Xms64m", f"-Xmx{self._spec.kafka_heap}", "kafka.Kafka", str(config)]
+
+    def answers(self) -> bool:
+        """A broker opens its listener to clients last; it must also know itself as a member of the cluster."""
+        try:
+            socket.create_connection((self.host, self.port), timeout=1).close()
+            admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+            return self.node in admin.list_topics(timeout=2).brokers
+        except (OSError, KafkaException):
+            return False
+
+    def render_config(self) -> str:
+        """Content of server.properties; later lines win, so the spec's own properties come last."""
+        brokers = len(self._peers)
+        controllers = self._peers[: _CONTROLLERS if brokers >= _CONTROLLERS else 1]
+        listeners = {"PLAINTEXT": self.port}
+        if self.sasl_port is not None:
+            listeners["SASL"] = self.sasl_port
+        own = dict(listeners)
+        if self.node <= len(controllers):
+            own["CONTROLLER"] = self._peers[self.node - 1].controller
+        config = render(
+            "server.properties",
+            roles="broker,controller" if "CONTROLLER" in own else "broker",
+            node=self.node,
+            voters=",".join(f"{i}@{self.host}:{p.controller}" for i, p in enumerate(controllers, start=1)),
+            listeners=_listeners(self.host, own),
+            advertised=_listeners(self.host, listeners),
+            data=self.folder / "data",
+            replication=min(3, brokers),
+            min_insync=2 if brokers >= 3 else 1,
+        )
+        scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        extra = {f"listener.name.sasl.scram-sha-{n}.sasl.jaas.config": scram for n in (256, 512)}
+        extra.update(self._spec.kafka_properties)
+        return config + "".join(f"{key}={value}\n" for key, value in extra.items())
+
+    def _format(self, java: Sequence[str], config: Path) -> None:
+        users = [
+            argument
+            for user, password in self._spec.kafka_scram.items()
+            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+            for argument in ("--add-scram", f"{mechanism}=[name={user},password={password}]")
+        ]
+        command = [*java, "-Xmx128m", "-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool", "format"]
+        command += ["-t", _cluster_id(self.folder.parent, self.name), "-c", str(config), *users]
+        with self.log.open("ab") as log:
+            result = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, timeout=120, check=False)
+        if result.returncode:
+            raise StackError(f"the storage of {self.name} could not be formatted{self._last_words()}")
+
+
+class KafkaClusterServers:
+    """One independent cluster and its brokers."""
+
+    def __init__(self, name: str, brokers: Sequence[KafkaBroker]) -> None:
+        self.name = name
+        self.brokers = list(brokers)
+
+    @property
+    def bootstrap(self) -> str:
+        """Plain listeners of all brokers, comma separated."""
+        return ",".join(broker.bootstrap for broker in self.brokers)
+
+    @property
+    def sasl_bootstrap(self) -> str:
+        """SASL_PLAINTEXT listeners of all brokers; empty unless the spec has `kafka_scram`."""
+        return ",".join(f"{b.host}:{b.sasl_port}" for b in self.brokers if b.sasl_port is not None)
+
+
+def broker_ports(ports: Ports, name: str) -> BrokerPorts:
+    return BrokerPorts(ports[f"{name}.client"], ports[f"{name}.controller"], ports[f"{name}.sasl"])
+
+
+def _listeners(host: str, ports: Mapping[str, int]) -> str:
+    return ",".join(f"{name}://{host}:{port}" for name, port in ports.items())
+
+
+def _cluster_id(folder: Path, broker: str) -> str:
+    """The same for all brokers of a cluster (kafka-a-1, kafka-a-2), different in any other cluster or stack."""
+    cluster = uuid.uuid5(uuid.NAMESPACE_URL, f"{folder}/{broker.rpartition('-')[0]}")
+    # The tool would take a leading "-" for an option.
+    return "A" + base64.urlsafe_b64encode(cluster.bytes).decode().rstrip("=")[1:]

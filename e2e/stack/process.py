@@ -1,0 +1,92 @@
+"""Processes of servers: started in a session of their own, found again by a mark, ended for certain.
+
+The mark is an environment variable with the server's folder. Unlike a pid in a file it can neither be stale nor
+name a stranger, so a stack whose starter crashed can still be stopped. Nothing here may signal an unmarked process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+
+MARK = "BLOCKHOUSE_STACK_SERVER"
+
+_spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="stack-spawner")
+"""The kernel's parent-death signal follows the THREAD that forked: this one lives as long as the interpreter."""
+
+
+def spawn(
+    command: Sequence[str], *, folder: Path, log: Path, dies_with_parent: bool, env: Mapping[str, str]
+) -> psutil.Process:
+    """Starts `command` in `folder`, its output appended to `log`, marked with `folder`.
+
+    With `dies_with_parent` the kernel kills it when this process ends, however it ends.
+    """
+    prefix = ["setpriv", "--pdeathsig", "KILL", "--"] if dies_with_parent else []
+
+    def start() -> psutil.Process:
+        with log.open("ab") as output:
+            return psutil.Popen(
+                [*prefix, *command],
+                cwd=folder,
+                env={**os.environ, **env, MARK: str(folder)},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    return _spawner.submit(start).result()
+
+
+def find(folder: Path) -> psutil.Process | None:
+    """The living process marked with `folder`, whoever started it."""
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == str(folder) and is_alive(process):
+                return process
+        except psutil.Error:  # gone meanwhile, a zombie, or of another user: not one of ours
+            continue
+    return None
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """False also for a zombie: it answers nobody."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def signal_group(process: psutil.Process, number: signal.Signals) -> None:
+    """Signals the whole session a server leads; a process that is gone is no error."""
+    try:
+        os.killpg(process.pid, number)
+    except ProcessLookupError:
+        return
+
+
+def wait_dead(process: psutil.Process, timeout: float) -> bool:
+    """Waits up to `timeout` seconds for its death, reaps it, and says whether it died."""
+    try:
+        process.wait(timeout)
+    except psutil.TimeoutExpired:
+        return False
+    return True
+
+
+def wait_until(condition: Callable[[], bool], *, timeout: float, interval: float = 0.05) -> bool:
+    """Polls until `condition()` holds; False when it did not within `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(interval)
+    return True

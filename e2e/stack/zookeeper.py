@@ -1,0 +1,52 @@
+"""The ZooKeeper of a stack: one standalone server from Debian's jars."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+from e2e.stack.server import Server, StackError, render
+from e2e.stack.spec import HOST
+
+JARS = (Path("/usr/share/java/zookeeper.jar"), Path("/usr/share/java/slf4j-simple.jar"))
+
+
+class ZooKeeperServer(Server):
+    """Serves sessions at `connect`."""
+
+    def __init__(self, name: str, folder: Path, *, port: int, dies_with_parent: bool) -> None:
+        super().__init__(name, folder, dies_with_parent=dies_with_parent)
+        self.host = HOST
+        self.port = port
+
+    @property
+    def connect(self) -> str:
+        """host:port, as clients want it."""
+        return f"{self.host}:{self.port}"
+
+    def prepare(self) -> list[str]:
+        for jar in JARS:
+            if not jar.exists():
+                raise StackError(f"cannot start {self.name}: {jar} is missing, run `make setup`")
+        config = self.folder / "zoo.cfg"
+        config.write_text(render("zoo.cfg", data=self.folder / "data", host=self.host, port=self.port))
+        return [
+            "java",
+            *("-Xms32m", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            "-Dzookeeper.jmx.log4j.disable=true",
+            "-Djute.maxbuffer=4194304",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            "-Dorg.slf4j.simpleLogger.showDateTime=true",
+            *("-cp", ":".join(map(str, JARS))),
+            "org.apache.zookeeper.server.ZooKeeperServerMain",
+            str(config),
+        ]
+
+    def answers(self) -> bool:
+        """`ruok` is answered before sessions are accepted; `srvr` names a mode only when they are."""
+        try:
+            with socket.create_connection((self.host, self.port), timeout=1) as connection:
+                connection.sendall(b"srvr")
+                return b"Mode:" in b"".join(iter(lambda: connection.recv(4096), b""))
+        except OSError:
+            return False
