@@ -1,0 +1,164 @@
+"""`blockhouse stack`: the servers of the tests, for people: up in seconds, gone without a trace.
+
+The servers outlive the command. Everything `status` and `down` need is in the folder, so they also work after the
+command that started the servers was killed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import psutil
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from e2e.stack.clickhouse import ClickHouseServer
+from e2e.stack.kafka import KafkaBroker
+from e2e.stack.server import Server, StackError
+from e2e.stack.spec import StackSpec
+from e2e.stack.stack import Stack
+from e2e.stack.zookeeper import ZooKeeperServer
+
+NOT_RUNNING = 3
+"""Exit code of `status` unless every server answers, as service managers have it."""
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Real ZooKeeper, Kafka and ClickHouse servers on this machine, for trying things out.",
+)
+out = Console()
+err = Console(stderr=True)
+
+Folder = Annotated[Path, typer.Option(help="Where the servers keep data, logs and the record of what runs.")]
+DEFAULT_FOLDER = Path(".run/stack")
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "  blockhouse stack up\n\n"
+    "  blockhouse stack up --shards 2 --replicas 2 --kafka 2 --brokers 3 --folder /tmp/big"
+)
+def up(
+    folder: Folder = DEFAULT_FOLDER,
+    kafka: Annotated[int, typer.Option(min=1, max=26, help="Independent Kafka clusters: a, b, c ...")] = 2,
+    brokers: Annotated[int, typer.Option(min=1, help="Brokers of each Kafka cluster.")] = 1,
+    shards: Annotated[int, typer.Option(min=1, help="ClickHouse shards.")] = 1,
+    replicas: Annotated[int, typer.Option(min=1, help="Replicas of each shard.")] = 2,
+) -> None:
+    """Start the servers, or those of them that do not run, and say where they are.
+
+    Exit code 1 when one does not come up: the end of its log is printed, and the others are stopped again.
+    """
+    spec = StackSpec(kafka_clusters=kafka, brokers=brokers, shards=shards, replicas=replicas)
+    with _errors_told():
+        stack = Stack(folder, spec, keep=True, detached=True)
+        began = time.monotonic()
+        try:
+            with out.status(f"starting {len(stack.servers)} servers in {folder}"):
+                stack.start(lambda server: out.print(f"{server.name} answers after {time.monotonic() - began:.1f} s"))
+        except BaseException:
+            stack.stop()
+            raise
+        _show(stack)
+        _show_commands(stack)
+
+
+@app.command(epilog="Example:\n\n  blockhouse stack status --folder /tmp/big || blockhouse stack up --folder /tmp/big")
+def status(folder: Folder = DEFAULT_FOLDER) -> None:
+    """Show what runs where. Exit code 0 when every server answers, 3 otherwise, 1 when there is no stack."""
+    with _errors_told():
+        stack = Stack.attach(folder)
+        if not _show(stack):
+            raise typer.Exit(NOT_RUNNING)
+
+
+@app.command(epilog="Examples:\n\n  blockhouse stack down\n\n  blockhouse stack down --keep-data")
+def down(
+    folder: Folder = DEFAULT_FOLDER,
+    keep_data: Annotated[
+        bool, typer.Option("--keep-data", help="Keep data, logs and ports for the next `up`.")
+    ] = False,
+) -> None:
+    """Stop the servers and remove their data. Exit code 1 when there is no stack."""
+    with _errors_told():
+        stack = Stack.attach(folder)
+        with out.status(f"stopping {len(stack.servers)} servers"):
+            stack.stop()
+        if not keep_data:
+            stack.delete()
+        out.print(f"{len(stack.servers)} servers stopped; data {'kept in' if keep_data else 'removed from'} {folder}")
+
+
+@contextmanager
+def _errors_told() -> Iterator[None]:
+    try:
+        yield
+    except StackError as error:
+        err.print(str(error), style="red", markup=False, highlight=False)
+        raise typer.Exit(1) from error
+
+
+def _show(stack: Stack) -> bool:
+    """Prints one line for each server and says whether all of them answer."""
+    table = Table(title=f"stack in {stack.folder}", title_justify="left")
+    for column in ("server", "state", "address", "pid", "memory", "log"):
+        table.add_column(column, justify="right" if column in ("pid", "memory") else "left", overflow="fold")
+    states = {name: _state(server) for name, server in stack.servers.items()}
+    for name, server in stack.servers.items():
+        colour = "green" if states[name] == "answers" else "red"
+        table.add_row(
+            name,
+            f"[{colour}]{states[name]}[/]",
+            _address(server),
+            str(server.pid or ""),
+            _memory(server),
+            str(server.log.relative_to(stack.folder)),
+        )
+    out.print(table)
+    return all(state == "answers" for state in states.values())
+
+
+def _state(server: Server) -> str:
+    if not server.alive:
+        return "down"
+    if server.frozen:
+        return "frozen"
+    return "answers" if server.answers() else "silent"
+
+
+def _memory(server: Server) -> str:
+    try:
+        return f"{psutil.Process(server.pid).memory_info().rss >> 20} MiB" if server.pid else ""
+    except psutil.NoSuchProcess:  # died while we looked
+        return ""
+
+
+def _address(server: Server) -> str:
+    match server:
+        case ZooKeeperServer():
+            return server.connect
+        case KafkaBroker():
+            return server.bootstrap
+        case ClickHouseServer():
+            return f"{server.host}:{server.port} (native), {server.http_port} (http)"
+        case _:
+            return ""
+
+
+def _show_commands(stack: Stack) -> None:
+    """Commands to paste, one kind of server each."""
+    lines = [
+        f"clickhouse-client --host {server.host} --port {server.port}    # shard {server.shard}, replica {server.replica}"
+        for server in stack.clickhouse.values()
+    ]
+    lines += [f"export KAFKA_{name.upper()}={cluster.bootstrap}" for name, cluster in stack.kafka.items()]
+    lines.append(f"/usr/share/zookeeper/bin/zkCli.sh -server {stack.zookeeper.connect}")
+    lines.append(f"blockhouse stack down --folder {stack.folder}")
+    for line in lines:
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
