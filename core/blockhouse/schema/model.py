@@ -22,19 +22,29 @@ class DefaultKind(StrEnum):
     ALIAS = "ALIAS"
     EPHEMERAL = "EPHEMERAL"
 
+    @property
+    def insertable(self) -> bool:
+        """Whether an INSERT of ours may name the column. EPHEMERAL is left out: nothing of it is stored."""
+        return self in (DefaultKind.NONE, DefaultKind.DEFAULT)
+
 
 class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Column(Frozen):
-    """One column as the server has it. `field` is its protobuf field number in `Row`: given once, never reused."""
+class ServerColumn(Frozen):
+    """One row of `system.columns`: the name, the type as ClickHouse spells it, and the default."""
 
     name: str
     type: str
-    field: int = Field(ge=1, le=536870911)
     default_kind: DefaultKind = DefaultKind.NONE
     default_expression: str = ""
+
+
+class Column(ServerColumn):
+    """One column as the server has it. `field` is its protobuf field number in `Row`: given once, never reused."""
+
+    field: int = Field(ge=1, le=536870911)
 
 
 class Revision(Frozen):
@@ -42,6 +52,16 @@ class Revision(Frozen):
 
     number: int = Field(ge=1)
     columns: tuple[Column, ...]
+
+    @property
+    def insertable(self) -> tuple[Column, ...]:
+        """The columns an INSERT names, provenance included, in the server's order."""
+        return tuple(column for column in self.columns if column.default_kind.insertable)
+
+    @property
+    def row(self) -> tuple[Column, ...]:
+        """The columns a producer fills (those of `Row`), in the server's order."""
+        return tuple(column for column in self.insertable if column.name not in PROVENANCE_COLUMNS)
 
 
 class TableHistory(Frozen):
