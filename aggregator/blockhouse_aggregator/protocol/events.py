@@ -38,7 +38,8 @@ class TableScan:
 
 @dataclass(frozen=True, slots=True)
 class ScanReport:
-    """A scan of [start, stop). `headless` counts messages dead-lettered because they name no table."""
+    """A scan of [start, stop). `headless` counts messages at or above the position before the scan that were
+    dead-lettered because they name no table; `leader_epoch` is that of the last message read (-1: not known)."""
 
     start: int
     stop: int

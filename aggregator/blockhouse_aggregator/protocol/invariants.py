@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from blockhouse.metadata.model import InFlight, Metadata
+from blockhouse.metadata.model import InFlight, Metadata, Window
 from blockhouse_aggregator.protocol.events import Insert
 from blockhouse_aggregator.protocol.state import StreamState
 
@@ -46,6 +46,7 @@ def succession_violations(before: Metadata | None, after: Metadata) -> list[str]
         found.append(f"I6: seq {after.seq} after {before.seq}")
     if after.position < before.position:
         found.append(f"I5: P went back from {before.position} to {after.position}")
+    found += _window_violations(before, after)
     old = {entry.table: entry for entry in before.tables}
     for entry in after.tables:
         was = old.get(entry.table)
@@ -59,6 +60,19 @@ def succession_violations(before: Metadata | None, after: Metadata) -> list[str]
         if entry.cursor is not None and entry.cursor < lowest:
             found.append(f"I5: table {entry.table}: cursor {entry.cursor} fell below {lowest}")
     return found
+
+
+def _window_violations(before: Metadata, after: Metadata) -> list[str]:
+    """Counts only grow, or begin again when nothing is in flight: else a message could be counted away."""
+    old, new = before.window, after.window
+    if new == Window(reference=after.position - after.pending):
+        open_blocks = any(entry.in_flight is not None for entry in after.tables)
+        return ["I4: the window was closed with a block in flight"] if open_blocks and new != old else []
+    if new.reference != old.reference:
+        return [f"I4: reference moved from {old.reference} to {new.reference} without closing the window"]
+    if new.sealed < old.sealed or new.dead < old.dead or new.holes < old.holes:
+        return [f"I4: a count of the window fell: {old} to {new}"]
+    return []
 
 
 def grant_violations(state: StreamState, grants: Iterable[Insert]) -> list[str]:

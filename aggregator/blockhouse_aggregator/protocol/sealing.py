@@ -70,6 +70,8 @@ def _seal_table(state: StreamState, scan: TableScan, stop: int, resumed: bool, n
         raise ReportRejected(f"table {scan.table}: took {taken} and {scan.dead} dead, not its to take")
     if scan.block is not None:
         _check_block(state, before, scan, stop)
+    if eligible or before.cursor is None:
+        _check_cursor(state, before, scan, stop)
     block = before.block
     if scan.block is not None:
         b = scan.block
@@ -94,5 +96,14 @@ def _check_block(state: StreamState, before: TableState, scan: TableScan, stop: 
     span = block.end - block.begin + 1
     if not (lowest <= block.begin <= block.end < stop) or not (1 <= block.messages <= span):
         raise ReportRejected(f"table {scan.table}: block [{block.begin}, {block.end}] does not fit {lowest}..{stop}")
-    if scan.cursor is not None and scan.cursor <= block.end:
-        raise ReportRejected(f"table {scan.table}: cursor {scan.cursor} inside its block up to {block.end}")
+
+
+def _check_cursor(state: StreamState, before: TableState, scan: TableScan, stop: int) -> None:
+    """A new cursor never points at what is stored or in flight. Example: P=10, block [10, 14]: 15 or later."""
+    if scan.cursor is None:
+        return
+    lowest = before.cursor if before.cursor is not None else state.position
+    if scan.block is not None:
+        lowest = scan.block.end + 1
+    if not lowest <= scan.cursor < stop:
+        raise ReportRejected(f"table {scan.table}: cursor {scan.cursor} does not lie in {lowest}..{stop - 1}")

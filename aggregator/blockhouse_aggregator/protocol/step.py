@@ -131,14 +131,17 @@ def _failed(state: StreamState, event: InsertFailed) -> Step:
 def _rebuilt(state: StreamState, event: Rebuilt) -> Step:
     """I7: only the identical block may be sent again; anything else must not reach the server."""
     built = event.block
-    block = _current(state, event.table, built.begin, built.end)
+    block = state.table(event.table).block
     if block is None or block.stage is not Stage.REPLAY:
         return state, ()
     recorded = block.intent
+    if built.end < recorded.begin or recorded.end < built.begin:
+        return state, ()  # an answer about an earlier block of the table: out of date
     if built != SealedBlock(recorded.begin, recorded.end, recorded.messages, recorded.revision, recorded.crc):
         text = (
-            f"block [{recorded.begin}, {recorded.end}] was recorded with {recorded.messages} messages, crc "
-            f"{recorded.crc:08x}; rebuilt with {built.messages} messages, crc {built.crc:08x}"
+            f"block [{recorded.begin}, {recorded.end}] was recorded with {recorded.messages} messages, revision "
+            f"{recorded.revision}, crc {recorded.crc:08x}; rebuilt as [{built.begin}, {built.end}] with "
+            f"{built.messages} messages, revision {built.revision}, crc {built.crc:08x}"
         )
         return _block(state, event.table, "ReplayDiffers", text)
     granted = replace(block, stage=Stage.INSERTING)

@@ -16,9 +16,11 @@ from blockhouse_aggregator.protocol.state import Block, Stage, StreamState, Tabl
 class Facts:
     """What is known of a stream when it is assigned.
 
-    `offset` and `metadata` as committed (None: no committed offset / metadata empty), `unreadable` why the metadata could
-    not be decoded (else empty), `log_begin` and `log_end` the log's bounds, `marker_topic_id` the topic id under which the
-    stream was started (None: never), `accepted` the reason an operator has accepted for this stream (`streams accept`).
+    `offset` and `metadata` as committed (None: no committed offset / metadata empty), `unreadable` why the metadata
+    could not be decoded (else empty), `log_begin` and `log_end` the log's bounds, `marker_topic_id` the topic id under
+    which the stream was started (None: never), `accepted` the reason an operator has accepted for this stream
+    (`streams accept`) and `accepted_from` where it shall then start (None: at the earliest offset). `epoch_end` is where
+    the log, as it is now, ends the leader epoch the metadata records (None: not known).
     """
 
     offset: int | None
@@ -30,6 +32,8 @@ class Facts:
     compacted: bool
     marker_topic_id: str | None
     accepted: str = ""
+    accepted_from: int | None = None
+    epoch_end: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +58,14 @@ def take_over(facts: Facts, *, replica: str, epoch: int, now_ms: int) -> Start |
     if stop is not None:
         if facts.accepted != stop.reason:
             return stop
-        text = f"{stop.reason} was accepted by an operator: starting at the earliest offset {facts.log_begin}"
-        return Start(_fresh(facts, facts.log_begin, replica, epoch, now_ms), (Alarm("StreamRestarted", text),))
+        start = max(facts.log_begin, facts.log_begin if facts.accepted_from is None else facts.accepted_from)
+        text = f"{stop.reason} was accepted by an operator: starting afresh at offset {start}"
+        return Start(_fresh(facts, start, replica, epoch, now_ms), (Alarm("StreamRestarted", text),))
     if facts.metadata is not None:
         return _resume(facts, facts.metadata, replica, epoch, now_ms)
     # Never started. Example: offset=None -> the log's begin; offset=700 set on purpose by a tool -> 700.
-    start = facts.log_begin if facts.offset is None else max(facts.offset, facts.log_begin)
-    return Start(_fresh(facts, start, replica, epoch, now_ms))
+    start = facts.log_begin if facts.offset is None else facts.offset
+    return _skip_expired(_fresh(facts, start, replica, epoch, now_ms), facts.log_begin)
 
 
 def _refusal(facts: Facts) -> Stop | None:
@@ -69,8 +74,9 @@ def _refusal(facts: Facts) -> Stop | None:
     if facts.unreadable:
         return Stop("MetadataUnreadable", f"{facts.unreadable}; it is not overwritten")
     started = facts.marker_topic_id is not None
-    recorded_id = metadata.topic_id if metadata is not None else facts.marker_topic_id
-    if recorded_id is not None and recorded_id != facts.topic_id:
+    # Metadata taken over from a format without topic ids has none: then the marker, if any, must agree.
+    recorded_id = (metadata.topic_id if metadata is not None else "") or facts.marker_topic_id
+    if recorded_id and recorded_id != facts.topic_id:
         # Deleted and created again: offsets of the two topics must never be mixed. Recorded id X, now Y.
         return Stop("TopicRecreated", f"the stream was started on topic id {recorded_id}, now it is {facts.topic_id}")
     if metadata is None:
@@ -90,6 +96,10 @@ def _refusal(facts: Facts) -> Stop | None:
     if metadata.position > facts.log_end:
         # An unclean election or a restored disk: P=900, log end 850.
         return Stop("LogTruncated", f"position {metadata.position} is beyond the log end {facts.log_end}")
+    if facts.epoch_end is not None and metadata.position > facts.epoch_end:
+        # Truncated and written again: P=900 was read in epoch 7, which now ends at 850, though the log ends at 1,200.
+        text = f"position {metadata.position} was read in leader epoch {metadata.leader_epoch}, which now ends at"
+        return Stop("LogTruncated", f"{text} {facts.epoch_end}: other messages took the place of what was read")
     return None
 
 
@@ -111,7 +121,7 @@ def _resume(facts: Facts, metadata: Metadata, replica: str, epoch: int, now_ms: 
     state = StreamState(
         replica=replica,
         epoch=epoch,
-        topic_id=metadata.topic_id,
+        topic_id=facts.topic_id,
         leader_epoch=metadata.leader_epoch,
         seq=metadata.seq,
         position=metadata.position,
