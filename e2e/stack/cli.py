@@ -27,6 +27,8 @@ from e2e.stack.zookeeper import ZooKeeperServer
 NOT_RUNNING = 3
 """Exit code of `status` unless every server answers, as service managers have it."""
 
+ANSWERS = "answers"
+
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -89,9 +91,8 @@ def down(
     with _errors_told():
         stack = Stack.attach(folder)
         with out.status(f"stopping {len(stack.servers)} servers"):
-            stack.stop()
-        if not keep_data:
-            stack.delete()
+            stack.keep = keep_data
+            stack.close()
         out.print(f"{len(stack.servers)} servers stopped; data {'kept in' if keep_data else 'removed from'} {folder}")
 
 
@@ -106,22 +107,15 @@ def _errors_told() -> Iterator[None]:
 
 def _show(stack: Stack) -> bool:
     """Prints one line for each server and says whether all of them answer."""
-    table = Table(title=f"stack in {stack.folder}", title_justify="left")
-    for column in ("server", "state", "address", "pid", "memory", "log"):
-        table.add_column(column, justify="right" if column in ("pid", "memory") else "left", overflow="fold")
+    table = Table(title=f"{stack.folder}, logs in SERVER/server.log", title_justify="left")
+    for column in ("server", "state", "address", "pid", "memory"):
+        table.add_column(column, justify="right" if column in ("pid", "memory") else "left", no_wrap=True)
     states = {name: _state(server) for name, server in stack.servers.items()}
     for name, server in stack.servers.items():
-        colour = "green" if states[name] == "answers" else "red"
-        table.add_row(
-            name,
-            f"[{colour}]{states[name]}[/]",
-            _address(server),
-            str(server.pid or ""),
-            _memory(server),
-            str(server.log.relative_to(stack.folder)),
-        )
+        colour = "green" if states[name] == ANSWERS else "red"
+        table.add_row(name, f"[{colour}]{states[name]}[/]", _address(server), str(server.pid or ""), _memory(server))
     out.print(table)
-    return all(state == "answers" for state in states.values())
+    return all(state == ANSWERS for state in states.values())
 
 
 def _state(server: Server) -> str:
@@ -129,7 +123,7 @@ def _state(server: Server) -> str:
         return "down"
     if server.frozen:
         return "frozen"
-    return "answers" if server.answers() else "silent"
+    return ANSWERS if server.answers() else "silent"
 
 
 def _memory(server: Server) -> str:
@@ -146,7 +140,7 @@ def _address(server: Server) -> str:
         case KafkaBroker():
             return server.bootstrap
         case ClickHouseServer():
-            return f"{server.host}:{server.port} (native), {server.http_port} (http)"
+            return f"{server.host}:{server.port}, http {server.http_port}"
         case _:
             return ""
 
@@ -154,7 +148,7 @@ def _address(server: Server) -> str:
 def _show_commands(stack: Stack) -> None:
     """Commands to paste, one kind of server each."""
     lines = [
-        f"clickhouse-client --host {server.host} --port {server.port}    # shard {server.shard}, replica {server.replica}"
+        f"clickhouse-client --host {server.host} --port {server.port}  # shard {server.shard} {server.replica}"
         for server in stack.clickhouse.values()
     ]
     lines += [f"export KAFKA_{name.upper()}={cluster.bootstrap}" for name, cluster in stack.kafka.items()]

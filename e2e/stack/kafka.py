@@ -13,6 +13,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from e2e.stack.ports import Ports
 from e2e.stack.server import Server, StackError, render
@@ -139,6 +140,12 @@ class KafkaClusterServers:
     def sasl_bootstrap(self) -> str:
         """SASL_PLAINTEXT listeners of all brokers; empty unless the spec has `kafka_scram`."""
         return ",".join(f"{b.host}:{b.sasl_port}" for b in self.brokers if b.sasl_port is not None)
+
+    def create_topic(self, name: str, *, partitions: int, config: Mapping[str, str] | None = None) -> None:
+        """Creates `name`, replicated as the brokers' defaults say. Raises KafkaException when the cluster refuses."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        topic = NewTopic(name, num_partitions=partitions, config=dict(config or {}))
+        admin.create_topics([topic], operation_timeout=10)[name].result(timeout=20)
 
 
 def broker_ports(ports: Ports, name: str) -> BrokerPorts:

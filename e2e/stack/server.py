@@ -75,7 +75,9 @@ class Server(ABC):
         return self._process is not None and self.alive and self._process.status() == psutil.STATUS_STOPPED
 
     def start(self, *, wait: bool = True) -> None:
-        """Starts the server unless it runs, on the ports it always had, and waits until it answers."""
+        """Starts the server, on the ports it always had, or thaws a frozen one, and waits until it answers."""
+        if self.frozen:
+            self.thaw()
         if not self.alive:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._process = process.spawn(

@@ -42,9 +42,13 @@ class Stack:
         self.folder = folder.absolute()
         recorded = read_state(self.folder)
         if recorded and spec is not None and recorded[0] != spec:
+            found, wanted = asdict(recorded[0]), asdict(spec)
+            differences = ", ".join(
+                f"{key} {found[key]}, not {wanted[key]}" for key in found if found[key] != wanted[key]
+            )
             raise StackError(
-                f"{self.folder} holds a stack of another shape ({recorded[0]}): "
-                "take it down first, or use another folder"
+                f"{self.folder} holds another stack ({differences}): "
+                f"`blockhouse stack down --folder {folder}` first, or use another folder"
             )
         self.spec, known_ports = recorded or (spec or StackSpec(), {})
         self.keep = keep
@@ -78,7 +82,7 @@ class Stack:
         self.close()
 
     def start(self, progress: Progress | None = None) -> None:
-        """Starts every server that does not run, in parallel. Raises the first StackError and leaves the rest as is."""
+        """Starts every server that does not run, in parallel. Raises a StackError of one and leaves the rest as is."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._ports.hold()
         write_state(self.folder, self.spec, self._ports.as_dict())
@@ -92,10 +96,8 @@ class Stack:
                 future.result()
 
     def heal(self) -> None:
-        """Thaws what is frozen and starts what is dead, so that the next test finds all servers answering."""
-        for server in self.servers.values():
-            server.thaw()
-        if not all(server.alive for server in self.servers.values()):
+        """Starts or thaws again what does not run, so that the next test finds all servers answering."""
+        if any(server.frozen or not server.alive for server in self.servers.values()):
             self.start()
 
     def stop(self) -> None:

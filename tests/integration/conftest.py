@@ -1,0 +1,114 @@
+"""Real servers for the integration tests: one stack for all of them, names and objects of its own for each."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import pytest
+
+from e2e.stack import Stack, StackSpec
+from e2e.stack.tables import create_replicated_table, drop_replicated_table
+
+_numbers = itertools.count(1)
+
+TopicFactory = Callable[..., str]
+TableFactory = Callable[..., str]
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names no other test of this run uses; `unique("x")` makes further ones."""
+
+    stem: str
+
+    @property
+    def topic(self) -> str:
+        return f"{self.stem}-topic"
+
+    @property
+    def group(self) -> str:
+        return f"{self.stem}-group"
+
+    @property
+    def table(self) -> str:
+        return f"{self.stem}_table"
+
+    @property
+    def zookeeper_root(self) -> str:
+        return f"/test/{self.stem}"
+
+    def unique(self, label: str) -> str:
+        """A name of letters, digits and underscores, different at every call."""
+        return f"{self.stem}_{label}_{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def running_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """The servers of the whole run; tests use `stack`."""
+    with Stack(tmp_path_factory.mktemp("stack"), StackSpec(kafka_clusters=2, shards=1, replicas=2)) as stack:
+        yield stack
+
+
+@pytest.fixture
+def stack(running_stack: Stack) -> Iterator[Stack]:
+    """Two Kafka clusters, ZooKeeper, one shard of two replicas. What a test killed or froze runs again after it."""
+    yield running_stack
+    running_stack.heal()
+
+
+@pytest.fixture
+def names(request: pytest.FixtureRequest) -> Names:
+    slug = re.sub(r"[^a-z0-9]+", "_", request.node.name.lower())[:40].strip("_")
+    return Names(f"{slug}_{next(_numbers)}")
+
+
+@pytest.fixture
+def topic(stack: Stack, names: Names) -> TopicFactory:
+    """topic(partitions=4, name=None, config=None) creates a topic in every Kafka cluster and returns its name."""
+
+    def create(partitions: int = 4, *, name: str | None = None, config: Mapping[str, str] | None = None) -> str:
+        name = name or names.unique("topic")
+        for cluster in stack.kafka.values():
+            cluster.create_topic(name, partitions=partitions, config=config)
+        return name
+
+    return create
+
+
+@pytest.fixture
+def table(stack: Stack, names: Names) -> Iterator[TableFactory]:
+    """table(columns="id UInt64, text String", ...) creates a replicated table everywhere and returns its name.
+
+    The rows carry provenance columns unless `provenance=False`; `settings` are those of MergeTree. Dropped afterwards.
+    """
+    created: list[str] = []
+
+    def create(
+        columns: str = "id UInt64, text String",
+        *,
+        name: str | None = None,
+        order_by: str = "id",
+        partition_by: str = "tuple()",
+        provenance: bool = True,
+        settings: Mapping[str, str | int] | None = None,
+    ) -> str:
+        name = name or names.unique("table")
+        create_replicated_table(
+            stack,
+            name,
+            columns,
+            order_by=order_by,
+            partition_by=partition_by,
+            provenance=provenance,
+            settings=settings,
+        )
+        created.append(name)
+        return name
+
+    yield create
+    stack.heal()
+    for name in created:
+        drop_replicated_table(stack, name)
