@@ -1,0 +1,95 @@
+"""ClickHouse's ZooKeeper nodes: may an "ok" be believed, and is a block certainly still in the deduplication window?
+
+Read-only. It must never be the reason to insert something twice: every doubt is answered "no".
+
+Layout, seen on 18.16 and the same on current servers but for the parallel node:
+  <table>/quorum/status         the part that waits for its quorum; gone once enough replicas have it
+  <table>/quorum/parallel/<p>   the same, one per part (`insert_quorum_parallel`)
+  <table>/quorum/failed_parts   a child per part whose writer was lost before any other replica had fetched it: its rows
+                                are gone, and its hash leaves <table>/blocks in the same transaction
+  <table>/blocks/<hash>         one per deduplicated part, named <partition>_<hash>, trimmed by a cleaner
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kazoo.client import KazooClient
+
+from blockhouse_aggregator.coordination.znodes import Znodes
+
+SAFETY = 2
+"""Only the first half of either window is trusted: parts written meanwhile, the cleaner's schedule, clocks."""
+_BATCH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumSnapshot:
+    """`pending`: some part of the table waits for its quorum. `failed_parts_version` differs whenever one failed."""
+
+    pending: bool
+    failed_parts_version: int
+
+
+class QuorumProbe:
+    """Reads the table's nodes through a connected client, of the ensemble that this shard's ClickHouse uses.
+
+    Thread-safe. `chroot` is the `<root>` of ClickHouse's own `<zookeeper>` configuration, if it has one.
+    Raises Retryable while ZooKeeper is away.
+    """
+
+    def __init__(self, zk: KazooClient, *, chroot: str = "", timeout: float = 10.0) -> None:
+        self._znodes = Znodes(zk, timeout=timeout)
+        self._chroot = chroot.rstrip("/")
+
+    def snapshot(self, zookeeper_path: str) -> QuorumSnapshot:
+        """Failed parts are read last: a part that fails in between shows as a new version, never as "all clear"."""
+        quorum = f"{self._chroot}{zookeeper_path}/quorum"
+        self._znodes.sync(quorum)  # a follower that lags would not know of a part that waits
+        parallel = self._znodes.children(f"{quorum}/parallel")
+        status = self._znodes.get(f"{quorum}/status")
+        failed = self._znodes.get(f"{quorum}/failed_parts")
+        return QuorumSnapshot(
+            pending=status is not None or bool(parallel),
+            failed_parts_version=failed.children_zxid if failed else 0,
+        )
+
+    def blocks_since(self, zookeeper_path: str, since_ms: int) -> int:
+        """Deduplication entries made at or after `since_ms` (Unix time of the ensemble, milliseconds).
+
+        An entry that vanishes while we count is counted: more is the safe side.
+        """
+        blocks = f"{self._chroot}{zookeeper_path}/blocks"
+        self._znodes.sync(blocks)
+        names = self._znodes.children(blocks)
+        recent = 0
+        for at in range(0, len(names), _BATCH):
+            nodes = self._znodes.get_many([f"{blocks}/{name}" for name in names[at : at + _BATCH]])
+            recent += sum(node is None or node.created_ms >= since_ms for node in nodes)
+        return recent
+
+
+def acknowledgeable(before: QuorumSnapshot, after: QuorumSnapshot) -> bool:
+    """Whether an "ok" that came after a retry or a takeover acknowledges the block.
+
+    `before` is taken before the insert, `after` after its "ok". While `after.pending`, ask again later with the same
+    `before`: an identical block may be waiting for its quorum, and its copy is told "ok" at once. When the failed parts
+    changed, the rows may be gone together with their hash: resend.
+    """
+    return not after.pending and before.failed_parts_version == after.failed_parts_version
+
+
+def window_certain(
+    intent_ms: int, now_ms: int, blocks_since: int, window: int, window_seconds: int, clock_skew: float
+) -> bool:
+    """Whether a block, if it was ever inserted since its intent, is certainly still in the deduplication window.
+
+    `intent_ms` and `now_ms` are Unix milliseconds of our clock, `clock_skew` seconds by which clocks here and in
+    ZooKeeper may differ, `blocks_since` is counted from `intent_ms - clock_skew`. The cleaner keeps the newest
+    `window` entries, so with fewer entries since the intent none of them was trimmed.
+    Example: window 100, 604,800 s: certain up to 50 entries and half a week.
+    """
+    age = (now_ms - intent_ms) / 1000
+    if age < -clock_skew:
+        return False  # an intent from the future: a clock is wrong by more than was promised
+    return blocks_since * SAFETY <= window and (age + clock_skew) * SAFETY <= window_seconds

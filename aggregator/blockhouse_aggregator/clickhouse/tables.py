@@ -1,0 +1,155 @@
+"""What the server says of its tables: columns, replication, deduplication window, provenance, views on it.
+
+Read from `system.*` in columns that 18.16 and current servers share. It never writes, and it guesses nothing: a window
+that cannot be read is taken as the smallest any version ever had by default.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from blockhouse.schema.model import PROVENANCE_COLUMNS, DefaultKind
+from blockhouse_aggregator.clickhouse.client import Replica
+
+_WINDOW = "deduplication_window"
+_SECONDS = "deduplication_window_seconds"
+_SMALLEST = {_WINDOW: 100, _SECONDS: 3600}
+_SYSTEM_DATABASES = ("system", "INFORMATION_SCHEMA", "information_schema")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerColumn:
+    """One column, in the server's words. Those of kind MATERIALIZED and ALIAS cannot be inserted."""
+
+    name: str
+    type: str
+    default_kind: DefaultKind
+    default_expression: str
+
+    @property
+    def insertable(self) -> bool:
+        return self.default_kind not in (DefaultKind.MATERIALIZED, DefaultKind.ALIAS)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTable:
+    """A table as one replica has it at one moment.
+
+    `zookeeper_path` and `replica_name` are None unless `replicated`. `deduplication_window` counts blocks (a block over
+    n partitions counts n times) of all writers in the shard; 0 means that nothing is deduplicated.
+    `provenance` holds those of PROVENANCE_COLUMNS that the table has. `materialized_views` are `database.name`.
+    """
+
+    database: str
+    name: str
+    engine: str
+    replicated: bool
+    zookeeper_path: str | None
+    replica_name: str | None
+    columns: tuple[ServerColumn, ...]
+    deduplication_window: int
+    deduplication_window_seconds: int
+    provenance: frozenset[str]
+    materialized_views: tuple[str, ...]
+    partition_key: str
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.database}.{self.name}"
+
+
+def describe(replica: Replica, database: str, table: str) -> ServerTable | None:
+    """The table, or None when this replica does not have it. Raises what `Replica.query` raises."""
+    rows = replica.query(
+        "SELECT engine, create_table_query, partition_key, dependencies_database, dependencies_table"
+        " FROM system.tables WHERE database = %(database)s AND name = %(table)s",
+        {"database": database, "table": table},
+    )
+    if not rows:
+        return None
+    engine, create, partition_key, view_databases, view_names = rows[0]
+    replicated = "Replicated" in engine
+    path, name = _replication(replica, database, table) if replicated else (None, None)
+    columns = _columns(replica, database, table)
+    window, seconds = _deduplication(replica, create, replicated)
+    return ServerTable(
+        database=database,
+        name=table,
+        engine=engine,
+        replicated=replicated,
+        zookeeper_path=path,
+        replica_name=name,
+        columns=columns,
+        deduplication_window=window,
+        deduplication_window_seconds=seconds,
+        provenance=frozenset(PROVENANCE_COLUMNS) & {column.name for column in columns},
+        materialized_views=tuple(sorted(f"{db}.{view}" for db, view in zip(view_databases, view_names, strict=True))),
+        partition_key=partition_key,
+    )
+
+
+def list_tables(replica: Replica, database: str | None = None) -> tuple[str, ...]:
+    """`database.table` of every MergeTree table, of one database or of all but the system's, sorted."""
+    rows = replica.query(
+        "SELECT database, name FROM system.tables WHERE engine LIKE '%%MergeTree'"
+        " AND database NOT IN %(system)s AND (database = %(database)s OR %(database)s = '')",
+        {"system": _SYSTEM_DATABASES, "database": database or ""},
+    )
+    return tuple(sorted(f"{db}.{name}" for db, name in rows))
+
+
+def caught_up(replica: Replica, database: str, table: str) -> bool:
+    """Whether this replica has read the whole replication log and fetched every part in it.
+
+    False also when the table is read-only, unknown or not replicated here. A positive answer is of a moment: it means
+    something only while nobody else inserts.
+    """
+    rows = replica.query(
+        "SELECT is_readonly OR is_session_expired, log_pointer > log_max_index, inserts_in_queue"
+        " FROM system.replicas WHERE database = %(database)s AND table = %(table)s",
+        {"database": database, "table": table},
+    )
+    return bool(rows) and not rows[0][0] and bool(rows[0][1]) and rows[0][2] == 0
+
+
+def _replication(replica: Replica, database: str, table: str) -> tuple[str, str] | tuple[None, None]:
+    rows = replica.query(
+        "SELECT zookeeper_path, replica_name FROM system.replicas WHERE database = %(database)s AND table = %(table)s",
+        {"database": database, "table": table},
+    )
+    return (rows[0][0], rows[0][1]) if rows else (None, None)
+
+
+def _columns(replica: Replica, database: str, table: str) -> tuple[ServerColumn, ...]:
+    """In the table's order, which is the order `system.columns` answers in."""
+    rows = replica.query(
+        "SELECT name, type, default_kind, default_expression FROM system.columns"
+        " WHERE database = %(database)s AND table = %(table)s",
+        {"database": database, "table": table},
+    )
+    return tuple(ServerColumn(name, type_, DefaultKind(kind), expression) for name, type_, kind, expression in rows)
+
+
+def _deduplication(replica: Replica, create: str, replicated: bool) -> tuple[int, int]:
+    """(blocks, seconds): the table's own SETTINGS, else the server's (which include its version's defaults)."""
+    prefix = "replicated_" if replicated else "non_replicated_"
+    server = {
+        name.removeprefix(prefix): int(value)
+        for name, value in replica.query(
+            "SELECT name, value FROM system.merge_tree_settings WHERE name IN %(names)s",
+            {"names": (prefix + _WINDOW, prefix + _SECONDS)},
+        )
+    }
+    if not replicated and _WINDOW not in server:
+        return 0, 0  # too old a server to deduplicate in tables without replication
+    own = _own_settings(create, prefix)
+    window, seconds = ({**_SMALLEST, **server, **own}[name] for name in (_WINDOW, _SECONDS))
+    return window, seconds
+
+
+def _own_settings(create: str, prefix: str) -> dict[str, int]:
+    """`SETTINGS replicated_deduplication_window = 5, ...` at the end of CREATE TABLE."""
+    settings = create.rpartition("SETTINGS")[2]
+    found = re.findall(rf"\b{prefix}({_WINDOW}|{_SECONDS})\s*=\s*'?(\d+)", settings)
+    return {name: int(value) for name, value in found}
