@@ -1,0 +1,114 @@
+"""The `blockhouse` command. Every package adds its commands by the entry points group `blockhouse.commands`.
+
+Only the command that was asked for is imported: `blockhouse --help` must never wait for Spark or a client library.
+An entry point names a Typer app (a group of commands) or a function (one command); the first line of its module's
+docstring is its summary.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sys
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points, version
+from importlib.util import find_spec
+from pathlib import Path
+
+import typer
+
+from blockhouse.errors import BlockhouseError
+
+GROUP = "blockhouse.commands"
+_COMPLETION = "_BLOCKHOUSE_COMPLETE"
+_OWN_NAME = re.compile(r"^`blockhouse [a-z ]+`: ")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0 done, 1 failed, 2 wrong usage or configuration.
+
+    Other exit codes are a command's own.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        build_app(given)(args=given, prog_name="blockhouse")
+    except BlockhouseError as error:
+        typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
+        sys.exit(getattr(error, "exit_code", 1))
+
+
+def build_app(arguments: Sequence[str]) -> typer.Typer:
+    """The application, in which only the command that `arguments` ask for is loaded.
+
+    Raises BlockhouseError when that command is installed but cannot be loaded.
+    """
+    app = typer.Typer(
+        help="Exactly-once loading of Kafka into ClickHouse.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_options)
+    wanted = next((argument for argument in arguments if not argument.startswith("-")), None)
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        source = _source(entry.module)
+        if source is None:
+            continue
+        if entry.name == wanted or _COMPLETION in os.environ:
+            _add(app, entry)
+        else:
+            app.command(entry.name, help=_summary(source))(_not_loaded)
+    return app
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"blockhouse {version('blockhouse')}")
+        raise typer.Exit
+
+
+def _options(
+    _version: bool = typer.Option(
+        False, "--version", help="Print the version and exit.", is_eager=True, callback=_print_version
+    ),
+) -> None:
+    pass
+
+
+def _not_loaded() -> None:
+    """Stands in the list of commands for one that was not asked for."""
+
+
+def _add(app: typer.Typer, entry: EntryPoint) -> None:
+    try:
+        loaded = entry.load()
+    except Exception as error:  # whatever an import may raise, the user has to learn which command is broken
+        raise BlockhouseError(
+            f"command {entry.name!r} cannot be loaded from {entry.value}: {type(error).__name__}: {error}"
+        ) from error
+    if isinstance(loaded, typer.Typer):
+        app.add_typer(loaded, name=entry.name)
+    else:
+        app.command(entry.name)(loaded)
+
+
+def _source(module: str) -> Path | None:
+    """The file of a module, found without importing it or its parents; None when its package is not installed."""
+    top, *parts = module.split(".")
+    spec = find_spec(top)
+    if spec is None or spec.submodule_search_locations is None:
+        return None
+    for location in spec.submodule_search_locations:
+        path = Path(location, *parts)
+        for candidate in (path.with_suffix(".py"), path / "__init__.py"):
+            if candidate.is_file():
+                return candidate
+    return None
+
+
+def _summary(source: Path) -> str:
+    try:
+        documentation = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8")))
+    except SyntaxError:
+        return "(broken: cannot be parsed)"
+    return _OWN_NAME.sub("", (documentation or "").split("\n", 1)[0])
