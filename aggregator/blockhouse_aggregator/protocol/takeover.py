@@ -19,8 +19,8 @@ class Facts:
     `offset` and `metadata` as committed (None: no committed offset / metadata empty), `unreadable` why the metadata
     could not be decoded (else empty), `log_begin` and `log_end` the log's bounds, `marker_topic_id` the topic id under
     which the stream was started (None: never), `accepted` the reason an operator has accepted for this stream
-    (`streams accept`) and `accepted_from` where it shall then start (None: at the earliest offset). `epoch_end` is where
-    the log, as it is now, ends the leader epoch the metadata records (None: not known).
+    (`streams accept`) and `accepted_from` where it shall then start (None: at the earliest offset). `epoch_end` is
+    where the log, as it is now, ends the leader epoch the metadata records (None: not known).
     """
 
     offset: int | None
