@@ -195,7 +195,8 @@ def test_brokers_of_one_cluster_replicate_across_racks_and_ask_for_passwords(tmp
         }
         assert "t" in AdminClient({**login, "sasl.password": "secret"}).list_topics(timeout=10).topics
         refused: list[KafkaError] = []
-        stranger = AdminClient({**login, "sasl.password": "wrong", "error_cb": refused.append})
+        wrong_password: dict[str, Any] = {**login, "sasl.password": "wrong", "error_cb": refused.append}
+        stranger = AdminClient(wrong_password)
         assert wait_until(lambda: stranger.poll(0.1) == 0 and bool(refused), timeout=20)
         assert KafkaError._AUTHENTICATION in {error.code() for error in refused}
 

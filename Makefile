@@ -1,0 +1,39 @@
+# The ways to build, check and try Blockhouse. `make` alone lists them.
+.DEFAULT_GOAL := help
+.PHONY: help setup lock lint test unit demo mutate bench clean
+
+BIN := .venv/bin
+ARGS ?=
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo '  ARGS="..." adds arguments: make unit ARGS="-k codec", make demo ARGS="--help"'
+
+setup: ## Install packages, the virtual environment and Kafka; quick when all is there
+	@scripts/setup
+
+lock: setup ## Compile requirements.lock after a dependency changed
+	@scripts/lock $(ARGS)
+
+lint: setup ## Check style, types and layers
+	@scripts/lint
+
+test: setup ## Everything: lint, unit, property and integration tests (SEED=n repeats a run)
+	@scripts/test $(ARGS)
+
+unit: setup ## The tests that need no servers
+	@$(BIN)/pytest -q -m "not integration" $(ARGS)
+
+demo: setup ## Two Kafka clusters into replicated ClickHouse, with kills and an audit (REPLICAS=4, SEED=n)
+	@$(BIN)/blockhouse demo $(ARGS)
+
+mutate: setup ## Break each safeguard and see that a test notices
+	@$(BIN)/python -m tests.mutations $(ARGS)
+
+bench: setup ## Measure the whole path against its limits
+	@$(BIN)/python bench/end_to_end.py $(ARGS)
+
+clean: ## Stop a running stack; remove the virtual environment and everything generated here
+	@if [ -x $(BIN)/blockhouse ] && [ -e .run/stack/stack.json ]; then $(BIN)/blockhouse stack down; fi
+	@rm -rf .venv .run build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
