@@ -1,0 +1,107 @@
+"""The words between a group member and whoever owns the protocol state: values and one interface, no I/O.
+
+`CommitOutcome` is the important one. Its three verdicts are exhaustive and must never be blurred: what is not
+provably applied or provably not applied is UNKNOWN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal, Protocol
+
+from confluent_kafka import KafkaError
+
+from blockhouse.errors import BlockhouseError
+from blockhouse.streams import StreamId
+
+DropReason = Literal["revoked", "lost", "rejoin"]
+"""revoked: given up in order. lost: the broker threw us out. rejoin: our own doing, a commit's fate is unknown."""
+
+
+class Verdict(Enum):
+    COMMITTED = "committed"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOutcome:
+    """What became of one commit.
+
+    COMMITTED: offset and metadata are stored. REFUSED: certainly not applied, now or later; `reason` says why, and
+    `retry` that the very same commit may be sent again while the stream is owned. UNKNOWN: may have been applied or
+    may still be on its way; the member has already dropped every stream and is joining under a new member id, which
+    fences the request, so committed metadata read after the next `assigned` is final.
+    """
+
+    verdict: Verdict
+    reason: str = ""
+    retry: bool = False
+
+    @classmethod
+    def refused(cls, reason: str, *, retry: bool = False) -> CommitOutcome:
+        return cls(Verdict.REFUSED, reason, retry)
+
+
+COMMITTED = CommitOutcome(Verdict.COMMITTED)
+STALE_EPOCH = CommitOutcome.refused("StaleEpoch")
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A stream's committed offset; `offset` is None when the group never committed (or its offsets expired)."""
+
+    offset: int | None
+    metadata: str | None = None
+    leader_epoch: int | None = None
+
+
+class GroupListener(Protocol):
+    """Told on the member's thread what it owns. Must return fast: the group waits for it."""
+
+    def assigned(self, stream: StreamId, epoch: int) -> None:
+        """The stream is ours under `epoch` until it is dropped; `commit` and `committed` want this epoch."""
+
+    def dropped(self, stream: StreamId, epoch: int, reason: DropReason) -> None:
+        """The stream held under `epoch` is ours no more; nothing of it can be committed from now on."""
+
+    def failed(self, error: BlockhouseError) -> None:
+        """The cluster is unreachable or refuses us. After a Permanent with reason InstanceFenced or ClientFatal
+        the member has left and stays out until `join`; otherwise it goes on trying by itself."""
+
+    def recovered(self) -> None:
+        """The cause of the last `failed` is gone."""
+
+
+# A coordinator checks these before it appends anything to __consumer_offsets. NOT_COORDINATOR and
+# COORDINATOR_NOT_AVAILABLE are deliberately absent: they are also the answer when the record was appended and its
+# replication then failed or timed out, and such a record may become visible later.
+_REFUSALS: dict[int, str] = {
+    KafkaError.UNKNOWN_MEMBER_ID: "UnknownMember",
+    KafkaError.ILLEGAL_GENERATION: "IllegalGeneration",
+    KafkaError.STALE_MEMBER_EPOCH: "IllegalGeneration",
+    KafkaError.FENCED_INSTANCE_ID: "FencedInstance",
+    KafkaError.REBALANCE_IN_PROGRESS: "RebalanceInProgress",
+    KafkaError.OFFSET_METADATA_TOO_LARGE: "OffsetMetadataTooLarge",
+    KafkaError.INVALID_COMMIT_OFFSET_SIZE: "CommitTooLarge",
+    KafkaError.INVALID_GROUP_ID: "InvalidGroup",
+    KafkaError.UNKNOWN_TOPIC_OR_PART: "UnknownTopic",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "NotAuthorized",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "NotAuthorized",
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS: "CoordinatorLoading",
+    # Local to the client: it refuses to send at all.
+    KafkaError._FATAL: "ClientFatal",
+    KafkaError._NO_OFFSET: "InvalidOffset",
+}
+_RETRY = {KafkaError.REBALANCE_IN_PROGRESS, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
+
+
+def judge(error: KafkaError | None) -> CommitOutcome:
+    """The outcome of a commit whose only request was answered with `error` (None: without one)."""
+    if error is None:
+        return COMMITTED
+    code = error.code()
+    if code in _REFUSALS:
+        return CommitOutcome.refused(_REFUSALS[code], retry=code in _RETRY)
+    return CommitOutcome(Verdict.UNKNOWN, error.name())

@@ -1,0 +1,264 @@
+"""Membership in the consumer group of one Kafka cluster: which streams are ours, and the commits for them.
+
+One thread owns the consumer; everybody else posts to its queue and gets a future. It fetches no data. It must never
+commit for a stream that is not owned in the given epoch (Kafka would accept it: the fence is member and generation,
+not ownership), must never poll between that check and the commit, and after a commit of unknown fate must not go on
+under the same member id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+import structlog
+from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
+
+from blockhouse.config.endpoints import KafkaCluster
+from blockhouse.config.pipeline import Kafka
+from blockhouse.errors import BlockhouseError, Permanent
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.kafka.errors import translate
+from blockhouse_aggregator.kafka.group import (
+    STALE_EPOCH,
+    CommitOutcome,
+    Committed,
+    DropReason,
+    GroupListener,
+    Verdict,
+)
+from blockhouse_aggregator.kafka.health import Health
+from blockhouse_aggregator.kafka.session import Session, settings
+
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
+
+_POLL_SECONDS = 0.1
+_LEAVE_SECONDS = 5.0
+_READ_SECONDS = 5.0
+_FIRST_PATIENCE = 2.0
+
+
+class GroupMember:
+    """A static member of `kafka.group` in one cluster. Outside the group until `join`.
+
+    `instance_id` must be unique in the group and survive restarts: the replica's name.
+    """
+
+    def __init__(self, cluster: KafkaCluster, kafka: Kafka, instance_id: str, listener: GroupListener) -> None:
+        self._cluster = cluster
+        self._kafka = kafka
+        self._instance_id = instance_id
+        self._listener = listener
+        self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._session: Session | None = None
+        self._owned: dict[StreamId, int] = {}
+        self._epoch = 0
+        self._first_patience = min(_FIRST_PATIENCE, kafka.commit_timeout)
+        self._patience = self._first_patience
+        self._answered = False
+        self._health = Health(listener, cluster.name)
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=f"kafka-member-{cluster.name}", daemon=True)
+        self._thread.start()
+
+    # What others may call, from any thread.
+
+    def join(self) -> Future[None]:
+        """Join the group; done when the client has begun to (streams arrive at the listener)."""
+        return self._post(self._join)
+
+    def leave(self) -> Future[None]:
+        """Give up all streams and leave, so that another replica takes over at once. `join` comes back."""
+        return self._post(self._leave)
+
+    def commit(
+        self, stream: StreamId, epoch: int, offset: int, metadata: str, leader_epoch: int = -1
+    ) -> Future[CommitOutcome]:
+        """Commit `offset` and `metadata` (no NUL inside) if `stream` is still owned under `epoch`.
+
+        `leader_epoch` is that of the last message below `offset`, -1 when not known.
+        """
+        target = TopicPartition(stream.topic, stream.partition, offset, metadata, leader_epoch)
+        return self._post(lambda: self._commit(stream, epoch, target))
+
+    def committed(self, stream: StreamId, epoch: int) -> Future[Committed]:
+        """Read what the group committed. Fails with Permanent StaleEpoch when the stream is not owned any more."""
+        return self._post(lambda: self._committed(stream, epoch))
+
+    def close(self, leave: bool) -> None:
+        """End for good. Without `leave` the streams wait for a restart within the session time-out."""
+        if not self._thread.is_alive():
+            return
+        self._post(lambda: self._end(leave))
+        self._thread.join(2 * _LEAVE_SECONDS + self._kafka.commit_timeout)
+
+    # All below runs on the member's own thread.
+
+    def _post(self, action: Callable[[], T]) -> Future[T]:
+        future: Future[T] = Future()
+
+        def command() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(action())
+            except BlockhouseError as error:
+                future.set_exception(error)
+            except Exception as error:  # noqa: BLE001 - the caller learns it, and the session is not trusted any more
+                future.set_exception(error)
+                self._crashed(error)
+
+        self._commands.put(command)
+        return future
+
+    def _run(self) -> None:
+        next_poll = time.monotonic()
+        while not self._closed:
+            # Waiting for commands, not in poll: librdkafka cannot be woken, and a commit must not wait for it.
+            wait = None if self._session is None else max(0.0, next_poll - time.monotonic())
+            with contextlib.suppress(queue.Empty):
+                self._commands.get(timeout=wait)()
+            if self._session is not None and time.monotonic() >= next_poll:
+                self._poll(self._session)
+                next_poll = time.monotonic() + _POLL_SECONDS
+
+    def _poll(self, session: Session) -> None:
+        try:
+            for error in session.poll():
+                self._health.report(error)
+            if self._health.fatal is not None:
+                self._fatal(self._health.fatal)
+            else:
+                self._health.check(session)
+        except Exception as error:  # noqa: BLE001 - a bug of listener or client must not end the thread silently
+            self._crashed(error)
+
+    def _join(self) -> None:
+        if self._closed:
+            raise Permanent(f"member {self._instance_id} is closed", reason="MemberClosed")
+        if self._session is None:
+            self._health.reset()
+            self._open()
+
+    def _open(self) -> None:
+        """Callbacks of an earlier session (it may still be closing, on its own thread) are not ours: `current`."""
+
+        def current(action: Callable[[Consumer, list[TopicPartition]], None]) -> Callable[..., None]:
+            def guarded(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+                if self._session is session:
+                    action(consumer, partitions)
+
+            return guarded
+
+        session = Session(
+            settings(self._cluster, self._kafka, self._instance_id, self._patience),
+            self._kafka.topic,
+            on_assign=current(self._on_assign),
+            on_revoke=current(lambda _, partitions: self._on_drop(partitions, "revoked")),
+            on_lost=current(lambda _, partitions: self._on_drop(partitions, "lost")),
+            on_error=lambda error: self._health.report(error) if self._session is session else None,
+        )
+        self._session = session
+        self._answered = False
+
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        # At the end there is nothing to fetch in the moment before the pause; the committed offset, the default,
+        # would be read for nothing and its absence reported as an error.
+        for partition in partitions:
+            partition.offset = OFFSET_END
+        consumer.incremental_assign(partitions)
+        consumer.pause(partitions)
+        self._epoch += 1
+        self._health.assigned()
+        for stream in self._streams(partitions):
+            self._owned[stream] = self._epoch
+        for stream in self._streams(partitions):
+            self._listener.assigned(stream, self._epoch)
+
+    def _on_drop(self, partitions: list[TopicPartition], reason: DropReason) -> None:
+        self._drop(self._streams(partitions), reason)
+
+    def _drop(self, streams: list[StreamId], reason: DropReason) -> None:
+        self._epoch += 1
+        held = [(stream, self._owned.pop(stream)) for stream in streams if stream in self._owned]
+        for stream, epoch in held:
+            self._listener.dropped(stream, epoch, reason)
+
+    def _streams(self, partitions: list[TopicPartition]) -> list[StreamId]:
+        return [StreamId(self._cluster.name, entry.topic, entry.partition) for entry in partitions]
+
+    def _commit(self, stream: StreamId, epoch: int, target: TopicPartition) -> CommitOutcome:
+        session = self._session
+        if session is None or self._owned.get(stream) != epoch:
+            return STALE_EPOCH
+        outcome = session.commit(target, self._patience)
+        if outcome.verdict is Verdict.UNKNOWN:
+            self._rejoin(stream, outcome.reason)
+        else:
+            self._answered = True
+        return outcome
+
+    def _rejoin(self, stream: StreamId, cause: str) -> None:
+        """Fence the commit whose fate is unknown: the same instance under a new member id makes the old one invalid.
+
+        The next session waits longer if this one never got an answer in time, so that a slow broker is not met with
+        rejoins for ever; else as short as at first, so that a coordinator that moved costs seconds only.
+        """
+        log.warning("commit_fate_unknown", stream=str(stream), cause=cause, patience_seconds=self._patience)
+        self._patience = self._first_patience if self._answered else min(2 * self._patience, self._kafka.commit_timeout)
+        self._detach("rejoin")
+        self._open()
+
+    def _committed(self, stream: StreamId, epoch: int) -> Committed:
+        session = self._session
+        if session is None or self._owned.get(stream) != epoch:
+            raise Permanent(f"stream {stream} is not owned under epoch {epoch} any more", reason="StaleEpoch")
+        try:
+            answer = session.committed(TopicPartition(stream.topic, stream.partition), _READ_SECONDS)
+        except KafkaException as error:
+            raise translate(error, f"reading the committed offset of {stream}") from error
+        if answer.offset < 0:
+            return Committed(None)
+        return Committed(answer.offset, answer.metadata, answer.leader_epoch)
+
+    def _leave(self) -> None:
+        session = self._session
+        if session is None:
+            return
+        session.leave(_LEAVE_SECONDS)
+        self._session = None
+        self._drop(list(self._owned), "lost")
+
+    def _end(self, leave: bool) -> None:
+        self._closed = True
+        if leave:
+            self._leave()
+        elif (session := self._session) is not None:
+            self._session = None
+            self._drop(list(self._owned), "revoked")
+            session.close()
+
+    def _detach(self, reason: DropReason) -> None:
+        """Out of the session at once: nothing is owned, nothing will be committed, the consumer ends by itself."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.abandon()
+        self._drop(list(self._owned), reason)
+
+    def _fatal(self, error: BlockhouseError) -> None:
+        log.error("member_stopped", cluster=self._cluster.name, group=self._kafka.group, error=str(error))
+        self._detach("lost")
+        self._listener.failed(error)
+
+    def _crashed(self, error: Exception) -> None:
+        log.exception("member_crashed", cluster=self._cluster.name, group=self._kafka.group)
+        try:
+            self._fatal(Permanent(f"group member of cluster {self._cluster.name} crashed: {error!r}", reason="Crashed"))
+        except Exception:  # a listener that fails even now must not keep others from closing us
+            log.exception("listener_failed")

@@ -1,0 +1,177 @@
+"""One consumer from its creation to its end: one member id of the group.
+
+A commit of unknown fate is answered by throwing the whole session away, so everything here is bounded in time and
+nothing here survives `abandon`. Must never send a commit twice: see `settings`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from blockhouse.config.endpoints import KafkaCluster
+from blockhouse.config.pipeline import Kafka
+from blockhouse.errors import BlockhouseError
+from blockhouse_aggregator.kafka.errors import translate
+from blockhouse_aggregator.kafka.group import CommitOutcome, Verdict, judge
+
+T = TypeVar("T")
+PartitionsCallback = Callable[[Consumer, list[TopicPartition]], None]
+
+# librdkafka varies its retry back-off by 20 % either way.
+_JITTER = 0.8
+_CLOSE_SECONDS = 5.0
+_BURST = 100
+
+
+def settings(cluster: KafkaCluster, kafka: Kafka, instance_id: str, patience: float) -> dict[str, Any]:
+    """librdkafka settings of a group member.
+
+    librdkafka retries a commit by itself after a lost connection. A retried answer tells nothing about the first
+    request, which may still arrive. Hence the back-off is longer than `patience`, the time in seconds we wait for an
+    answer: whatever is answered in time answers the only request there is.
+    """
+    backoff_ms = math.ceil(patience * 1000 / _JITTER) + 50
+    session_ms = int(kafka.session_timeout * 1000)
+    return {
+        **cluster.client_config(),
+        "group.id": kafka.group,
+        "group.instance.id": instance_id,
+        "client.id": f"blockhouse-{instance_id}",
+        "group.protocol": "classic",
+        "partition.assignment.strategy": "cooperative-sticky",
+        "session.timeout.ms": session_ms,
+        "heartbeat.interval.ms": int(kafka.heartbeat_interval * 1000),
+        # A member whose thread is stuck (its heartbeats go on by themselves) is thrown out after this.
+        "max.poll.interval.ms": max(60_000, 3 * session_ms),
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "retry.backoff.ms": backoff_ms,
+        "retry.backoff.max.ms": backoff_ms,
+        "socket.connection.setup.timeout.ms": 10_000,
+        "topic.metadata.refresh.interval.ms": 10_000,
+        "log.connection.close": False,
+    }
+
+
+class _Lane:
+    """A daemon thread for the two calls librdkafka does not bound in time: commit and close.
+
+    While one of them runs nobody else touches the consumer (a commit beside a poll hangs for ever); if it does not
+    come back, lane and consumer are given up together. A ThreadPoolExecutor would keep the process from exiting.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()
+
+    def submit(self, function: Callable[[], T]) -> Future[T]:
+        future: Future[T] = Future()
+
+        def work() -> None:
+            try:
+                future.set_result(function())
+            except Exception as error:  # noqa: BLE001 - whoever waits for the future judges it
+                future.set_exception(error)
+
+        self._work.put(work)
+        return future
+
+    def end(self) -> None:
+        self._work.put(None)
+
+
+class Session:
+    """A subscribed consumer that holds partitions paused. Not thread-safe: one thread calls it."""
+
+    def __init__(
+        self,
+        config: dict[str, Any],
+        topic: str,
+        *,
+        on_assign: PartitionsCallback,
+        on_revoke: PartitionsCallback,
+        on_lost: PartitionsCallback,
+        on_error: Callable[[KafkaError], None],
+    ) -> None:
+        self._topic = topic
+        self._consumer = Consumer({**config, "error_cb": on_error})
+        self._lane = _Lane(f"kafka-{config['client.id']}")
+        self._consumer.subscribe([topic], on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
+
+    def poll(self) -> list[KafkaError]:
+        """Serve callbacks without waiting; returns the errors the client reports. No data: all is paused."""
+        errors = []
+        for _ in range(_BURST):
+            message = self._consumer.poll(0)
+            if message is None:
+                break
+            error = message.error()
+            if error is not None:
+                errors.append(error)
+        return errors
+
+    def commit(self, target: TopicPartition, patience: float) -> CommitOutcome:
+        """Send one commit and wait `patience` seconds. After UNKNOWN only `abandon` may be called."""
+        answer = self._lane.submit(lambda: self._consumer.commit(offsets=[target], asynchronous=False))
+        try:
+            answered = answer.result(patience)
+        except FutureTimeoutError:
+            return CommitOutcome(Verdict.UNKNOWN, f"no answer within {patience:g} s")
+        except KafkaException as error:
+            return judge(error.args[0])
+        return judge(next((entry.error for entry in answered or () if entry.error is not None), None))
+
+    def committed(self, partition: TopicPartition, timeout: float) -> TopicPartition:
+        """The group's committed offset of one partition. Raises KafkaException."""
+        (answer,) = self._consumer.committed([partition], timeout=timeout)
+        if answer.error is not None:
+            raise KafkaException(answer.error)
+        return answer
+
+    def probe(self, timeout: float) -> BlockhouseError | None:
+        """Ask any broker for the topic's metadata: None when it answers and knows the topic."""
+        try:
+            metadata = self._consumer.list_topics(self._topic, timeout=timeout)
+        except KafkaException as error:
+            return translate(error, "reaching the cluster")
+        problem = metadata.topics[self._topic].error
+        return None if problem is None else translate(problem, f"subscribing to topic {self._topic}")
+
+    def leave(self, timeout: float) -> None:
+        """Tell the group that we go, so that it rebalances at once, then close.
+
+        A closing static member says nothing, by design of Kafka; an unsubscribing one does, once its revoke
+        callback was served. The client forgets its member id in the moment it sends the request.
+        """
+        self._consumer.unsubscribe()
+        deadline = time.monotonic() + timeout
+        while self._consumer.memberid() and time.monotonic() < deadline:
+            self._consumer.poll(0.01)
+        self.close()
+
+    def close(self) -> None:
+        """End the consumer; as a static member it keeps its partitions until the session times out."""
+        # With an unreachable broker it may last; the lane's daemon thread finishes it, or dies with the process.
+        with contextlib.suppress(FutureTimeoutError):
+            self.abandon().result(_CLOSE_SECONDS)
+
+    def abandon(self) -> Future[None]:
+        """Close in the background, after whatever call still runs. Nothing may be called afterwards."""
+        closed = self._lane.submit(self._consumer.close)
+        self._lane.end()
+        return closed

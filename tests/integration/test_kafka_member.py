@@ -1,0 +1,157 @@
+"""Group members on real brokers: who owns what, and which commits are accepted."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from confluent_kafka import Producer
+from e2e.stack import Stack
+
+from blockhouse.errors import Permanent
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.kafka.group import COMMITTED, STALE_EPOCH, Committed, Verdict
+from tests.integration.conftest import Names, TopicFactory
+from tests.integration.kafka_recorder import Event, member, settings_of
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_new_group_owns_everything_and_has_committed_nothing(stack: Stack, topic: TopicFactory, names: Names) -> None:
+    cluster, kafka = settings_of(stack.kafka["a"].bootstrap, topic(2), names.group)
+    with member(cluster, kafka, "r1") as (subject, heard):
+        owned = heard.owns(2)
+        for stream, epoch in owned.items():
+            assert subject.committed(stream, epoch).result(10) == Committed(None)
+        assert heard.failures == []
+
+
+def test_a_commit_is_read_back_with_its_metadata(stack: Stack, topic: TopicFactory, names: Names) -> None:
+    cluster, kafka = settings_of(stack.kafka["a"].bootstrap, topic(1), names.group)
+    with member(cluster, kafka, "r1") as (subject, heard):
+        ((stream, epoch),) = heard.owns(1).items()
+        assert subject.commit(stream, epoch, 7, "v2 späte Größe", leader_epoch=0).result(10) == COMMITTED
+        assert subject.committed(stream, epoch).result(10) == Committed(7, "v2 späte Größe", 0)
+
+
+@pytest.mark.parametrize("letter", ["x", "ß"])
+def test_metadata_of_4095_units_is_stored_and_of_4096_refused(
+    letter: str, stack: Stack, topic: TopicFactory, names: Names
+) -> None:
+    cluster, kafka = settings_of(stack.kafka["a"].bootstrap, topic(1), names.group)
+    with member(cluster, kafka, "r1") as (subject, heard):
+        ((stream, epoch),) = heard.owns(1).items()
+        assert subject.commit(stream, epoch, 1, letter * 4095).result(10) == COMMITTED
+        refused = subject.commit(stream, epoch, 2, letter * 4096).result(10)
+        assert (refused.verdict, refused.reason) == (Verdict.REFUSED, "OffsetMetadataTooLarge")
+        assert subject.committed(stream, epoch).result(10) == Committed(1, letter * 4095, None)
+
+
+def test_a_commit_under_another_epoch_is_refused_while_the_broker_cannot_even_be_asked(
+    stack: Stack, topic: TopicFactory, names: Names
+) -> None:
+    cluster, kafka = settings_of(stack.kafka["a"].bootstrap, topic(1), names.group)
+    with member(cluster, kafka, "r1") as (subject, heard):
+        ((stream, epoch),) = heard.owns(1).items()
+        stack.kafka["a"].brokers[0].freeze()
+        assert subject.commit(stream, epoch - 1, 1, "stale").result(1) == STALE_EPOCH
+        assert subject.commit(StreamId("a", stream.topic, 99), epoch, 1, "never owned").result(1) == STALE_EPOCH
+        with pytest.raises(Permanent, match="not owned"):
+            subject.committed(stream, epoch + 1).result(1)
+        stack.heal()
+
+
+def test_a_rebalance_drops_a_stream_before_the_other_member_gets_it(
+    stack: Stack, topic: TopicFactory, names: Names
+) -> None:
+    cluster, kafka = settings_of(stack.kafka["a"].bootstrap, topic(4), names.group)
+    events: list[Event] = []
+    with member(cluster, kafka, "r1", events) as (first, heard_first):
+        before = heard_first.owns(4)
+        with member(cluster, kafka, "r2", events) as (second, heard_second):
+            moved = heard_second.owns(2)
+            kept = heard_first.owns(2)
+            assert moved.keys() | kept.keys() == before.keys()
+            assert kept.items() <= before.items()  # streams that stay keep their epoch
+            for stream, epoch in moved.items():
+                dropped = events.index(("r1", "dropped", stream, before[stream]))
+                assert dropped < events.index(("r2", "assigned", stream, epoch))
+                assert first.commit(stream, before[stream], 1, "late").result(10) == STALE_EPOCH
+                assert second.commit(stream, epoch, 2, "new").result(10) == COMMITTED
+        assert len(heard_first.owns(4)) == 4  # the second left: back at once, not after its session time-out
+
+
+def test_leaving_hands_over_at_once_and_joining_comes_back(stack: Stack, topic: TopicFactory, names: Names) -> None:
+    cluster, kafka = settings_of(stack.kafka["a"].bootstrap, topic(2), names.group, session_timeout=30)
+    with member(cluster, kafka, "r1") as (first, heard_first), member(cluster, kafka, "r2") as (_, heard_second):
+        heard_first.owns(1), heard_second.owns(1)
+        began = time.monotonic()
+        first.leave().result(10)
+        assert heard_first.drops[-1] == "revoked"
+        assert heard_first.owned == {}
+        heard_second.owns(2)
+        assert time.monotonic() - began < 10  # the session time-out is 30
+        first.join().result(10)
+        heard_first.owns(1)
+
+
+def test_a_quick_restart_under_the_same_name_moves_no_stream(stack: Stack, topic: TopicFactory, names: Names) -> None:
+    cluster, kafka = settings_of(stack.kafka["a"].bootstrap, topic(4), names.group, session_timeout=30)
+    with member(cluster, kafka, "r2") as (_, heard_second):
+        with member(cluster, kafka, "r1") as (first, heard_first):
+            mine = heard_first.owns(2)
+            theirs = heard_second.owns(2)
+            first.close(leave=False)
+        began = time.monotonic()
+        with member(cluster, kafka, "r1") as (_, heard_again):
+            assert heard_again.owns(2).keys() == mine.keys()
+            assert time.monotonic() - began < 5
+            assert heard_second.owned == theirs
+
+
+def test_two_processes_under_one_name_stop_the_older_one_with_a_clear_text(
+    stack: Stack, topic: TopicFactory, names: Names
+) -> None:
+    cluster, kafka = settings_of(stack.kafka["a"].bootstrap, topic(1), names.group)
+    with member(cluster, kafka, "r1") as (older, heard_older):
+        ((stream, epoch),) = heard_older.owns(1).items()
+        with member(cluster, kafka, "r1") as (newer, heard_newer):
+            new_epoch = heard_newer.owns(1)[stream]
+            refused = older.commit(stream, epoch, 5, "of the fenced").result(10)
+            assert refused.verdict is Verdict.REFUSED
+            heard_older.wait(lambda: heard_older.failures != [])
+            (failure,) = heard_older.failures
+            assert isinstance(failure, Permanent)
+            assert failure.reason == "InstanceFenced"
+            assert "group.instance.id" in str(failure)
+            assert heard_older.drops == ["lost"]
+            assert newer.committed(stream, new_epoch).result(10) == Committed(None)
+            assert heard_newer.failures == []
+
+
+def test_a_commit_does_not_wait_for_a_poll(stack: Stack, topic: TopicFactory, names: Names) -> None:
+    cluster, kafka = settings_of(stack.kafka["a"].bootstrap, topic(1), names.group)
+    with member(cluster, kafka, "r1") as (subject, heard):
+        ((stream, epoch),) = heard.owns(1).items()
+        took = []
+        for number in range(200):
+            began = time.perf_counter()
+            assert subject.commit(stream, epoch, number, "m" * 500).result(10) == COMMITTED
+            took.append(time.perf_counter() - began)
+        print(sorted(took)[100], sorted(took)[197])
+        assert sorted(took)[100] < 0.05  # a poll comes every 0.1 s
+
+
+def test_an_unreachable_cluster_is_reported_once_and_its_return_once(
+    stack: Stack, topic: TopicFactory, names: Names
+) -> None:
+    cluster, kafka = settings_of(stack.kafka["b"].bootstrap, topic(1), names.group, session_timeout=30)
+    with member(cluster, kafka, "r1") as (subject, heard):
+        heard.owns(1)
+        stack.kafka["b"].brokers[0].kill()
+        heard.wait(lambda: len(heard.failures) == 1)
+        assert heard.recoveries == 0
+        stack.kafka["b"].brokers[0].start()
+        heard.wait(lambda: heard.recoveries == 1)
+        ((stream, epoch),) = heard.owns(1).items()
+        assert len(heard.failures) == 1
