@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -42,12 +42,8 @@ class Stack:
         self.folder = folder.absolute()
         recorded = read_state(self.folder)
         if recorded and spec is not None and recorded[0] != spec:
-            found, wanted = asdict(recorded[0]), asdict(spec)
-            differences = ", ".join(
-                f"{key} {found[key]}, not {wanted[key]}" for key in found if found[key] != wanted[key]
-            )
             raise StackError(
-                f"{self.folder} holds another stack ({differences}): "
+                f"{self.folder} holds another stack ({_differences(recorded[0], spec)}): "
                 f"`blockhouse stack down --folder {folder}` first, or use another folder"
             )
         self.spec, known_ports = recorded or (spec or StackSpec(), {})
@@ -163,9 +159,18 @@ class Stack:
         }
 
 
+def _differences(found: StackSpec, wanted: StackSpec) -> str:
+    """Fields that differ; mappings by name only, for one of them holds passwords."""
+    pairs = {f.name: (getattr(found, f.name), getattr(wanted, f.name)) for f in fields(StackSpec)}
+    return ", ".join(
+        name if isinstance(a, Mapping) else f"{name} {a}, not {b}" for name, (a, b) in pairs.items() if a != b
+    )
+
+
 def write_state(folder: Path, spec: StackSpec, ports: dict[str, int]) -> None:
     """Records the shape and the ports of a stack. Written before anything starts, and all at once."""
     new = folder / f"{STATE}.new"
+    new.touch(mode=0o600)  # there may be passwords in the spec
     new.write_text(json.dumps({"spec": asdict(spec), "ports": ports}, indent=2) + "\n")
     new.replace(folder / STATE)
 
