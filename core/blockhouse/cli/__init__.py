@@ -111,4 +111,5 @@ def _summary(source: Path) -> str:
         documentation = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8")))
     except SyntaxError:
         return "(broken: cannot be parsed)"
-    return _OWN_NAME.sub("", (documentation or "").split("\n", 1)[0])
+    summary = _OWN_NAME.sub("", (documentation or "").split("\n", 1)[0])
+    return summary[:1].upper() + summary[1:]

@@ -1,0 +1,127 @@
+"""What fields there are, read off the models themselves: for the texts of errors and for the reference in `docs/`."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Union, get_args, get_origin
+
+import annotated_types
+from pydantic import BaseModel, BeforeValidator
+from pydantic.fields import FieldInfo
+
+from blockhouse.config.pipeline import Duration, Size
+
+_DURATION, _SIZE = (next(m for m in get_args(kind) if isinstance(m, BeforeValidator)) for kind in (Duration, Size))
+
+
+@dataclass(frozen=True, slots=True)
+class FieldDescription:
+    """One field: `path` as in YAML (`kafka.clusters[].name`), `form` what it accepts, `default` or "required"."""
+
+    path: str
+    form: str
+    default: str
+
+
+def leaf_fields(model: type[BaseModel], path: str = "") -> Iterator[FieldDescription]:
+    """Every field that takes a value, depth first, in the order of the models."""
+    for name, field in model.model_fields.items():
+        at = f"{path}{field.alias or name}"
+        suffix, inner = _nested(field.annotation)
+        if inner is None:
+            yield FieldDescription(at, form_of(field), _default(field))
+        else:
+            yield from leaf_fields(inner, f"{at}{suffix}.")
+
+
+def field_at(model: type[BaseModel], location: Sequence[str | int]) -> FieldInfo | None:
+    """The field that a location (as in pydantic's errors) points to, None when there is none."""
+    owner = model_at(model, location[:-1])
+    if owner is None or not location:
+        return None
+    return next((f for name, f in owner.model_fields.items() if location[-1] in (f.alias, name)), None)
+
+
+def model_at(model: type[BaseModel], location: Sequence[str | int]) -> type[BaseModel] | None:
+    """The settings that a location points to, None when it points to a value."""
+    current: type[BaseModel] | None = model
+    skip = False
+    for step in location:
+        if skip:  # an index of a list, or a key of a mapping, between a field and its settings
+            skip = False
+            continue
+        field = field_at(current, [step]) if current is not None else None
+        if field is None:
+            return None
+        suffix, current = _nested(field.annotation)
+        skip = bool(suffix)
+    return current
+
+
+def form_of(field: FieldInfo) -> str:
+    """What the field accepts, in words, ranges included."""
+    if _DURATION in field.metadata:
+        form = "duration: seconds, or with ms, s, m or h"
+    elif _SIZE in field.metadata:
+        form = "size: bytes, or with Ki, Mi or Gi"
+    else:
+        form = _type(field.annotation)
+    bounds = [text for constraint in field.metadata if (text := _bound(constraint))]
+    return ", ".join([form, *bounds])
+
+
+def _nested(annotation: Any) -> tuple[str, type[BaseModel] | None]:
+    """The settings inside an annotation, with `[]` for a list of them and `.NAME` for a mapping to them."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "", annotation
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, types.UnionType):
+        return _nested(next(a for a in arguments if a is not type(None)))
+    if origin is tuple:
+        return "[]", _nested(arguments[0])[1]
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return ".NAME", _nested(arguments[1])[1]
+    return "", None
+
+
+def _type(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, types.UnionType):
+        return _type(next(a for a in arguments if a is not type(None)))
+    if origin is Literal:
+        return " or ".join(f"`{a}`" for a in arguments)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return "mapping of text to text"
+    names = {"str": "text", "int": "integer", "float": "number", "bool": "`true` or `false`", "Path": "path"}
+    return names[annotation.__name__]
+
+
+def _bound(constraint: Any) -> str:
+    match constraint:
+        case annotated_types.Ge(ge=value):
+            return f">= {value}"
+        case annotated_types.Gt(gt=value):
+            return f"> {value}"
+        case annotated_types.Le(le=value):
+            return f"<= {value}"
+        case annotated_types.MinLen(min_length=value):
+            return "not empty" if value == 1 else f"at least {value} characters"
+        case annotated_types.MaxLen(max_length=value):
+            return f"at most {value} characters"
+    pattern = getattr(constraint, "pattern", None)
+    return f"matching `{pattern}`" if pattern else ""
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    default = field.get_default(call_default_factory=True)
+    if isinstance(default, bool):
+        return str(default).lower()
+    if _SIZE in field.metadata and default % (1 << 20) == 0:
+        return f"{default >> 20}Mi"
+    return (
+        "none" if default is None or default == {} else f"{default:g}" if isinstance(default, float) else str(default)
+    )

@@ -1,0 +1,139 @@
+"""The configuration file becomes one validated value, or a list of everything that is wrong with it.
+
+It must never show a secret, not even one that was written where its reference belongs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from blockhouse.config.describe import field_at, form_of, model_at
+from blockhouse.config.pipeline import AggregatorConfig
+from blockhouse.errors import BlockhouseError
+
+_SECRET = ("password", "token", "secret")
+_SHOWN = 60
+
+
+class ConfigError(BlockhouseError):
+    """The configuration cannot be used. `problems` has a line `field: value: what was expected` for each fault."""
+
+    exit_code = 2
+
+    def __init__(self, source: str, problems: Sequence[str]) -> None:
+        count = f"{len(problems)} error{'s' if len(problems) > 1 else ''}"
+        super().__init__("\n  ".join([f"configuration {source}: {count}", *problems]))
+        self.problems = tuple(problems)
+
+
+def load(path: Path) -> AggregatorConfig:
+    """The configuration in a YAML file. Raises ConfigError with all its faults at once."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(str(path), [f"file: cannot be read: {error}"]) from error
+    return parse(text, source=str(path))
+
+
+def parse(text: str, *, source: str = "text") -> AggregatorConfig:
+    """The configuration in a YAML text; `source` names it in errors. Raises ConfigError."""
+    try:
+        content = yaml.load(text, Loader=_UniqueKeys)
+    except yaml.YAMLError as error:
+        raise ConfigError(source, [_syntax(error)]) from None  # the error quotes the text, secrets included
+    if not isinstance(content, dict):
+        raise ConfigError(source, [f"document: {_shown(content)}: expected a mapping of fields"])
+    try:
+        return AggregatorConfig.model_validate(content)
+    except ValidationError as error:
+        raise ConfigError(source, [_line(fault) for fault in _own_faults(error.errors())]) from None
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML lets the last of two equal keys win in silence; a configuration must not."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Hashable] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, Hashable) and key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
+            if isinstance(key, Hashable):
+                seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def _syntax(error: yaml.YAMLError) -> str:
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return "YAML: cannot be parsed"
+    mark = error.problem_mark
+    return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem or error.context}"
+
+
+def _own_faults(faults: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Without "too short" of a list whose items are at fault: pydantic counts only the good ones."""
+    at = [fault["loc"] for fault in faults]
+    return [f for f in faults if f["type"] != "too_short" or not any(o[: len(f["loc"])] == f["loc"] != o for o in at)]
+
+
+def _line(fault: ErrorDetails) -> str:
+    location = fault["loc"]
+    return f"{_path(location)}: {_value(fault)}: {_expected(fault)}"
+
+
+def _path(location: Sequence[str | int]) -> str:
+    text = ""
+    for step in location:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text or "document"
+
+
+def _value(fault: ErrorDetails) -> str:
+    if fault["type"] == "missing":
+        return "missing"
+    if any(word in str(step).lower() for step in fault["loc"] for word in _SECRET):
+        return "(hidden)"
+    return _shown(fault["input"])
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return f"mapping of {', '.join(map(str, value)) or 'nothing'}"
+    if isinstance(value, list):
+        return f"list of {len(value)}"
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _expected(fault: ErrorDetails) -> str:
+    location, kind = fault["loc"], fault["type"]
+    if kind == "extra_forbidden":
+        return _unknown(location)
+    if kind == "value_error":
+        return str(fault["ctx"]["error"])
+    field, owner = field_at(AggregatorConfig, location), model_at(AggregatorConfig, location)
+    if owner is not None:
+        return f"expected {'a list of' if kind == 'tuple_type' else 'a'} mapping with {', '.join(_names(owner))}"
+    if field is None:
+        return fault["msg"].replace("Input should be", "expected")
+    return f"expected {form_of(field)}"
+
+
+def _unknown(location: Sequence[str | int]) -> str:
+    owner = model_at(AggregatorConfig, location[:-1])
+    known = _names(owner) if owner is not None else []
+    near = get_close_matches(str(location[-1]), known, n=3, cutoff=0.6)
+    if near:
+        return f"unknown field, did you mean {' or '.join(near)}?"
+    return f"unknown field, expected one of {', '.join(known)}"
+
+
+def _names(model: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]

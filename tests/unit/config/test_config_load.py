@@ -1,0 +1,177 @@
+"""The configuration file: what is right is loaded, what is wrong is said all at once, and the reference is complete."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from blockhouse import cli
+from blockhouse.config.describe import FieldDescription, leaf_fields
+from blockhouse.config.load import ConfigError, load, parse
+from blockhouse.config.pipeline import AggregatorConfig
+
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
+SMALLEST = """
+pipeline: events
+shard: "01"
+replica: r1
+kafka: {topic: t, group: g, clusters: [{name: a, bootstrapServers: "k:9092"}]}
+zookeeper: {servers: "zk:2181"}
+"""
+
+
+def problems(text: str) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as caught:
+        parse(text)
+    return caught.value.problems
+
+
+def test_the_documented_example_loads(tmp_path: Path) -> None:
+    example = re.search(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
+    assert example is not None
+    (tmp_path / "aggregator.yaml").write_text(example[1])
+
+    config = load(tmp_path / "aggregator.yaml")
+
+    assert [cluster.name for cluster in config.kafka.clusters] == ["a", "b"]
+    assert config.blocks.max_bytes == 10 << 20
+    assert config.blocks.tables["db.audit_log"].max_age == 5
+
+
+@pytest.mark.parametrize("field", list(leaf_fields(AggregatorConfig)), ids=lambda field: field.path)
+def test_every_field_is_documented(field: FieldDescription) -> None:
+    row = f"| `{field.path}` | {field.form} | {field.default} | "
+
+    assert row in DOCUMENT, "`blockhouse config fields` prints the rows that belong into docs/configuration.md"
+
+
+def test_no_field_is_documented_that_does_not_exist() -> None:
+    documented = re.findall(r"^\| `([^`]+)` \|", DOCUMENT, re.MULTILINE)
+
+    assert documented == [field.path for field in leaf_fields(AggregatorConfig)]
+
+
+def test_required_fields_are_enough() -> None:
+    assert parse(SMALLEST).quorum.replicas == 2
+
+
+def test_every_fault_is_reported_at_once_with_field_value_and_expectation() -> None:
+    found = problems(
+        SMALLEST.replace("pipeline: events", "pipeline: Events")
+        + "windowFlush: soon\nquorum: {replicas: 99}\nunknownTable: ignore\nblocks: {maxBytes: 5x}\n"
+    )
+
+    assert found == (
+        "pipeline: 'Events': expected text, matching `^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`",
+        "quorum.replicas: 99: expected integer, >= 0, <= 16",
+        "blocks.maxBytes: '5x': expected size: bytes, or with Ki, Mi or Gi, >= 1024, <= 67108864",
+        "windowFlush: 'soon': expected duration: seconds, or with ms, s, m or h, > 0",
+        "unknownTable: 'ignore': expected `wait` or `deadLetter`",
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("windowFlsh: 1\n", "windowFlsh: 1: unknown field, did you mean windowFlush?"),
+        ("quorum: {replica: 1}\n", "quorum.replica: 1: unknown field, did you mean replicas?"),
+        ("gate: {zzz: 1}\n", "gate.zzz: 1: unknown field, expected one of host, port"),
+        ("blocks: {tables: {t: {maxRow: 7}}}\n", "blocks.tables.t.maxRow: 7: unknown field, did you mean maxRows?"),
+        ("quorum: 2\n", "quorum: 2: expected a mapping with replicas, timeout"),
+        (
+            "admin: {host: 0.0.0.0}\n",
+            "admin: mapping of host: a token is required when the admin API listens outside loopback",
+        ),
+        (
+            "admin: {token: {env: A, file: /b}}\n",
+            "admin.token: (hidden): give exactly one of 'env' and 'file'",
+        ),
+    ],
+)
+def test_a_fault_says_what_to_do(more: str, said: str) -> None:
+    assert problems(SMALLEST + more) == (said,)
+
+
+def test_a_missing_field_is_named() -> None:
+    assert "kafka.topic: missing: expected text, not empty, at most 249 characters" in problems(
+        SMALLEST.replace("topic: t, ", "")
+    )
+
+
+def test_a_fault_inside_a_list_is_reported_once() -> None:
+    assert problems(SMALLEST.replace("bootstrapServers", "bootstrap")) == (
+        "kafka.clusters[0].bootstrapServers: missing: expected text, not empty",
+        "kafka.clusters[0].bootstrap: 'k:9092': unknown field, did you mean bootstrapServers?",
+    )
+
+
+def test_clusters_of_equal_name_are_refused() -> None:
+    twice = SMALLEST.replace(
+        '[{name: a, bootstrapServers: "k:9092"}]',
+        '[{name: a, bootstrapServers: "k:9092"}, {name: a, bootstrapServers: "l:9092"}]',
+    )
+
+    (problem,) = problems(twice)
+
+    assert "names of Kafka clusters must differ: a, a" in problem
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SMALLEST + "clickhouse: {password: hunter2}\n",
+        SMALLEST + "admin: {token: hunter2}\n",
+        SMALLEST + "clickhouse: {password: {env: A, value: hunter2}}\n",
+        SMALLEST + "clickhouse: {password: hunter2: x}\n",
+        SMALLEST.replace("clusters: [", "clusters: 7, x: [").replace("name: a", "name: a, password: hunter2"),
+    ],
+)
+def test_a_secret_written_into_the_file_is_not_repeated(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(text)
+
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "document: None: expected a mapping of fields"),
+        ("- a\n", "document: list of 1: expected a mapping of fields"),
+        ("a: [\n", "line 2, column 1: "),
+        ("a: 1\nb: 2\na: 3\n", "line 3, column 1: key 'a' is given twice"),
+    ],
+)
+def test_a_text_that_is_no_configuration_is_refused(text: str, said: str) -> None:
+    (problem,) = problems(text)
+
+    assert problem.startswith(said)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="absent"):
+        load(tmp_path / "absent.yaml")
+
+
+def test_check_exits_with_2_and_lists_the_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(SMALLEST + "windowFlush: -1\nquorum: {replicas: 99}\n")
+
+    with pytest.raises(SystemExit) as exit_:
+        cli.main(["config", "check", str(file)])
+
+    assert exit_.value.code == 2
+    assert f"configuration {file}: 2 errors" in capsys.readouterr().err
+
+
+def test_check_says_that_all_is_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "right.yaml"
+    file.write_text(SMALLEST)
+
+    with pytest.raises(SystemExit) as exit_:
+        cli.main(["config", "check", str(file)])
+
+    assert exit_.value.code == 0
+    assert "pipeline events, shard 01, replica r1, topic t of Kafka clusters a" in capsys.readouterr().out
