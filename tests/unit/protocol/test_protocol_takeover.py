@@ -1,0 +1,135 @@
+"""Taking over a stream: what an owner may go on from, and what stops it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from blockhouse.metadata.model import TableEntry
+from blockhouse_aggregator.protocol.invariants import metadata_violations
+from blockhouse_aggregator.protocol.schedule import replays, scan
+from blockhouse_aggregator.protocol.state import Stage, StreamState, metadata_of
+from blockhouse_aggregator.protocol.takeover import Facts, Start, Stop, take_over
+from tests.unit.protocol.given import NOW, A, B, C, intent, metadata
+
+NEVER = Facts(
+    offset=None,
+    metadata=None,
+    unreadable="",
+    log_begin=0,
+    log_end=1000,
+    topic_id="T1",
+    compacted=False,
+    marker_topic_id=None,
+)
+RECORDED = metadata(
+    500,
+    TableEntry(A, intent(450, 480)),
+    TableEntry(B, intent(440, 460), cursor=470, pending=3),
+    TableEntry(C, cursor=400, pending=20),
+)
+RUNNING = replace(NEVER, offset=400, metadata=RECORDED, marker_topic_id="T1")
+
+
+def start_of(facts: Facts) -> Start:
+    decision = take_over(facts, replica="r2", epoch=5, now_ms=NOW)
+    assert isinstance(decision, Start), decision
+    return decision
+
+
+def state_of(facts: Facts) -> StreamState:
+    return start_of(facts).state
+
+
+def test_inherited_blocks_are_replayed_and_the_rest_goes_on_where_it_was() -> None:
+    state = state_of(RUNNING)
+    assert [(t.table, t.block.stage) for t in state.in_flight if t.block] == [(A, Stage.REPLAY), (B, Stage.REPLAY)]
+    assert (state.table(B).cursor, state.table(C).cursor, state.position) == (470, 400, 500)
+    assert (state.seq, state.epoch, state.replica, state.replaying) == (RECORDED.seq, 5, "r2", True)
+    assert metadata_of(state, NOW).committed_offset == 400
+
+
+def test_the_next_owner_rebuilds_exactly_the_recorded_boundaries() -> None:
+    request = replays(state_of(RUNNING), ready=frozenset({A, B, C}))
+    assert request is not None
+    assert request.blocks == ((B, intent(440, 460)), (A, intent(450, 480)))
+
+
+def test_the_next_owner_reads_below_the_position_only_what_lags() -> None:
+    request = scan(state_of(RUNNING), held=frozenset(), near=1000, catch_up=False)
+    assert (request.start, request.position, request.resume) == (400, 500, ((C, 400),))
+    assert request.exclude == {A, B}
+
+
+def test_a_stream_never_started_begins_at_the_earliest_offset_or_where_a_tool_put_it() -> None:
+    assert state_of(replace(NEVER, log_begin=30)).position == 30
+    assert state_of(replace(NEVER, offset=700)).position == 700
+
+
+def test_an_offset_below_the_log_is_reported_not_passed_over() -> None:
+    start = start_of(replace(NEVER, offset=10, log_begin=30))
+    assert (start.state.position, start.state.window.holes) == (30, 20)
+    assert [alarm.reason for alarm in start.alarms] == ["MessagesExpired"]
+
+
+def test_messages_taken_by_retention_before_they_were_read_are_counted_holes() -> None:
+    start = start_of(replace(RUNNING, log_begin=510, log_end=1000))
+    assert (start.state.position, start.state.window.holes) == (510, 10)
+    assert [(a.reason, a.table) for a in start.alarms] == [
+        ("MessagesExpired", None),
+        ("LaggingMessagesExpired", B),
+        ("LaggingMessagesExpired", C),
+    ]
+    assert start.state.table(A).block is not None, "the replay finds out, provenance decides"
+    assert metadata_violations(metadata_of(start.state, NOW)) == []
+
+
+STOPS = {
+    "reset to 0 by a tool": (replace(RUNNING, offset=0, metadata=None), "OffsetsReset"),
+    "rewound with its metadata": (replace(RUNNING, offset=300), "OffsetsReset"),
+    "jumped with its metadata": (replace(RUNNING, offset=600), "OffsetsReset"),
+    "offsets expired": (replace(RUNNING, offset=None, metadata=None), "OffsetsExpired"),
+    "topic made again": (replace(RUNNING, topic_id="T2"), "TopicRecreated"),
+    "topic made again, offsets gone": (replace(RUNNING, offset=None, metadata=None, topic_id="T2"), "TopicRecreated"),
+    "log shorter than the position": (replace(RUNNING, log_end=499), "LogTruncated"),
+    "log truncated and grown again": (replace(RUNNING, epoch_end=450), "LogTruncated"),
+    "unreadable": (replace(RUNNING, metadata=None, unreadable="checksum"), "MetadataUnreadable"),
+    "set beyond the end": (replace(NEVER, offset=1001), "OffsetBeyondEnd"),
+    "compacted": (replace(RUNNING, compacted=True), "CompactedTopic"),
+}
+
+
+@pytest.mark.parametrize("case", STOPS)
+def test_an_abnormal_stream_is_stopped_for_a_named_reason(case: str) -> None:
+    facts, reason = STOPS[case]
+    decision = take_over(facts, replica="r2", epoch=5, now_ms=NOW)
+    assert isinstance(decision, Stop)
+    assert decision.reason == reason
+    # and another reason accepted does not help
+    other = take_over(replace(facts, accepted="Another"), replica="r2", epoch=5, now_ms=NOW)
+    assert other == decision
+
+
+@pytest.mark.parametrize("case", [case for case in STOPS if case != "compacted"])
+def test_an_accepted_reason_starts_afresh_and_says_so(case: str) -> None:
+    facts, reason = STOPS[case]
+    start = start_of(replace(facts, accepted=reason, accepted_from=490))
+    assert (start.state.position, start.state.tables, start.state.recorded) == (490, (), None)
+    assert [alarm.reason for alarm in start.alarms] == ["StreamRestarted"]
+    assert start_of(replace(facts, accepted=reason, log_begin=20)).state.position == 20
+
+
+def test_a_compacted_topic_cannot_be_accepted() -> None:
+    facts = replace(RUNNING, compacted=True, accepted="CompactedTopic")
+    assert isinstance(take_over(facts, replica="r2", epoch=5, now_ms=NOW), Stop)
+
+
+def test_a_log_that_ends_exactly_at_the_position_is_not_truncated() -> None:
+    assert state_of(replace(RUNNING, log_end=500, epoch_end=500)).position == 500
+
+
+def test_metadata_without_a_topic_id_is_taken_over_under_the_present_one() -> None:
+    facts = replace(RUNNING, metadata=replace(RECORDED, topic_id=""), marker_topic_id=None)
+    assert state_of(facts).topic_id == "T1"
+    assert isinstance(take_over(replace(facts, marker_topic_id="T0"), replica="r2", epoch=5, now_ms=NOW), Stop)
