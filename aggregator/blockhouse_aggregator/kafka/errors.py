@@ -31,6 +31,13 @@ _PERMANENT: dict[int, tuple[str, str]] = {
     ),
 }
 
+_FENCED_TEXT = KafkaError(KafkaError.FENCED_INSTANCE_ID).str()
+
+
+def is_fatal(error: KafkaError) -> bool:
+    """The client is of no more use. (A consumer reports `_FATAL` without setting the error's own flag.)"""
+    return bool(error.fatal()) or error.code() in (KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID)
+
 
 def translate(error: KafkaError | KafkaException, doing: str) -> BlockhouseError:
     """The error to raise for `error`; `doing` names the action and its object, e.g. `reading bounds of a/t/0`.
@@ -38,11 +45,13 @@ def translate(error: KafkaError | KafkaException, doing: str) -> BlockhouseError
     What is not known to be permanent is Retryable: brokers come back, and giving up would be the worse mistake.
     """
     cause: KafkaError = error.args[0] if isinstance(error, KafkaException) else error
-    code = cause.code()
+    # Of the error behind `_FATAL` the client passes on nothing but the text.
+    fenced = cause.code() == KafkaError._FATAL and _FENCED_TEXT in cause.str()
+    code = KafkaError.FENCED_INSTANCE_ID if fenced else cause.code()
     text = f"Kafka: {doing} failed: {cause.str()} ({cause.name()})"
     if code in _PERMANENT:
         reason, advice = _PERMANENT[code]
         return Permanent(f"{text}; {advice}", reason=reason, code=code)
-    if cause.fatal():
+    if is_fatal(cause):
         return Permanent(f"{text}; the client cannot go on", reason="ClientFatal", code=code)
     return Retryable(text, after=1.0, code=code)

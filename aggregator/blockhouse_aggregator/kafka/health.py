@@ -11,7 +11,7 @@ import time
 from confluent_kafka import KafkaError
 
 from blockhouse.errors import BlockhouseError, Permanent
-from blockhouse_aggregator.kafka.errors import translate
+from blockhouse_aggregator.kafka.errors import is_fatal, translate
 from blockhouse_aggregator.kafka.group import GroupListener
 from blockhouse_aggregator.kafka.session import Session
 
@@ -41,7 +41,7 @@ class Health:
 
     def report(self, error: KafkaError) -> None:
         """Take note of an error the client reported."""
-        if error.fatal() or error.code() == KafkaError.FENCED_INSTANCE_ID:
+        if is_fatal(error):
             self.fatal = translate(error, self._doing)
         elif error.code() in _UNTIL_ASSIGNED:
             self._until_assigned = True

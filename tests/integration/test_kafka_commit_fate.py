@@ -1,0 +1,141 @@
+"""Commits whose answer does not come: nothing of them may appear after the stream was read again."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+import pytest
+from confluent_kafka import Producer
+from e2e.stack import StackSpec
+from e2e.stack.kafka import BrokerPorts, KafkaBroker, KafkaClusterServers
+
+from blockhouse_aggregator.kafka.group import COMMITTED, CommitOutcome, Committed, Verdict
+from tests.integration.conftest import Names
+from tests.integration.kafka_proxy import FETCH, OFFSET_COMMIT, Proxy
+from tests.integration.kafka_recorder import member, settings_of
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaClusterServers, Proxy]]:
+    """A broker that clients reach through a proxy only."""
+    client, controller, sasl = _free_ports(3)
+    proxy = Proxy(client)
+    spec = StackSpec(kafka_properties={"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"})
+    folder = tmp_path_factory.mktemp("proxied") / "kafka-p-1"
+    peers = [BrokerPorts(client, controller, sasl)]
+    broker = KafkaBroker("kafka-p-1", folder, spec=spec, node=1, peers=peers, dies_with_parent=True)
+    try:
+        broker.start()
+        yield KafkaClusterServers("p", [broker]), proxy
+    finally:
+        proxy.close()
+        broker.kill()
+
+
+@pytest.fixture
+def cluster(proxied: tuple[KafkaClusterServers, Proxy]) -> Iterator[KafkaClusterServers]:
+    yield proxied[0]
+    proxied[1].release()
+    proxied[0].brokers[0].start()
+
+
+@pytest.fixture
+def proxy(proxied: tuple[KafkaClusterServers, Proxy]) -> Proxy:
+    return proxied[1]
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [entry.getsockname()[1] for entry in sockets]
+    for entry in sockets:
+        entry.close()
+    return ports
+
+
+def _unknown(commit: Future[CommitOutcome]) -> bool:
+    return commit.result(30).verdict is Verdict.UNKNOWN
+
+
+def test_an_assigned_stream_fetches_no_data(cluster: KafkaClusterServers, proxy: Proxy, names: Names) -> None:
+    cluster.create_topic(names.topic, partitions=1)
+    endpoint, kafka = settings_of(cluster.bootstrap, names.topic, names.group)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    instance = names.unique("r")
+    with member(endpoint, kafka, instance) as (subject, heard):
+        ((stream, epoch),) = heard.owns(1).items()
+        for number in range(50):  # traffic, so that a fetch would find something
+            producer.produce(names.topic, b"x" * 1000, partition=0)
+            producer.flush(10)
+            assert subject.commit(stream, epoch, number, "").result(10) == COMMITTED
+    assert proxy.requests[f"blockhouse-{instance}", OFFSET_COMMIT] == 50
+    assert proxy.requests[f"blockhouse-{instance}", FETCH] == 0
+
+
+def test_a_request_that_arrives_after_the_rejoin_changes_nothing(
+    cluster: KafkaClusterServers, proxy: Proxy, names: Names
+) -> None:
+    cluster.create_topic(names.topic, partitions=2)
+    endpoint, kafka = settings_of(cluster.bootstrap, names.topic, names.group)
+    with member(endpoint, kafka, "r1") as (subject, heard):
+        before = heard.owns(2)
+        stream, epoch = next(iter(before.items()))
+        assert subject.commit(stream, epoch, 10, "ten").result(10) == COMMITTED
+        proxy.hold_requests(OFFSET_COMMIT)
+
+        late = subject.commit(stream, epoch, 20, "late")
+        assert proxy.held.wait(10)
+        proxy.stop_holding()
+        assert _unknown(late)
+        assert heard.drops == ["rejoin", "rejoin"]  # every stream of the member, before the answer
+        again = heard.owns(2)
+        assert min(again.values()) > max(before.values())
+        assert subject.committed(stream, again[stream]).result(10) == Committed(10, "ten")
+
+        proxy.release()
+        assert proxy.delivered.wait(10)  # the broker has the late request now, before the next one
+        assert subject.committed(stream, again[stream]).result(10) == Committed(10, "ten")
+        assert subject.commit(stream, again[stream], 11, "eleven").result(10) == COMMITTED
+        assert subject.committed(stream, again[stream]).result(10) == Committed(11, "eleven")
+
+
+def test_a_swallowed_reply_is_unknown_and_the_commit_is_found_by_reading(
+    cluster: KafkaClusterServers, proxy: Proxy, names: Names
+) -> None:
+    cluster.create_topic(names.topic, partitions=1)
+    endpoint, kafka = settings_of(cluster.bootstrap, names.topic, names.group)
+    with member(endpoint, kafka, "r1") as (subject, heard):
+        ((stream, epoch),) = heard.owns(1).items()
+        proxy.hold_replies(OFFSET_COMMIT)
+        commit = subject.commit(stream, epoch, 20, "applied")
+        assert proxy.held.wait(10)
+        proxy.stop_holding()
+        assert _unknown(commit)
+        again = heard.owns(1)[stream]
+        assert subject.committed(stream, again).result(10) == Committed(20, "applied")
+        proxy.release()
+        assert subject.commit(stream, again, 21, "next").result(10) == COMMITTED
+
+
+def test_a_frozen_broker_is_reported_and_a_commit_of_that_time_cannot_land_after_the_rejoin(
+    cluster: KafkaClusterServers, names: Names
+) -> None:
+    cluster.create_topic(names.topic, partitions=1)
+    endpoint, kafka = settings_of(cluster.bootstrap, names.topic, names.group)
+    with member(endpoint, kafka, "r1") as (subject, heard):
+        ((stream, epoch),) = heard.owns(1).items()
+        assert subject.commit(stream, epoch, 10, "ten").result(10) == COMMITTED
+        cluster.brokers[0].freeze()
+        commit = subject.commit(stream, epoch, 20, "frozen")
+        assert _unknown(commit)
+        heard.wait(lambda: heard.failures != [])
+        cluster.brokers[0].thaw()
+        again = heard.owns(1)[stream]
+        heard.wait(lambda: heard.recoveries == 1)
+        first = subject.committed(stream, again).result(10)
+        assert first in (Committed(10, "ten"), Committed(20, "frozen"))
+        for _ in range(50):
+            assert subject.committed(stream, again).result(10) == first
