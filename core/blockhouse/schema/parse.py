@@ -23,6 +23,7 @@ from blockhouse.schema.types import (
     Nullable,
     Tuple,
     Type,
+    date_time,
     date_time_64,
     enum,
     plain,
@@ -123,12 +124,14 @@ def _unquote(text: str) -> str:
 
 def _resolve(call: _Call) -> Type:
     match call.name, call.arguments:
-        case "DateTime", (str(),):
-            return PLAIN["DateTime"]
+        case "DateTime", (str(zone),):
+            return date_time(zone)
         case name, () if name in PLAIN:
             return PLAIN[name]
-        case "DateTime64", (int(precision), *zone) if 0 <= precision <= 9 and len(zone) <= 1:
+        case "DateTime64", (int(precision),) if 0 <= precision <= 9:
             return date_time_64(precision)
+        case "DateTime64", (int(precision), str(zone)) if 0 <= precision <= 9:
+            return date_time_64(precision, zone)
         case "FixedString", (int(size),) if size > 0:
             return Fixed(size, Layout.PADDED, f"up to {size} bytes, filled up with zero bytes")
         case "Decimal", (int(precision), int(scale)):

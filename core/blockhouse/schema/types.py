@@ -1,13 +1,14 @@
 """What a ClickHouse type is to this project: THE table of types, and the parser of their spelling.
 
 Everything that depends on a type (the protobuf field, the range check, the Arrow column, the Native bytes, the
-documentation) is derived from the values made here, so that a type is added in one place. Must never touch rows or a client library.
+documentation) is derived from the values made here, so that a type is added in one place. Must never touch rows or a
+client library.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -25,13 +26,28 @@ class Proto(StrEnum):
     STRING = "string"
 
 
+class Unit(StrEnum):
+    """What an integer counts: decides how a text that stands for it is read."""
+
+    NUMBER = "number"
+    DAY = "day"
+    TICK = "tick"
+    """10^-precision seconds."""
+    ADDRESS = "address"
+    CODE = "code"
+
+
 class Layout(StrEnum):
     """How the bytes of a message become the `size` bytes that ClickHouse stores."""
 
     PADDED = "padded"
     """Shorter values are filled up with zero bytes."""
-    EXACT = "exact"
-    """Exactly `size` bytes, stored as they come."""
+    UNSIGNED = "unsigned"
+    """A number of exactly `size` bytes, least significant first."""
+    SIGNED = "signed"
+    """The same in two's complement."""
+    ADDRESS = "address"
+    """Exactly 16 bytes in network order, stored as they come."""
     UUID = "uuid"
     """Exactly 16 bytes in network order (RFC 9562); ClickHouse stores each half with its bytes reversed."""
 
@@ -44,7 +60,10 @@ class Integer:
     storage: str
     low: int
     high: int
-    meaning: str
+    meaning: str = ""
+    unit: Unit = Unit.NUMBER
+    precision: int = 0
+    zone: str = ""
     codes: tuple[tuple[str, int], ...] = ()
     zero: int = 0
 
@@ -127,16 +146,21 @@ _FIRST_DAY, _LAST_DAY = -25_567, 120_529
 _FIRST_SECOND, _LAST_SECOND = _FIRST_DAY * 86_400, (_LAST_DAY + 1) * 86_400 - 1
 
 
-def _signed(bits: int, proto: Proto, meaning: str = "") -> Integer:
-    return Integer(proto, f"int{bits}", -(1 << bits - 1), (1 << bits - 1) - 1, meaning)
+def _signed(bits: int, proto: Proto) -> Integer:
+    return Integer(proto, f"int{bits}", -(1 << bits - 1), (1 << bits - 1) - 1)
 
 
-def _unsigned(bits: int, proto: Proto, meaning: str = "") -> Integer:
-    return Integer(proto, f"uint{bits}", 0, (1 << bits) - 1, meaning)
+def _unsigned(bits: int, proto: Proto, meaning: str = "", unit: Unit = Unit.NUMBER) -> Integer:
+    return Integer(proto, f"uint{bits}", 0, (1 << bits) - 1, meaning, unit)
 
 
-def _wide(bytes_: int, what: str) -> Fixed:
-    return Fixed(bytes_, Layout.EXACT, f"{what}, {bytes_} bytes, least significant first")
+def _wide(size: int, layout: Layout) -> Fixed:
+    return Fixed(size, layout, f"{size} bytes, least significant first, {layout}")
+
+
+def date_time(zone: str = "") -> Integer:
+    unsigned = _unsigned(32, Proto.UINT32, "seconds since 1970-01-01 UTC", Unit.TICK)
+    return replace(unsigned, zone=zone)
 
 
 _POINT = Tuple(("1", "2"), (Float(Proto.DOUBLE, "float64", ""), Float(Proto.DOUBLE, "float64", "")))
@@ -146,24 +170,24 @@ PLAIN: Mapping[str, Type] = {
     "UInt16": _unsigned(16, Proto.UINT32),
     "UInt32": _unsigned(32, Proto.UINT32),
     "UInt64": _unsigned(64, Proto.UINT64),
-    "UInt128": _wide(16, "unsigned integer"),
-    "UInt256": _wide(32, "unsigned integer"),
+    "UInt128": _wide(16, Layout.UNSIGNED),
+    "UInt256": _wide(32, Layout.UNSIGNED),
     "Int8": _signed(8, Proto.INT32),
     "Int16": _signed(16, Proto.INT32),
     "Int32": _signed(32, Proto.INT32),
     "Int64": _signed(64, Proto.INT64),
-    "Int128": _wide(16, "two's complement"),
-    "Int256": _wide(32, "two's complement"),
+    "Int128": _wide(16, Layout.SIGNED),
+    "Int256": _wide(32, Layout.SIGNED),
     "Float32": Float(Proto.FLOAT, "float32", "NaN and infinities pass"),
     "Float64": Float(Proto.DOUBLE, "float64", "NaN and infinities pass"),
-    "Bool": Integer(Proto.BOOL, "uint8", 0, 1, ""),
+    "Bool": Integer(Proto.BOOL, "uint8", 0, 1),
     "String": Text(),
     "UUID": Fixed(16, Layout.UUID, "16 bytes in network order"),
-    "Date": Integer(Proto.UINT32, "uint16", 0, 65_535, "days since 1970-01-01"),
-    "Date32": Integer(Proto.INT32, "int32", _FIRST_DAY, _LAST_DAY, "days since 1970-01-01", zero=_FIRST_DAY),
-    "DateTime": _unsigned(32, Proto.UINT32, "seconds since 1970-01-01 UTC"),
-    "IPv4": _unsigned(32, Proto.UINT32, "the address as a number: 127.0.0.1 is 2130706433"),
-    "IPv6": Fixed(16, Layout.EXACT, "16 bytes in network order"),
+    "Date": Integer(Proto.UINT32, "uint16", 0, 65_535, "days since 1970-01-01", Unit.DAY),
+    "Date32": Integer(Proto.INT32, "int32", _FIRST_DAY, _LAST_DAY, "days since 1970-01-01", Unit.DAY, zero=_FIRST_DAY),
+    "DateTime": date_time(),
+    "IPv4": _unsigned(32, Proto.UINT32, "the address as a number: 127.0.0.1 is 2130706433", Unit.ADDRESS),
+    "IPv6": Fixed(16, Layout.ADDRESS, "16 bytes in network order"),
     "Point": _POINT,
     "Ring": Array(_POINT),
     "LineString": Array(_POINT),
@@ -176,7 +200,7 @@ PLAIN: Mapping[str, Type] = {
 DECIMAL_DIGITS: Mapping[str, int] = {"Decimal32": 9, "Decimal64": 18, "Decimal128": 38, "Decimal256": 76}
 
 
-def date_time_64(precision: int) -> Integer:
+def date_time_64(precision: int, zone: str = "") -> Integer:
     """Ticks of 10^-precision seconds, in the server's calendar as far as 64 bits reach."""
     ticks = 10**precision
     return Integer(
@@ -185,13 +209,18 @@ def date_time_64(precision: int) -> Integer:
         max(_FIRST_SECOND * ticks, -(1 << 63)),
         min(_LAST_SECOND * ticks + ticks - 1, (1 << 63) - 1),
         f"ticks of {'1 s' if precision == 0 else f'10^-{precision} s'} since 1970-01-01 UTC",
+        Unit.TICK,
+        precision,
+        zone,
     )
 
 
 def enum(bits: int, codes: tuple[tuple[str, int], ...]) -> Integer:
     numbers = [code for _, code in codes]
     meaning = ", ".join(f"{code} = {name}" for name, code in sorted(codes, key=lambda pair: pair[1]))
-    return Integer(Proto.INT32, f"int{bits}", min(numbers), max(numbers), meaning, codes, zero=min(numbers))
+    return Integer(
+        Proto.INT32, f"int{bits}", min(numbers), max(numbers), meaning, Unit.CODE, codes=codes, zero=min(numbers)
+    )
 
 
 def plain(type_: Type) -> Leaf | Nullable | Array | Map | Tuple:

@@ -1,0 +1,162 @@
+"""The messages of one table of one stream, in offset order, to the one block that is inserted.
+
+A block is a pure function of (stream, table, its messages, schema revision): how the messages were handed over, when, and by
+which replica must never show in its bytes. No I/O, no clock.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from blockhouse.config.pipeline import MAX_ROWS
+from blockhouse.schema.model import Revision, TableHistory
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.blocks.provenance import Provenance
+from blockhouse_aggregator.wire.native import ColumnData, encode_block
+from blockhouse_aggregator.wire.rows import BadMessage, DecodedBatch, RowsDecoder
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBlock:
+    """A block ready to be inserted. `begin` and `end` are the offsets of its first and last good message.
+
+    `header` is (column, ClickHouse type) in the order of the body; the INSERT names exactly these columns. `body` is one Native
+    block, `crc` its CRC-32. Messages may hold no rows: they count in `messages`, and a block of nothing else has `rows` 0 and
+    an empty body. Such a block is recorded and acknowledged like any other; only its INSERT is left out.
+    """
+
+    table: str
+    begin: int
+    end: int
+    messages: int
+    rows: int
+    crc: int
+    revision: int
+    header: tuple[tuple[str, str], ...]
+    body: bytes = field(repr=False)
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadMessage:
+    """A message for the dead-letter topic. `reason` is CamelCase and one of few, `detail` is for people."""
+
+    offset: int
+    reason: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """`cut_at` is the offset of the first good message that did not fit; it and all after it are left to the next block.
+
+    `dead` names the dead messages below `cut_at` (all of them if nothing was cut). `block` is None without a good message.
+    """
+
+    block: EncodedBlock | None
+    dead: tuple[DeadMessage, ...]
+    cut_at: int | None
+
+
+class BlockBuilder:
+    """Collects messages, decodes them in portions, seals them into a block.
+
+    Raises Permanent (UnsupportedType, UnsupportedDefault, NoColumns) when the table cannot be loaded at this revision.
+    """
+
+    def __init__(self, table: TableHistory, revision: Revision, stream: StreamId) -> None:
+        self._table = table.name
+        self._revision = revision.number
+        self._header = tuple((column.name, column.type) for column in revision.insertable)
+        self._decoder = RowsDecoder(table, revision)
+        self._provenance = Provenance(table.name, revision, stream)
+        self._offsets: list[int] = []
+        self._timestamps: list[int] = []
+        self._waiting: list[bytes] = []
+        self._decoded: list[DecodedBatch] = []
+        self._bad: dict[int, BadMessage] = {}
+        self._rows = 0
+        self.payload_bytes = 0
+
+    @property
+    def messages(self) -> int:
+        """Messages appended so far, bad ones included."""
+        return len(self._offsets)
+
+    def append(self, offset: int, value: bytes, timestamp_ms: int) -> None:
+        """Takes the next message. Offsets must rise."""
+        self._offsets.append(offset)
+        self._timestamps.append(timestamp_ms)
+        self._waiting.append(value)
+        self.payload_bytes += len(value)
+
+    def decode(self) -> int:
+        """Decodes what came since the last call and lets go of its payloads. Returns the good rows so far."""
+        if self._waiting:
+            first = len(self._offsets) - len(self._waiting)
+            batch = self._decoder.decode(self._waiting)
+            self._waiting = []
+            self._decoded.append(batch)
+            self._bad |= {first + message.index: message for message in batch.bad}
+            self._rows += int(batch.rows_per_message.sum())
+        return self._rows
+
+    def seal(self, max_rows: int) -> Sealed:
+        """The block of the first good messages whose rows do not exceed `max_rows`. Changes nothing: may be called again.
+
+        A message that exceeds `max_rows` alone gets a block alone: whether a message is good must not depend on a setting,
+        or a replay under another setting would build another block. Only one above MAX_ROWS, which no block may exceed,
+        is dead (TooManyRows). A replay seals with MAX_ROWS: its range was cut before.
+        """
+        self.decode()
+        if not self._offsets:
+            return Sealed(None, (), None)
+        counts = np.concatenate([part.rows_per_message for part in self._decoded])
+        good = np.ones(len(counts), bool)
+        good[list(self._bad)] = False
+        stored = np.flatnonzero(good)
+        totals = np.cumsum(counts[stored])
+        fitting = max(1, int(np.searchsorted(totals, min(max_rows, MAX_ROWS), side="right")))
+        cut = int(stored[fitting]) if fitting < len(stored) else None
+        return Sealed(
+            block=self._block(stored[:fitting], counts) if len(stored) else None,
+            dead=tuple(
+                DeadMessage(self._offsets[index], message.reason, message.detail)
+                for index, message in sorted(self._bad.items())
+                if cut is None or index < cut
+            ),
+            cut_at=None if cut is None else self._offsets[cut],
+        )
+
+    def _block(self, messages: npt.NDArray[np.intp], counts: npt.NDArray[np.int64]) -> EncodedBlock:
+        """The block of these good messages: a prefix of all good ones, so its rows are a prefix of all rows."""
+        rows = int(counts[messages].sum())
+        offsets = np.array(self._offsets, np.int64)[messages]
+        times = np.array(self._timestamps, np.int64)[messages]
+        body = self._body(offsets, counts[messages], rows) if rows else b""
+        return EncodedBlock(
+            table=self._table,
+            begin=int(offsets[0]),
+            end=int(offsets[-1]),
+            messages=len(messages),
+            rows=rows,
+            crc=zlib.crc32(body),
+            revision=self._revision,
+            header=self._header,
+            body=body,
+            min_timestamp_ms=int(times.min()),
+            max_timestamp_ms=int(times.max()),
+        )
+
+    def _body(self, offsets: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], rows: int) -> bytes:
+        columns: dict[str, ColumnData] = {
+            name: pa.concat_arrays([part.columns[name] for part in self._decoded]).slice(0, rows)
+            for name in self._decoded[0].columns
+        }
+        return encode_block(self._header, columns | self._provenance.columns(offsets, counts))

@@ -1,0 +1,49 @@
+"""The Arrow type in which each ClickHouse type waits between decoding and encoding.
+
+Values in these arrays are final: range-checked, defaults filled in, ready to be copied into Native bytes.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import numpy as np
+import pyarrow as pa
+
+from blockhouse.schema.types import (
+    Array,
+    Decimal,
+    Fixed,
+    Float,
+    Integer,
+    LowCardinality,
+    Map,
+    Nullable,
+    Text,
+    Tuple,
+    Type,
+)
+
+
+def arrow_type(type_: Type) -> pa.DataType:
+    """The column type; Nullable and LowCardinality are those of their inner type (every Arrow array may hold nulls)."""
+    match type_:
+        case Integer(storage=storage) | Float(storage=storage):
+            return pa.from_numpy_dtype(np.dtype(storage))
+        case Text():
+            return pa.binary()
+        case Fixed(size=size):
+            return pa.binary(size)
+        case Decimal(precision=precision, scale=scale):
+            return pa.decimal256(precision, scale) if precision > 38 else pa.decimal128(precision, scale)
+        case Nullable(inner=inner) | LowCardinality(inner=inner):
+            return arrow_type(inner)
+        case Array(inner=inner):
+            return pa.list_(arrow_type(inner))
+        case Map(key=key, value=value):
+            return pa.list_(pa.struct([("key", arrow_type(key)), ("value", arrow_type(value))]))
+        case Tuple(elements=elements):
+            # Positions, not names: a struct may not have two fields of one name.
+            return pa.struct([(str(n), arrow_type(element)) for n, element in enumerate(elements)])
+        case _:
+            assert_never(type_)

@@ -1,0 +1,178 @@
+"""One field as protobuf gave it, to the column as ClickHouse stores it, and which of its rows must not be stored.
+
+Everything here is vectorised over the rows of a batch, and judges each row by itself: the verdict on one never depends on its
+neighbours. Must never let a value through changed: what does not fit its type makes the row bad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import assert_never
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blockhouse.schema.types import (
+    Array,
+    Decimal,
+    Fixed,
+    Float,
+    Integer,
+    Layout,
+    Leaf,
+    Map,
+    Nullable,
+    Text,
+    Tuple,
+    Type,
+    plain,
+    zero,
+)
+from blockhouse_aggregator.wire.arrow import arrow_type
+
+Mask = npt.NDArray[np.bool_]
+Fill = int | float | bytes | str | None
+"""What stands in an absent field, in the form a message would send it. None is NULL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`values` in `arrow_type`; `bad` marks the rows that must not be stored (None: all are well), `reason` says why."""
+
+    values: pa.Array
+    bad: Mask | None = None
+    reason: str = ""
+
+
+def read_column(field: pa.Array, type_: Type, fill: Fill) -> Column:
+    """`field` is the protobuf field's Arrow array, null where the message has no such field."""
+    match kind := plain(type_):
+        case Nullable(inner=leaf):
+            return _read_leaf(field, leaf, fill)
+        case Array(inner=inner):
+            return _read_array(field, inner)
+        case Map(key=key, value=value):
+            return _read_list(field, lambda entries: _read_struct(entries, (key, value), ("key", "value")), kind)
+        case Tuple(elements=elements):
+            return _read_struct(field, elements, tuple(str(n) for n in range(len(elements))))
+        case _:
+            return _read_leaf(field, kind, fill)
+
+
+def _read_leaf(field: pa.Array, type_: Leaf, fill: Fill) -> Column:
+    if field.null_count and fill is not None:
+        field = field.fill_null(pa.scalar(fill, field.type))
+    match type_:
+        case Integer():
+            return _read_integer(field, type_)
+        case Float():
+            return Column(field)
+        case Text():
+            return Column(field)
+        case Fixed():
+            return _read_fixed(field, type_)
+        case Decimal():
+            return _read_decimal(field, type_)
+        case _:
+            assert_never(type_)
+
+
+def _read_integer(field: pa.Array, type_: Integer) -> Column:
+    if pa.types.is_boolean(field.type):
+        return Column(field.cast(pa.uint8()))
+    wanted = arrow_type(type_)
+    if field.type == wanted and (type_.low, type_.high) == _limits(wanted):
+        return Column(field)
+    gaps = len(type_.codes) not in (0, type_.high - type_.low + 1)
+    seen = pc.min_max(field)
+    least, most = seen["min"].as_py(), seen["max"].as_py()
+    if not gaps and (least is None or (type_.low <= least and most <= type_.high)):
+        return Column(field if field.type == wanted else field.cast(wanted, safe=False))
+    known = field.fill_null(type_.zero).to_numpy()
+    if type_.codes:
+        bad = ~np.isin(known, np.array([code for _, code in type_.codes]))
+    else:
+        bad = (known < max(type_.low, _limits(field.type)[0])) | (known > min(type_.high, _limits(field.type)[1]))
+    return _without(
+        field, bad, pa.scalar(type_.zero, field.type), wanted, "UnknownEnumValue" if type_.codes else "OutOfRange"
+    )
+
+
+def _limits(type_: pa.DataType) -> tuple[int, int]:
+    info = np.iinfo(type_.to_pandas_dtype())
+    return int(info.min), int(info.max)
+
+
+def _without(field: pa.Array, bad: Mask, stand_in: pa.Scalar, wanted: pa.DataType, reason: str) -> Column:
+    """The column with a stand-in wherever a value is bad, so that the rest can be converted."""
+    if not bad.any():
+        return Column(field.cast(wanted, safe=False))
+    return Column(pc.if_else(pa.array(bad), stand_in, field).cast(wanted, safe=False), bad, reason)
+
+
+def _read_fixed(field: pa.BinaryArray, type_: Fixed) -> Column:
+    lengths = pc.binary_length(field)
+    seen = pc.min_max(lengths)
+    least, most = seen["min"].as_py(), seen["max"].as_py()
+    if least is None or (least == most == type_.size):
+        return Column(field.cast(pa.binary(type_.size)))
+    sizes = lengths.fill_null(type_.size).to_numpy()
+    bad: Mask = sizes > type_.size if type_.layout is Layout.PADDED else sizes != type_.size
+    if bad.any():
+        field = pc.if_else(pa.array(bad), pa.scalar(b"", field.type), field)
+    return Column(_pad(field, type_.size), bad if bad.any() else None, "WrongLength")
+
+
+def _pad(field: pa.BinaryArray, size: int) -> pa.FixedSizeBinaryArray:
+    """Every value (none longer than `size`) filled up with zero bytes."""
+    lengths = pc.binary_length(field).fill_null(0).to_numpy()
+    padding = np.zeros(len(field) + 1, np.int32)
+    np.cumsum(size - lengths, out=padding[1:])
+    zeros = pa.py_buffer(bytes(int(padding[-1])))
+    tails = pa.Array.from_buffers(pa.binary(), len(field), [None, pa.py_buffer(padding), zeros])
+    joined = pc.binary_join_element_wise(field.fill_null(b""), tails, pa.scalar(b"", pa.binary()))
+    return pc.if_else(field.is_valid(), joined, pa.scalar(None, pa.binary())).cast(pa.binary(size))
+
+
+def _read_decimal(field: pa.StringArray, type_: Decimal) -> Column:
+    # Arrow would refuse the whole batch for one value, and would accept exponents: the text is judged first.
+    digits, scale = type_.precision - type_.scale, type_.scale
+    text = rf"^[+-]?0*[0-9]{{0,{digits}}}(\.[0-9]{{0,{scale}}})?$"
+    fits = pc.and_(pc.match_substring_regex(field, text), pc.match_substring_regex(field, "[0-9]"))
+    bad = ~fits.fill_null(True).to_numpy(zero_copy_only=False)
+    return _without(field, bad, pa.scalar("0", field.type), arrow_type(type_), "NotADecimal")
+
+
+def _read_array(field: pa.ListArray, inner: Type) -> Column:
+    element = plain(inner)
+    if isinstance(element, Nullable | Array | Map):
+        # The element's message has exactly one field, `value`.
+        return _read_list(field, lambda items: read_column(items.flatten()[0], element, None), Array(inner))
+    return _read_list(field, lambda items: read_column(items, element, None), Array(inner))
+
+
+def _read_list(field: pa.ListArray, read: Callable[[pa.Array], Column], type_: Type) -> Column:
+    if field.null_count:
+        field = field.fill_null(pa.scalar([], field.type))
+    offsets = field.offsets.to_numpy()
+    items = read(field.flatten())
+    starts = pa.array(offsets - offsets[0], pa.int32())
+    values = pa.ListArray.from_arrays(starts, items.values, type=arrow_type(type_))
+    if items.bad is None:
+        return Column(values)
+    before = np.concatenate(([0], np.cumsum(items.bad)))
+    bad: Mask = before[offsets[1:] - offsets[0]] > before[offsets[:-1] - offsets[0]]
+    return Column(values, bad, items.reason)
+
+
+def _read_struct(field: pa.StructArray, types: tuple[Type, ...], names: tuple[str, ...]) -> Column:
+    """The members of a Tuple or of a Map's entry; an absent message has absent members."""
+    members = [read_column(member, type_, zero(type_)) for member, type_ in zip(field.flatten(), types, strict=True)]
+    values = pa.StructArray.from_arrays([member.values for member in members], names=list(names))
+    wrong = [member for member in members if member.bad is not None]
+    if not wrong:
+        return Column(values)
+    return Column(values, np.logical_or.reduce([member.bad for member in wrong]), wrong[0].reason)

@@ -1,0 +1,243 @@
+"""Columns to the bytes of one block in ClickHouse's Native format, without a Python loop over rows.
+
+Layout (client revision below 54454, and FORMAT Native): varint columns, varint rows, then per column its name, its type and
+its data. Equal columns give equal bytes: deduplication and replay depend on it. Must never change a value: what does not fit
+its type is an error here, because the decoder has already judged every message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blockhouse.errors import Permanent
+from blockhouse.schema.parse import parse_type
+from blockhouse.schema.types import (
+    Array,
+    Decimal,
+    Fixed,
+    Float,
+    Integer,
+    Layout,
+    LowCardinality,
+    Map,
+    Nullable,
+    Text,
+    Tuple,
+    Type,
+)
+from blockhouse_aggregator.wire.arrow import arrow_type
+
+Buffer = bytes | memoryview
+
+_LOW_CARDINALITY_VERSION = (1).to_bytes(8, "little")
+# Additional keys follow (bit 9), the dictionary is a new one (bit 10); the low byte says how wide the indices are.
+_LOW_CARDINALITY_FLAGS = (1 << 9) | (1 << 10)
+_INDEX_WIDTHS = ((1 << 8, "u1"), (1 << 16, "<u2"), (1 << 32, "<u4"))
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantColumn:
+    """The same value in every one of `rows` rows (Arrow repeats it, nothing else has to)."""
+
+    value: bytes | int
+    rows: int
+
+    def __len__(self) -> int:
+        return self.rows
+
+
+ColumnData = pa.Array | npt.NDArray[np.integer] | ConstantColumn
+
+
+def encode_block(header: Sequence[tuple[str, str]], columns: Mapping[str, ColumnData]) -> bytes:
+    """One block: `header` is (name, ClickHouse type) in the order of the server's sample block.
+
+    Raises Permanent(reason="UnsupportedType") for a type that cannot be loaded, and ValueError when the columns are not
+    those of the header, differ in length, or hold a value that does not fit: an error of the caller, never of a message.
+    """
+    names = [name for name, _ in header]
+    if sorted(names) != sorted(columns):
+        raise ValueError(f"columns {sorted(columns)} are not those of the header {sorted(names)}")
+    lengths = {len(column) for column in columns.values()}
+    if len(lengths) != 1:
+        raise ValueError(f"columns have different numbers of rows: {sorted(lengths)}")
+    parts: list[Buffer] = [varint(len(header)), varint(lengths.pop())]
+    for name, text in header:
+        type_ = parse_type(text)
+        parts += (_text(name), _text(text), *_prefix(type_), *_body(type_, _column(columns[name], name, type_)))
+    return b"".join(parts)
+
+
+def varint(number: int) -> bytes:
+    """LEB128, as ClickHouse writes every length and count."""
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _text(text: str) -> bytes:
+    raw = text.encode()
+    return varint(len(raw)) + raw
+
+
+def _column(data: ColumnData, name: str, type_: Type) -> pa.Array:
+    wanted = arrow_type(type_)
+    try:
+        if isinstance(data, ConstantColumn):
+            return pa.repeat(pa.scalar(data.value, wanted), data.rows)
+        array = pa.array(data) if isinstance(data, np.ndarray) else data
+        return array if array.type == wanted else array.cast(wanted)
+    except pa.ArrowException as error:
+        raise ValueError(f"column {name}: {error}") from error
+
+
+def _prefix(type_: Type) -> Iterator[Buffer]:
+    """What comes once per column, before all data, for every dictionary inside the type."""
+    match type_:
+        case LowCardinality():
+            yield _LOW_CARDINALITY_VERSION
+        case Array(inner=inner):
+            yield from _prefix(inner)
+        case Map(key=key, value=value):
+            yield from _prefix(key)
+            yield from _prefix(value)
+        case Tuple(elements=elements):
+            for element in elements:
+                yield from _prefix(element)
+        case _:
+            return
+
+
+def _body(type_: Type, array: pa.Array) -> Iterator[Buffer]:
+    if isinstance(type_, Nullable):
+        yield np.asarray(array.is_null()).astype("u1").tobytes() if array.null_count else bytes(len(array))
+        yield from _body(type_.inner, _without_nulls(array))
+        return
+    if isinstance(type_, LowCardinality):
+        yield from _dictionary(type_, array)
+        return
+    if array.null_count:
+        raise ValueError(f"NULL in a column of type {type_}")
+    match type_:
+        case Integer() | Float():
+            yield _values(array, np.dtype(type_.storage)).tobytes()
+        case Text():
+            yield _strings(array)
+        case Fixed(size=size, layout=layout):
+            raw = _values(array, np.dtype(f"V{size}"))
+            yield (raw.view(">u8").astype("<u8") if layout is Layout.UUID else raw).tobytes()
+        case Decimal(size=size):
+            # Arrow's 128 and 256 bits are little-endian two's complement: ClickHouse's narrower ones are their low bytes.
+            wide = _values(array, np.dtype("V32" if type_.precision > 38 else "V16"))
+            yield np.ascontiguousarray(wide.view("u1").reshape(len(array), -1)[:, :size]).tobytes()
+        case Array(inner=inner):
+            yield _ends(array)
+            yield from _body(inner, array.flatten())
+        case Map(key=key, value=value):
+            yield _ends(array)
+            entries = array.flatten()
+            yield from _body(key, entries.field(0))
+            yield from _body(value, entries.field(1))
+        case Tuple(elements=elements):
+            for element, child in zip(elements, array.flatten(), strict=True):
+                yield from _body(element, child)
+        case _:
+            assert_never(type_)
+
+
+def _without_nulls(array: pa.Array) -> pa.Array:
+    """Zero bytes in the place of every NULL: the server ignores them, but equal blocks must be equal bytes."""
+    if not array.null_count:
+        return array
+    if pa.types.is_binary(array.type):
+        return array.fill_null(b"")
+    if pa.types.is_fixed_size_binary(array.type):
+        return array.fill_null(bytes(array.type.byte_width))
+    return array.fill_null(pa.scalar(0).cast(array.type))
+
+
+def _values(array: pa.Array, dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
+    """The array's fixed-width values as they lie in memory, without a copy."""
+    if not len(array):
+        return np.empty(0, dtype)
+    return np.frombuffer(array.buffers()[1], dtype, count=len(array), offset=array.offset * dtype.itemsize)
+
+
+def _offsets(array: pa.Array) -> npt.NDArray[np.int32]:
+    """len + 1 positions of a binary or list array, in its (possibly longer) child."""
+    if not len(array):
+        return np.zeros(1, np.int32)
+    return np.frombuffer(array.buffers()[1], np.int32, count=len(array) + 1, offset=array.offset * 4)
+
+
+def _ends(array: pa.ListArray) -> bytes:
+    offsets = _offsets(array)
+    return (offsets[1:] - offsets[0]).astype("<u8").tobytes()
+
+
+def _strings(array: pa.BinaryArray) -> Buffer:
+    """Every string behind its length as a varint. Arrow interleaves the two columns: no row is touched in Python."""
+    if not len(array):
+        return b""
+    joined = pc.binary_join_element_wise(_varints(np.diff(_offsets(array))), array, pa.scalar(b"", pa.binary()))
+    offsets = _offsets(joined)
+    return memoryview(joined.buffers()[2])[int(offsets[0]) : int(offsets[-1])]
+
+
+def _varints(numbers: npt.NDArray[np.int32]) -> pa.BinaryArray:
+    """Each number as a varint."""
+    width = np.ones(len(numbers), np.int32)
+    for bits in range(7, int(numbers.max()).bit_length(), 7):
+        width += numbers >= 1 << bits
+    offsets = np.zeros(len(numbers) + 1, np.int32)
+    np.cumsum(width, out=offsets[1:])
+    out = np.empty(int(offsets[-1]), np.uint8)
+    for byte in range(int(width.max())):
+        rows = np.flatnonzero(width > byte)
+        more = np.where(width[rows] > byte + 1, 128, 0)
+        out[offsets[rows] + byte] = (numbers[rows] >> 7 * byte) & 127 | more
+    return pa.Array.from_buffers(pa.binary(), len(numbers), [None, pa.py_buffer(offsets), pa.py_buffer(out)])
+
+
+def _dictionary(type_: LowCardinality, array: pa.Array) -> Iterator[Buffer]:
+    """The block's own dictionary in order of first appearance, then an index per row.
+
+    Key 0 is the type's default value; under Nullable key 0 is NULL and key 1 the default.
+    """
+    if not len(array):
+        return
+    nullable = isinstance(type_.inner, Nullable)
+    leaf = type_.inner.inner if isinstance(type_.inner, Nullable) else type_.inner
+    if array.null_count and not nullable:
+        raise ValueError(f"NULL in a column of type {type_}")
+    default = _without_nulls(pa.nulls(1, array.type))
+    encoded = pa.concat_arrays([default, array]).dictionary_encode()
+    indices = encoded.indices[1:]
+    # Arrow gave the default 0. NULL is 0 in ClickHouse: everything else moves up by one.
+    numbers = (indices.cast(pa.int64()).fill_null(-1).to_numpy() + 1) if nullable else indices.to_numpy()
+    keys = pa.concat_arrays([default, encoded.dictionary]) if nullable else encoded.dictionary
+    kind, dtype = next((k, d) for k, (limit, d) in enumerate(_INDEX_WIDTHS) if len(keys) <= limit)
+    yield (_LOW_CARDINALITY_FLAGS | kind).to_bytes(8, "little")
+    yield len(keys).to_bytes(8, "little")
+    yield from _body(leaf, keys)
+    yield len(array).to_bytes(8, "little")
+    yield numbers.astype(dtype).tobytes()
+
+
+def check_header(header: Sequence[tuple[str, str]]) -> None:
+    """Raises Permanent(reason="UnsupportedType") naming the column if one of the types cannot be loaded."""
+    for name, text in header:
+        try:
+            parse_type(text)
+        except Permanent as error:
+            raise Permanent(f"column {name}: {error}", reason=error.reason) from error

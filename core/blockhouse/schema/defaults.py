@@ -1,0 +1,234 @@
+"""The value of a column that a message does not have, where it is a constant: literals and plain conversions of them.
+
+The result has the form in which a message would send it. Whatever is not certainly the same on every server and at every time
+is refused by name, never approximated. Expressions could be evaluated by the server itself: `constant_default` is the one
+place that would have to know.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from decimal import Decimal as Number
+from ipaddress import IPv4Address, IPv6Address
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from blockhouse.errors import Permanent
+from blockhouse.schema.model import Column, DefaultKind
+from blockhouse.schema.parse import parse_type
+from blockhouse.schema.types import (
+    Array,
+    Decimal,
+    Fixed,
+    Float,
+    Integer,
+    Layout,
+    Leaf,
+    Map,
+    Nullable,
+    Text,
+    Type,
+    Unit,
+    plain,
+    zero,
+)
+
+Constant = int | float | bytes | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Typed:
+    """The result of a conversion to a type whose number means nothing without it, such as Date."""
+
+    value: Constant
+    type: Leaf
+
+
+_Literal = int | Number | str | None | tuple[()] | _Typed
+
+_CONVERSION = re.compile(
+    r"to(U?Int(?:8|16|32|64|128|256)|Float32|Float64|String|Date|Date32|DateTime|UUID|IPv4|IPv6|Bool"
+    r"|DateTime64|FixedString|Decimal(?:32|64|128|256))"
+)
+_EPOCH = datetime(1970, 1, 1)
+_TIME = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,9})?)?")
+
+
+def constant_default(table: str, column: Column) -> Constant:
+    """What stands in `column` when a message lacks it; None is NULL, and of no meaning for Array, Map and Tuple.
+
+    Raises Permanent(reason="UnsupportedDefault") naming table, column and expression when the default is no constant.
+    """
+    type_ = plain(parse_type(column.type))
+    if column.default_kind is not DefaultKind.DEFAULT:
+        return zero(type_)
+    try:
+        return _convert(_evaluate(sqlglot.parse_one(column.default_expression, dialect="clickhouse")), type_)
+    except (SqlglotError, Permanent, ValueError, ArithmeticError, LookupError) as error:
+        raise Permanent(
+            f"table {table}: DEFAULT {column.default_expression} of column {column.name} ({column.type}) is not a constant "
+            f"that can be filled in here ({error}). Use a constant, or MATERIALIZED if producers never send the column",
+            reason="UnsupportedDefault",
+        ) from error
+
+
+def _evaluate(node: exp.Expression) -> _Literal:
+    match node:
+        case exp.Literal():
+            return str(node.this) if node.is_string else _number(node.this)
+        case exp.Neg(this=exp.Literal(is_string=False) as digits):
+            return -_number(digits.this)
+        case exp.Null():
+            return None
+        case exp.Boolean():
+            return int(node.this)
+        case exp.Paren():
+            return _evaluate(node.this)
+        case exp.Cast():
+            return _cast(node.this, node.to.sql("clickhouse"))
+        case exp.CastToStrType():
+            return _cast(node.this, node.args["to"].name)
+        case exp.Array(expressions=[]) | exp.VarMap(args={"keys": exp.Array(expressions=[])}):
+            return ()
+        case exp.Anonymous(this=str(name), expressions=arguments):
+            return _call(name, arguments)
+        case _:
+            raise ValueError("not a literal")
+
+
+def _number(digits: str) -> int | Number:
+    number = Number(digits)
+    return int(number) if number == number.to_integral_value() and "e" not in digits.lower() else number
+
+
+def _call(name: str, arguments: list[exp.Expression]) -> _Literal:
+    if name in ("toLowCardinality", "toNullable") and len(arguments) == 1:
+        return _evaluate(arguments[0])
+    if name == "_CAST" and len(arguments) == 2:
+        return _cast(arguments[0], arguments[1].name)
+    if name.startswith("emptyArray") and not arguments:
+        return ()
+    if (conversion := _CONVERSION.fullmatch(name)) and arguments:
+        value, *parameters = arguments
+        spelled = ", ".join(parameter.sql("clickhouse") for parameter in parameters)
+        return _cast(value, f"{conversion[1]}({spelled})" if spelled else conversion[1])
+    raise ValueError(f"{name} is not a conversion of a literal")
+
+
+def _cast(value: exp.Expression, text: str) -> _Literal:
+    target = plain(parse_type(text))
+    leaf = target.inner if isinstance(target, Nullable) else target
+    literal = _evaluate(value)
+    if isinstance(leaf, Array | Map) or literal is None:
+        return literal
+    converted = _convert(literal, leaf)
+    match leaf, converted:
+        case Integer(unit=Unit.NUMBER), int():
+            return converted
+        case Decimal(), str():
+            return Number(converted)
+        case Text(), bytes():
+            return converted.decode()
+        case Integer() | Fixed() | Float(), _:
+            return _Typed(converted, leaf)
+    raise ValueError(f"a conversion to {text}")
+
+
+def _convert(literal: _Literal, type_: Type) -> Constant:
+    """The literal as a message would send it to a column of `type_`. ValueError when it does not fit exactly."""
+    target = plain(type_)
+    match target, literal:
+        case Nullable(inner=leaf), _:
+            return None if literal is None else _convert(literal, leaf)
+        case ((Array() | Map()), ()):
+            return None
+        case _, _Typed(value=value, type=leaf) if _same(leaf, target):
+            return value
+        case Integer(), int() | Number() | str():
+            return _integer(literal, target)
+        case Float(), int() | Number() | str():
+            return float(literal)
+        case Decimal(), int() | Number() | str():
+            return _decimal(Number(literal), target)
+        case Text(), int() | str():
+            return str(literal).encode()
+        case Fixed(), int() | str():
+            return _fixed(literal, target)
+    raise ValueError(f"{literal!r} does not fit the type")
+
+
+def _same(one: Leaf, other: Type) -> bool:
+    """A time zone changes how a DateTime is shown, not what is stored."""
+    if isinstance(one, Integer) and isinstance(other, Integer):
+        return replace(one, zone="") == replace(other, zone="")
+    return one == other
+
+
+def _integer(literal: int | Number | str, type_: Integer) -> int:
+    if isinstance(literal, str):
+        number = _text_as_integer(literal, type_)
+    elif literal != int(literal):
+        raise ValueError(f"{literal} is not a whole number")
+    else:
+        number = int(literal) * (10**type_.precision if type_.unit is Unit.TICK else 1)
+    if not type_.low <= number <= type_.high or (type_.codes and number not in dict(type_.codes).values()):
+        raise ValueError(f"{literal} is out of range")
+    return number
+
+
+def _text_as_integer(text: str, type_: Integer) -> int:
+    match type_.unit:
+        case Unit.CODE:
+            return dict(type_.codes)[text]
+        case Unit.ADDRESS:
+            return int(IPv4Address(text))
+        case Unit.NUMBER:
+            return int(text)
+    if not _TIME.fullmatch(text):
+        raise ValueError(f"{text!r} is not a date or time")
+    whole, _, fraction = text.partition(".")
+    moment = datetime.fromisoformat(whole)
+    if type_.unit is Unit.DAY:
+        if moment != datetime.combine(moment.date(), datetime.min.time()) or fraction:
+            raise ValueError(f"{text!r} is not a date")
+        return (moment - _EPOCH).days
+    if len(fraction) > type_.precision:
+        raise ValueError(f"{text!r} has too many digits for the type")
+    seconds = (moment - _EPOCH - _utc_offset(moment, type_.zone)) // timedelta(seconds=1)
+    return seconds * 10**type_.precision + int(fraction.ljust(type_.precision, "0") or 0)
+
+
+def _utc_offset(moment: datetime, zone: str) -> timedelta:
+    if not zone:
+        raise ValueError("its meaning depends on the server's time zone: give the type a time zone")
+    early, late = (moment.replace(tzinfo=ZoneInfo(zone), fold=fold).utcoffset() for fold in (0, 1))
+    if early is None or early != late:
+        raise ValueError(f"{moment} exists twice or never in {zone}")
+    return early
+
+
+def _decimal(number: Number, type_: Decimal) -> str:
+    text = f"{number:f}"
+    digits, _, fraction = text.lstrip("-").partition(".")
+    if len(digits.lstrip("0")) > type_.precision - type_.scale or len(fraction.rstrip("0")) > type_.scale:
+        raise ValueError(f"{text} does not fit")
+    return text if not fraction else text[: len(text) - len(fraction) + type_.scale].rstrip(".")
+
+
+def _fixed(literal: int | str, type_: Fixed) -> bytes:
+    match type_.layout, literal:
+        case ((Layout.SIGNED | Layout.UNSIGNED), int()):
+            return literal.to_bytes(type_.size, "little", signed=type_.layout is Layout.SIGNED)
+        case Layout.UUID, str():
+            return UUID(literal).bytes
+        case Layout.ADDRESS, str():
+            return IPv6Address(literal).packed
+        case Layout.PADDED, str() if len(literal.encode()) <= type_.size:
+            return literal.encode()
+    raise ValueError(f"{literal!r} does not fit the type")
