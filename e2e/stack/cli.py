@@ -1,4 +1,4 @@
-"""`blockhouse stack`: the servers of the tests, for people: up in seconds, gone without a trace.
+"""`blockhouse stack`: start, show and stop real ZooKeeper, Kafka and ClickHouse servers on this machine.
 
 The servers outlive the command. Everything `status` and `down` need is in the folder, so they also work after the
 command that started the servers was killed.
@@ -7,8 +7,6 @@ command that started the servers was killed.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +17,7 @@ from rich.table import Table
 
 from e2e.stack.clickhouse import ClickHouseServer
 from e2e.stack.kafka import KafkaBroker
-from e2e.stack.server import Server, StackError
+from e2e.stack.server import Server
 from e2e.stack.spec import StackSpec
 from e2e.stack.stack import Stack
 from e2e.stack.zookeeper import ZooKeeperServer
@@ -35,7 +33,6 @@ app = typer.Typer(
     help="Real ZooKeeper, Kafka and ClickHouse servers on this machine, for trying things out.",
 )
 out = Console()
-err = Console(stderr=True)
 
 Folder = Annotated[Path, typer.Option(help="Where the servers keep data, logs and the record of what runs.")]
 DEFAULT_FOLDER = Path(".run/stack")
@@ -58,26 +55,24 @@ def up(
     Exit code 1 when one does not come up: the end of its log is printed, and the others are stopped again.
     """
     spec = StackSpec(kafka_clusters=kafka, brokers=brokers, shards=shards, replicas=replicas)
-    with _errors_told():
-        stack = Stack(folder, spec, keep=True, detached=True)
-        began = time.monotonic()
-        try:
-            with out.status(f"starting {len(stack.servers)} servers in {folder}"):
-                stack.start(lambda server: out.print(f"{server.name} answers after {time.monotonic() - began:.1f} s"))
-        except BaseException:
-            stack.stop()
-            raise
-        _show(stack)
-        _show_commands(stack)
+    stack = Stack(folder, spec, keep=True, detached=True)
+    began = time.monotonic()
+    try:
+        with out.status(f"starting {len(stack.servers)} servers in {folder}"):
+            stack.start(lambda server: out.print(f"{server.name} answers after {time.monotonic() - began:.1f} s"))
+    except BaseException:
+        stack.stop()
+        raise
+    _show(stack)
+    _show_commands(stack)
 
 
 @app.command(epilog="Example:\n\n  blockhouse stack status --folder /tmp/big || blockhouse stack up --folder /tmp/big")
 def status(folder: Folder = DEFAULT_FOLDER) -> None:
     """Show what runs where. Exit code 0 when every server answers, 3 otherwise, 1 when there is no stack."""
-    with _errors_told():
-        stack = Stack.attach(folder)
-        if not _show(stack):
-            raise typer.Exit(NOT_RUNNING)
+    stack = Stack.attach(folder)
+    if not _show(stack):
+        raise typer.Exit(NOT_RUNNING)
 
 
 @app.command(epilog="Examples:\n\n  blockhouse stack down\n\n  blockhouse stack down --keep-data")
@@ -88,21 +83,11 @@ def down(
     ] = False,
 ) -> None:
     """Stop the servers and remove their data. Exit code 1 when there is no stack."""
-    with _errors_told():
-        stack = Stack.attach(folder)
-        with out.status(f"stopping {len(stack.servers)} servers"):
-            stack.keep = keep_data
-            stack.close()
-        out.print(f"{len(stack.servers)} servers stopped; data {'kept in' if keep_data else 'removed from'} {folder}")
-
-
-@contextmanager
-def _errors_told() -> Iterator[None]:
-    try:
-        yield
-    except StackError as error:
-        err.print(str(error), style="red", markup=False, highlight=False)
-        raise typer.Exit(1) from error
+    stack = Stack.attach(folder)
+    with out.status(f"stopping {len(stack.servers)} servers"):
+        stack.keep = keep_data
+        stack.close()
+    out.print(f"{len(stack.servers)} servers stopped; data {'kept in' if keep_data else 'removed from'} {folder}")
 
 
 def _show(stack: Stack) -> bool:

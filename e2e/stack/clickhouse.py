@@ -89,6 +89,11 @@ class ClickHouseServer(Server):
             rows = client.execute(sql, params)
         return rows if isinstance(rows, list) else []
 
+    def unready_tables(self) -> list[str]:
+        """Replicated tables that are read-only now, as after a restart of ZooKeeper; OSError when unreachable."""
+        sql = "SELECT concat(database, '.', table) FROM system.replicas WHERE is_readonly OR is_session_expired"
+        return self._get(sql).split()
+
     def _get(self, query: str | None) -> str:
         path = f"?query={quote(query)}" if query else ""
         with urllib.request.urlopen(f"http://{self.host}:{self.http_port}/{path}", timeout=1) as reply:

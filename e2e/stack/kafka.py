@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import os
+import signal
 import socket
-import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +15,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from e2e.stack import process
 from e2e.stack.ports import Ports
-from e2e.stack.server import Server, StackError, render
+from e2e.stack.server import START_TIMEOUT, Server, StackError, render
 from e2e.stack.spec import HOST, StackSpec
 
 KAFKA_VERSION = "4.3.1"
@@ -118,9 +119,10 @@ class KafkaBroker(Server):
         ]
         command = [*java, "-Xmx128m", "-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool", "format"]
         command += ["-t", _cluster_id(self.folder.parent, self.name), "-c", str(config), *users]
-        with self.log.open("ab") as log:
-            result = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, timeout=120, check=False)
-        if result.returncode:
+        tool = self._spawn(command, self.log)
+        if not process.wait_dead(tool, START_TIMEOUT):
+            process.signal_group(tool, signal.SIGKILL)
+        if tool.wait():
             raise StackError(f"the storage of {self.name} could not be formatted{self._last_words()}")
 
 

@@ -80,13 +80,7 @@ class Server(ABC):
             self.thaw()
         if not self.alive:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._process = process.spawn(
-                self.prepare(),
-                folder=self.folder,
-                log=self.output,
-                dies_with_parent=self._dies_with_parent,
-                env=self.environment,
-            )
+            self._process = self._spawn(self.prepare(), self.output)
         if wait:
             self.wait_ready()
 
@@ -128,6 +122,15 @@ class Server(ABC):
         if self._process is not None and self.alive:
             process.signal_group(self._process, signal.SIGCONT)
             process.wait_until(lambda: not self.frozen, timeout=5)
+
+    def _spawn(self, command: list[str], log: Path) -> psutil.Process:
+        return process.spawn(
+            command,
+            folder=self.folder,
+            log=log,
+            dies_with_parent=self._dies_with_parent,
+            env=self.environment,
+        )
 
     def _last_words(self, lines: int = 25) -> str:
         texts = [p.read_text(errors="replace") for p in dict.fromkeys((self.output, self.log)) if p.exists()]

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, fields
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,6 +15,7 @@ from typing import Self
 from e2e.stack.clickhouse import ClickHouseServer
 from e2e.stack.kafka import KafkaBroker, KafkaClusterServers, broker_ports
 from e2e.stack.ports import Ports
+from e2e.stack.process import wait_until
 from e2e.stack.server import Server, StackError
 from e2e.stack.spec import StackSpec
 from e2e.stack.zookeeper import ZooKeeperServer
@@ -22,6 +24,9 @@ Progress = Callable[[Server], None]
 """Called with each server that begins to answer, from the thread that started it."""
 
 STATE = "stack.json"
+
+HEAL_TIMEOUT = 90.0
+"""Seconds a replica may take to return to ZooKeeper: its old session has to expire first."""
 
 
 class Stack:
@@ -92,9 +97,15 @@ class Stack:
                 future.result()
 
     def heal(self) -> None:
-        """Starts or thaws again what does not run, so that the next test finds all servers answering."""
+        """Starts or thaws again what does not run, and waits until every replicated table can be written to.
+
+        StackError names the tables that stay read-only for `HEAL_TIMEOUT` seconds.
+        """
         if any(server.frozen or not server.alive for server in self.servers.values()):
             self.start()
+        for server in self.clickhouse.values():
+            if not wait_until(partial(_writable, server), timeout=HEAL_TIMEOUT):
+                raise StackError(f"{server.name} keeps read-only tables: {', '.join(server.unready_tables())}")
 
     def stop(self) -> None:
         """Ends every server in order; the data and the ports stay."""
@@ -185,6 +196,13 @@ def read_state(folder: Path) -> tuple[StackSpec, dict[str, int]] | None:
         return None
     except (ValueError, TypeError, KeyError) as error:
         raise StackError(f"{path} is not readable ({error}): remove {folder}, or use another folder") from error
+
+
+def _writable(server: ClickHouseServer) -> bool:
+    try:
+        return not server.unready_tables()
+    except OSError:  # a query that waits for ZooKeeper takes longer than we want to listen
+        return False
 
 
 def _start(server: Server, progress: Progress | None) -> None:

@@ -109,6 +109,8 @@ def table(stack: Stack, names: Names) -> Iterator[TableFactory]:
         return name
 
     yield create
-    stack.heal()
-    for name in created:
-        drop_replicated_table(stack, name)
+    try:
+        stack.heal()
+    finally:
+        for name in created:
+            drop_replicated_table(stack, name)

@@ -168,6 +168,21 @@ def test_servers_die_with_a_starter_that_was_killed(tmp_path: Path) -> None:
     assert wait_until(lambda: not marked_processes(tmp_path), timeout=10)
 
 
+def test_a_stack_whose_starter_was_killed_half_way_can_be_taken_down(tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    blockhouse_stack = [sys.executable, "-c", "from e2e.stack.cli import app; app()"]
+    with subprocess.Popen([*blockhouse_stack, "up", "--folder", str(folder), "--kafka", "1"]) as starter:
+        assert wait_until(lambda: len(marked_processes(folder)) >= 2, timeout=30)
+        os.kill(starter.pid, signal.SIGKILL)
+    assert marked_processes(folder), "servers for people outlive the command"
+
+    down = subprocess.run([*blockhouse_stack, "down", "--folder", str(folder)], timeout=60, check=False)
+
+    assert down.returncode == 0
+    assert marked_processes(folder) == []
+    assert not folder.exists()
+
+
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     spec = StackSpec(kafka_clusters=1, replicas=1, kafka_properties={"log.dirs": "/proc/nowhere"})
     stack = Stack(tmp_path / "s", spec)
