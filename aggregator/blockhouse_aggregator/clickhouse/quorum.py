@@ -92,4 +92,4 @@ def window_certain(
     age = (now_ms - intent_ms) / 1000
     if age < -clock_skew:
         return False  # an intent from the future: a clock is wrong by more than was promised
-    return blocks_since * SAFETY <= window and (age + clock_skew) * SAFETY <= window_seconds
+    return window > 0 and blocks_since * SAFETY <= window and (age + clock_skew) * SAFETY <= window_seconds

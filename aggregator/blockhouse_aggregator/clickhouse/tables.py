@@ -122,7 +122,7 @@ def _replication(replica: Replica, database: str, table: str) -> tuple[str, str]
 
 
 def _columns(replica: Replica, database: str, table: str) -> tuple[ServerColumn, ...]:
-    """In the table's order, which is the order `system.columns` answers in."""
+    """In the order `system.columns` answers in: the table's, but 18.16 puts MATERIALIZED and ALIAS columns last."""
     rows = replica.query(
         "SELECT name, type, default_kind, default_expression FROM system.columns"
         " WHERE database = %(database)s AND table = %(table)s",

@@ -1,0 +1,113 @@
+"""Old intents on real replicas: absent, complete, and a block over two partitions of which one was written."""
+
+from __future__ import annotations
+
+import pytest
+
+from blockhouse.errors import Blocked
+from blockhouse_aggregator.clickhouse.client import Replica
+from blockhouse_aggregator.clickhouse.errors import Fault, ServerFault
+from blockhouse_aggregator.clickhouse.presence import Absent, Ambiguous, Complete, Partial, Presence, decide
+from blockhouse_aggregator.clickhouse.provenance import stored_rows
+from blockhouse_aggregator.clickhouse.tables import describe
+from e2e.stack import Stack
+from e2e.stack.clickhouse import ClickHouseServer
+from e2e.stack.process import wait_until
+from tests.integration.clickhouse_blocks import CLUSTER, PARTITION, block, count, fetches_stopped, replica, rows
+from tests.integration.conftest import TableFactory
+
+pytestmark = pytest.mark.integration
+
+BEGIN, END = 4, 7
+EXPECTED = dict.fromkeys(range(BEGIN, END + 1), 2)
+
+
+def presence(r: Replica, name: str) -> Presence:
+    table = describe(r, "default", name)
+    assert table is not None
+    return decide(EXPECTED, stored_rows(r, table, CLUSTER, PARTITION, BEGIN, END))
+
+
+def test_a_block_is_absent_before_it_is_inserted_and_complete_after(stack: Stack, table: TableFactory) -> None:
+    name = table()
+    server = stack.clickhouse[1, 1]
+    with replica(server) as r1:
+        r1.insert_native(block(server, name, rows(BEGIN - 2, BEGIN - 1)))  # its neighbour
+        assert presence(r1, name) == Absent()
+        r1.insert_native(block(server, name, rows(BEGIN, END)))
+        assert presence(r1, name) == Complete()
+
+
+def test_rows_stored_twice_are_an_anomaly_beside_the_answer(stack: Stack, table: TableFactory) -> None:
+    name = table()
+    server = stack.clickhouse[1, 1]
+    with replica(server) as r1:
+        r1.insert_native(block(server, name, rows(BEGIN, END)))
+        r1.insert_native(block(server, name, rows(END, END)))  # another block with the same messages
+        assert presence(r1, name) == Complete({END: 2})
+
+
+def test_of_a_block_half_written_over_two_partitions_exactly_the_missing_rows_are_named(
+    stack: Stack, table: TableFactory
+) -> None:
+    # given a table in which the two rows of every message fall into different partitions
+    name = table(partition_by="_kafka_row")
+    writer, other = stack.clickhouse[1, 1], stack.clickhouse[1, 2]
+    request = block(writer, name, rows(BEGIN, END), quorum_timeout=1.0)
+    with replica(writer) as r1:
+        # when the quorum of the first part is not met, so that the second is never written
+        with fetches_stopped(other), pytest.raises(ServerFault):
+            r1.insert_native(request)
+        assert count(writer, name) == END - BEGIN + 1
+        found = presence(r1, name)
+        # then what is missing is one row of each message, and inserting just those completes the block
+        assert isinstance(found, Partial)
+        wanted = [row for row in rows(BEGIN, END) if (row.offset, row.row) in found.missing]
+        assert len(wanted) == END - BEGIN + 1
+
+        def completed() -> bool:
+            try:
+                r1.insert_native(block(writer, name, wanted))
+            except ServerFault:
+                return False
+            return True
+
+        assert wait_until(completed, timeout=30)
+        assert presence(r1, name) == Complete()
+
+
+def test_without_row_numbers_half_a_message_is_ambiguous(stack: Stack, table: TableFactory) -> None:
+    name = table(
+        "id UInt64, _kafka_cluster String, _kafka_partition UInt32, _kafka_offset UInt64",
+        provenance=False,
+    )
+    server = stack.clickhouse[1, 1]
+    server.execute(f"INSERT INTO {name} VALUES", [(1, CLUSTER, PARTITION, BEGIN)])
+    with replica(server) as r1:
+        assert presence(r1, name) == Ambiguous((BEGIN,))
+
+
+def test_without_provenance_columns_nobody_can_say(stack: Stack, table: TableFactory) -> None:
+    name = table(provenance=False)
+    with replica(stack.clickhouse[1, 1]) as r1, pytest.raises(Blocked, match="_kafka_offset"):
+        presence(r1, name)
+
+
+def test_a_replica_that_lacks_a_part_does_not_answer(stack: Stack, table: TableFactory) -> None:
+    name = table()
+    writer, other = stack.clickhouse[1, 1], stack.clickhouse[1, 2]
+    with replica(writer) as r1, replica(other) as r2, fetches_stopped(other):
+        r1.insert_native(block(writer, name, rows(BEGIN, END), quorum=0))
+        with pytest.raises(ServerFault) as behind:
+            presence(r2, name)
+    assert behind.value.fault is Fault.REPLICA
+
+
+def test_rows_written_without_quorum_are_not_hidden(stack: Stack, table: TableFactory) -> None:
+    # `select_sequential_consistency` hides what follows a partition's last quorum part: measured on 18.16
+    name = table()
+    server: ClickHouseServer = stack.clickhouse[1, 1]
+    with replica(server) as r1:
+        r1.insert_native(block(server, name, rows(BEGIN - 2, BEGIN - 1)))
+        r1.insert_native(block(server, name, rows(BEGIN, END), quorum=0))
+        assert presence(r1, name) == Complete()

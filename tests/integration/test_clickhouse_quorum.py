@@ -1,0 +1,111 @@
+"""The acknowledgement rule and the deduplication window, on real replicas and their real ZooKeeper nodes."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from blockhouse_aggregator.clickhouse.client import Replica
+from blockhouse_aggregator.clickhouse.errors import ServerFault
+from blockhouse_aggregator.clickhouse.model import InsertRequest
+from blockhouse_aggregator.clickhouse.quorum import QuorumProbe, acknowledgeable, window_certain
+from e2e.stack import Stack
+from e2e.stack.process import wait_until
+from tests.integration.clickhouse_blocks import block, count, fetches_stopped, nodes, replica, rows, zookeeper
+from tests.integration.conftest import TableFactory
+
+pytestmark = pytest.mark.integration
+
+
+def stored(replica: Replica, request: InsertRequest) -> bool:
+    """One attempt; a retryable error is False."""
+    try:
+        return replica.insert_native(request).elapsed > 0
+    except ServerFault:
+        return False
+
+
+def test_an_early_ok_for_a_block_that_waits_for_its_quorum_does_not_acknowledge(
+    stack: Stack, table: TableFactory
+) -> None:
+    name = table()
+    writer, other = stack.clickhouse[1, 1], stack.clickhouse[1, 2]
+    request = block(writer, name, rows(1, 10), quorum_timeout=1.0)
+    with zookeeper(stack) as zk, replica(writer) as r1, replica(other) as r2:
+        probe = QuorumProbe(zk)
+        before = probe.snapshot(nodes(name))
+        with fetches_stopped(writer, other):
+            assert not stored(r1, request)  # 319: written, quorum unmet
+            # Without quorum the server says "ok" at once to the copy of a pending block, as it does to the loser
+            # of a race between two quorum inserts.
+            early = r2.insert_native(block(writer, name, rows(1, 10), quorum=0))
+            during = probe.snapshot(nodes(name))
+        assert early.deduplicated
+        assert during.pending
+        assert not acknowledgeable(before, during)
+
+        assert wait_until(lambda: not probe.snapshot(nodes(name)).pending, timeout=30)
+        assert stored(r2, request)
+        assert acknowledgeable(before, probe.snapshot(nodes(name)))
+    assert (count(writer, name), count(other, name)) == (20, 20)
+
+
+def test_a_part_whose_writer_is_lost_shows_as_failed_and_the_resend_stores_it_exactly_once(
+    stack: Stack, table: TableFactory
+) -> None:
+    name = table()
+    writer, other = stack.clickhouse[1, 1], stack.clickhouse[1, 2]
+    request = block(writer, name, rows(1, 10), quorum_timeout=1.0)
+    with zookeeper(stack) as zk, replica(other) as r2:
+        probe = QuorumProbe(zk)
+        with fetches_stopped(other):
+            with replica(writer) as r1:
+                assert not stored(r1, request)  # 319: nobody but the writer has it
+            before = probe.snapshot(nodes(name))
+            assert before.pending
+            writer.kill()
+        # The other replica gives the part up when the writer's session has expired.
+        assert wait_until(lambda: not probe.snapshot(nodes(name)).pending, timeout=60)
+        after = probe.snapshot(nodes(name))
+        assert not acknowledgeable(before, after)
+        assert zk.get_children(f"{nodes(name)}/blocks") == []  # its hash is gone: a resend is no duplicate
+
+        writer.start()
+        assert wait_until(lambda: stored(r2, request), timeout=60)
+        assert acknowledgeable(after, probe.snapshot(nodes(name)))
+    assert wait_until(lambda: (count(writer, name), count(other, name)) == (20, 20), timeout=30)
+
+
+def test_a_block_is_certain_until_the_window_may_have_dropped_it(stack: Stack, table: TableFactory) -> None:
+    window = 6
+    name = table(settings={"replicated_deduplication_window": window})
+    server = stack.clickhouse[1, 1]
+    intent_ms = int(time.time() * 1000)
+
+    with zookeeper(stack) as zk, replica(server) as r1:
+        probe = QuorumProbe(zk)
+
+        def certain() -> bool:
+            since = probe.blocks_since(nodes(name), intent_ms - 1000)
+            return window_certain(intent_ms, int(time.time() * 1000), since, window, 604_800, clock_skew=1.0)
+
+        answers = []
+        for n in range(5):
+            r1.insert_native(block(server, name, rows(n, n)))
+            answers.append(certain())
+    assert answers == [True, True, True, False, False]
+
+
+def test_only_entries_since_the_given_time_are_counted(stack: Stack, table: TableFactory) -> None:
+    name = table()
+    server = stack.clickhouse[1, 1]
+    with zookeeper(stack) as zk, replica(server) as r1:
+        probe = QuorumProbe(zk)
+        r1.insert_native(block(server, name, rows(1, 1)))
+        (old,) = zk.get_children(f"{nodes(name)}/blocks")
+        made = zk.get(f"{nodes(name)}/blocks/{old}")[1].ctime
+        r1.insert_native(block(server, name, rows(2, 2)))
+        assert probe.blocks_since(nodes(name), made) == 2
+        assert probe.blocks_since(nodes(name), made + 1) == 1
+        assert probe.blocks_since(nodes("no_such_table"), 0) == 0

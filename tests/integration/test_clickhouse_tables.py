@@ -1,0 +1,87 @@
+"""What the server says of its tables, read on the real one."""
+
+from __future__ import annotations
+
+import pytest
+
+from blockhouse.schema.model import PROVENANCE_COLUMNS, DefaultKind
+from blockhouse_aggregator.clickhouse.tables import ServerColumn, caught_up, describe, list_tables
+from e2e.stack import Stack
+from e2e.stack.process import wait_until
+from tests.integration.clickhouse_blocks import block, fetches_stopped, nodes, replica, rows
+from tests.integration.conftest import TableFactory
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_replicated_table_is_described_in_full(stack: Stack, table: TableFactory) -> None:
+    name = table(
+        "id UInt64, text String DEFAULT 'x', twice UInt64 MATERIALIZED id * 2",
+        partition_by="id % 3",
+        settings={"replicated_deduplication_window": 7, "replicated_deduplication_window_seconds": 900},
+    )
+    server = stack.clickhouse[1, 2]
+    with replica(server) as r2:
+        found = describe(r2, "default", name)
+    assert found is not None
+    assert (found.full_name, found.replicated, found.engine) == (f"default.{name}", True, "ReplicatedMergeTree")
+    assert (found.zookeeper_path, found.replica_name) == (nodes(name), server.replica)
+    assert (found.deduplication_window, found.deduplication_window_seconds) == (7, 900)
+    assert found.provenance == set(PROVENANCE_COLUMNS)
+    assert "id" in found.partition_key
+    assert found.columns[0] == ServerColumn("id", "UInt64", DefaultKind.NONE, "")
+    kinds = {column.name: column.default_kind for column in found.columns if column.default_kind}
+    assert kinds == {"text": DefaultKind.DEFAULT, "twice": DefaultKind.MATERIALIZED}
+    assert [column.name for column in found.columns if not column.insertable] == ["twice"]
+
+
+def test_without_settings_of_its_own_a_table_has_the_servers_window(stack: Stack, table: TableFactory) -> None:
+    name = table(provenance=False)
+    server = stack.clickhouse[1, 1]
+    defaults = dict(server.execute("SELECT name, value FROM system.merge_tree_settings"))
+    with replica(server) as r1:
+        found = describe(r1, "default", name)
+    assert found is not None
+    assert found.deduplication_window == int(defaults["replicated_deduplication_window"])
+    assert found.deduplication_window_seconds == int(defaults["replicated_deduplication_window_seconds"])
+    assert found.provenance == set()
+
+
+def test_views_on_a_loaded_table_are_named(stack: Stack, table: TableFactory) -> None:
+    name = table()
+    server = stack.clickhouse[1, 1]
+    server.execute(f"CREATE MATERIALIZED VIEW {name}_mv ENGINE = Memory AS SELECT id FROM {name}")
+    try:
+        with replica(server) as r1:
+            found = describe(r1, "default", name)
+    finally:
+        server.execute(f"DROP TABLE {name}_mv")
+    assert found is not None
+    assert found.materialized_views == (f"default.{name}_mv",)
+
+
+def test_a_table_without_replication_is_told_apart_and_a_missing_one_is_none(stack: Stack, table: TableFactory) -> None:
+    name = table()
+    server = stack.clickhouse[1, 1]
+    server.execute(f"CREATE TABLE {name}_local (id UInt64) ENGINE = MergeTree ORDER BY id")
+    try:
+        with replica(server) as r1:
+            local = describe(r1, "default", f"{name}_local")
+            assert describe(r1, "default", f"{name}_missing") is None
+            assert {f"default.{name}", f"default.{name}_local"} <= set(list_tables(r1, "default"))
+            assert not [other for other in list_tables(r1) if other.startswith("system.")]
+    finally:
+        server.execute(f"DROP TABLE {name}_local")
+    assert local is not None
+    assert (local.replicated, local.zookeeper_path, local.deduplication_window) == (False, None, 0)
+
+
+def test_a_replica_that_has_not_fetched_everything_says_so(stack: Stack, table: TableFactory) -> None:
+    name = table()
+    writer, other = stack.clickhouse[1, 1], stack.clickhouse[1, 2]
+    with replica(writer) as r1, replica(other) as r2:
+        with fetches_stopped(other):
+            r1.insert_native(block(writer, name, rows(1, 2), quorum=0))
+            assert wait_until(lambda: not caught_up(r2, "default", name), timeout=10)
+            assert caught_up(r1, "default", name)
+        assert wait_until(lambda: caught_up(r2, "default", name), timeout=30)
