@@ -44,6 +44,11 @@ class ByCount:
         for id, count in self._used.items():
             insort(self._levels.setdefault(count, []), id)
 
+    @property
+    def used(self) -> Mapping[int, int]:
+        """Replicas held, by broker id, placements included."""
+        return self._used
+
     def choose(self, slot: Slot, *, former: Sequence[int] = (), seed: int = 0) -> int | None:
         for level in sorted(self._levels):
             run = [id for id in self._levels[level] if slot.refusal(self._brokers[id], 0.0) is None]

@@ -13,6 +13,7 @@ from typing import Literal
 
 from blockhouse.placement.affinity import substitutes
 from blockhouse.placement.constraints import Slot
+from blockhouse.placement.drafts import Draft, even_out
 from blockhouse.placement.leadership import balance_leaders
 from blockhouse.placement.membership import Membership, compare_membership
 from blockhouse.placement.model import Broker, InvalidInput, PartitionMap, ReplicaSet, Sizes, TopicPartition
@@ -45,21 +46,6 @@ class RebuildOptions:
             raise InvalidInput(problem for problem, broken in rules.items() if broken)
 
 
-@dataclass(slots=True)
-class _Draft:
-    """A replica set being filled. `slots` holds None where a broker is wanted, `leaves` who was there before."""
-
-    key: TopicPartition
-    former: ReplicaSet
-    slots: list[int | None]
-    leaves: list[int | None]
-    size: float = 0.0
-
-    @property
-    def present(self) -> list[int]:
-        return [id for id in self.slots if id is not None]
-
-
 def plan_rebuild(
     current: PartitionMap,
     cluster: Mapping[int, Broker],
@@ -85,6 +71,8 @@ def plan_rebuild(
     )
     taken_over = substitutes(current, cluster, members) if options.sub_affinity else {}
     errors = tuple(_fill(drafts, ranking, usable, options, taken_over))
+    if isinstance(ranking, ByCount) and not taken_over:
+        even_out(drafts, usable, ranking.used, options.min_rack_ids)
     after = PartitionMap({draft.key: _finished(draft, options) for draft in drafts})
     return Plan(
         before=current,
@@ -97,9 +85,27 @@ def plan_rebuild(
     )
 
 
+def place_new(
+    keys: Iterable[TopicPartition], cluster: Mapping[int, Broker], existing: PartitionMap, options: RebuildOptions
+) -> PartitionMap:
+    """Sets for partitions that have none, by count, on top of the replicas of `existing`.
+
+    Raises InvalidInput naming every slot nobody may take.
+    """
+    empty: list[int | None] = [None] * options.replication
+    drafts = [Draft(key, (), list(empty), list(empty)) for key in keys]
+    held = existing.replica_counts()
+    ranking = ByCount(cluster, {id: broker.used + held.get(id, 0) for id, broker in cluster.items()})
+    problems = tuple(_fill(drafts, ranking, cluster, options, {}))
+    even_out(drafts, cluster, ranking.used, options.min_rack_ids)
+    if problems:
+        raise InvalidInput(problems)
+    return PartitionMap({draft.key: draft.present for draft in drafts})
+
+
 def _draft(
     key: TopicPartition, replicas: ReplicaSet, members: Membership, options: RebuildOptions, sizes: Sizes
-) -> _Draft:
+) -> Draft:
     goal = options.replication or len(replicas)
     kept = list(replicas)
     if not options.force:  # whoever leaves anyway is dropped first: it saves a move
@@ -108,10 +114,10 @@ def _draft(
     kept = kept[:goal]
     extra: list[int | None] = [None] * (goal - len(kept))
     stays = [None if options.force or id in members.leaving else id for id in kept]
-    return _Draft(key, replicas, stays + extra, [*kept, *extra], sizes.get(key, 0.0))
+    return Draft(key, replicas, stays + extra, [*kept, *extra], sizes.get(key, 0.0))
 
 
-def _used(drafts: Iterable[_Draft], usable: Iterable[Broker]) -> dict[int, int]:
+def _used(drafts: Iterable[Draft], usable: Iterable[Broker]) -> dict[int, int]:
     used = {broker.id: broker.used for broker in usable}
     for draft in drafts:
         for id in draft.present:
@@ -120,7 +126,7 @@ def _used(drafts: Iterable[_Draft], usable: Iterable[Broker]) -> dict[int, int]:
 
 
 def _free_after_removal(
-    drafts: Iterable[_Draft],
+    drafts: Iterable[Draft],
     current: PartitionMap,
     cluster: Mapping[int, Broker],
     members: Membership,
@@ -136,7 +142,7 @@ def _free_after_removal(
 
 
 def _fill(
-    drafts: list[_Draft],
+    drafts: list[Draft],
     ranking: Ranking,
     usable: Mapping[int, Broker],
     options: RebuildOptions,
@@ -146,7 +152,8 @@ def _fill(
     for draft, position, seed in _open_slots(drafts, options):
         need = draft.size * options.size_factor if options.placement == "storage" else 0.0
         slot = Slot(draft.present, usable, min_rack_ids=options.min_rack_ids, need=need)
-        substitute = taken_over.get(draft.leaves[position] or -1)
+        leaves = draft.leaves[position]
+        substitute = None if leaves is None else taken_over.get(leaves)
         if substitute is None:
             choice = ranking.choose(slot, former=draft.former, seed=seed)
             reason = "" if choice is not None else ranking.explain(slot)
@@ -164,12 +171,12 @@ def _substitution(slot: Slot, substitute: Broker, ranking: Ranking) -> tuple[int
     return (substitute.id, "") if refusal is None else (None, f"its substitute {substitute.id} may not: {refusal.name}")
 
 
-def _open_slots(drafts: list[_Draft], options: RebuildOptions) -> Iterator[tuple[_Draft, int, int]]:
+def _open_slots(drafts: list[Draft], options: RebuildOptions) -> Iterator[tuple[Draft, int, int]]:
     """Open slots in the order they are filled, each with the seed of its choice."""
     order = drafts
     if options.placement == "storage":
         order = sorted(drafts, key=lambda draft: (-draft.size, draft.key.partition, draft.key.topic))
-    longest = max(len(draft.slots) for draft in order)
+    longest = max((len(draft.slots) for draft in order), default=0)
     walk: Iterable[tuple[int, int]]
     if options.placement == "storage" and options.optimize == "storage":
         walk = ((position, index) for index in range(len(order)) for position in range(longest))
@@ -181,7 +188,7 @@ def _open_slots(drafts: list[_Draft], options: RebuildOptions) -> Iterator[tuple
             yield draft, position, seed_of(position, index)
 
 
-def _finished(draft: _Draft, options: RebuildOptions) -> ReplicaSet:
+def _finished(draft: Draft, options: RebuildOptions) -> ReplicaSet:
     """The filled set; the current one when a slot stayed open.
 
     Sets filled partition by partition are shuffled: the freest broker would otherwise lead all of them.
@@ -189,7 +196,7 @@ def _finished(draft: _Draft, options: RebuildOptions) -> ReplicaSet:
     chosen = draft.present
     if len(chosen) < len(draft.slots):
         return draft.former
-    if options.placement == "storage" and options.optimize == "storage" and not set(chosen) <= set(draft.former):
+    if options.placement == "storage" and options.optimize == "storage" and draft.open:
         chosen.sort(key=lambda id: seed_of(*draft.key, id))
     return tuple(chosen)
 
