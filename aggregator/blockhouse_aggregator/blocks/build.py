@@ -1,7 +1,7 @@
 """The messages of one table of one stream, in offset order, to the one block that is inserted.
 
-A block is a pure function of (stream, table, its messages, schema revision): how the messages were handed over, when, and by
-which replica must never show in its bytes. No I/O, no clock.
+A block is a pure function of (stream, table, its messages, schema revision): how the messages were handed over, when,
+and by which replica must never show in its bytes. No I/O, no clock.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from blockhouse_aggregator.wire.rows import BadMessage, DecodedBatch, RowsDecode
 class EncodedBlock:
     """A block ready to be inserted. `begin` and `end` are the offsets of its first and last good message.
 
-    `header` is (column, ClickHouse type) in the order of the body; the INSERT names exactly these columns. `body` is one Native
-    block, `crc` its CRC-32. Messages may hold no rows: they count in `messages`, and a block of nothing else has `rows` 0 and
-    an empty body. Such a block is recorded and acknowledged like any other; only its INSERT is left out.
+    `header` is (column, ClickHouse type) in the order of the body; the INSERT names exactly these columns. `body` is
+    one Native block, `crc` its CRC-32. Messages may hold no rows: they count in `messages`, and a block of nothing else has
+    `rows` 0 and an empty body. Such a block is recorded and acknowledged like any other; only its INSERT is left out.
     """
 
     table: str
@@ -54,9 +54,10 @@ class DeadMessage:
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """`cut_at` is the offset of the first good message that did not fit; it and all after it are left to the next block.
+    """`cut_at` is the offset of the first good message that did not fit; it and all after it are for the next block.
 
-    `dead` names the dead messages below `cut_at` (all of them if nothing was cut). `block` is None without a good message.
+    `dead` names the dead messages below `cut_at` (all of them if nothing was cut). Without a good message there is no
+    block.
     """
 
     block: EncodedBlock | None
@@ -89,6 +90,11 @@ class BlockBuilder:
         """Messages appended so far, bad ones included."""
         return len(self._offsets)
 
+    @property
+    def dead(self) -> tuple[DeadMessage, ...]:
+        """The bad ones among the messages decoded so far."""
+        return self._dead_below(len(self._offsets))
+
     def append(self, offset: int, value: bytes, timestamp_ms: int) -> None:
         """Takes the next message. Offsets must rise."""
         self._offsets.append(offset)
@@ -108,11 +114,11 @@ class BlockBuilder:
         return self._rows
 
     def seal(self, max_rows: int) -> Sealed:
-        """The block of the first good messages whose rows do not exceed `max_rows`. Changes nothing: may be called again.
+        """The block of the first good messages whose rows do not exceed `max_rows`. Changes nothing: may be repeated.
 
-        A message that exceeds `max_rows` alone gets a block alone: whether a message is good must not depend on a setting,
-        or a replay under another setting would build another block. Only one above MAX_ROWS, which no block may exceed,
-        is dead (TooManyRows). A replay seals with MAX_ROWS: its range was cut before.
+        A message that exceeds `max_rows` alone gets a block alone: whether a message is good must not depend on a
+        setting, or a replay under another setting would build another block. Only one above MAX_ROWS, which no block
+        may exceed, is dead (TooManyRows). A replay seals with MAX_ROWS: its range was cut before.
         """
         self.decode()
         if not self._offsets:
@@ -126,12 +132,15 @@ class BlockBuilder:
         cut = int(stored[fitting]) if fitting < len(stored) else None
         return Sealed(
             block=self._block(stored[:fitting], counts) if len(stored) else None,
-            dead=tuple(
-                DeadMessage(self._offsets[index], message.reason, message.detail)
-                for index, message in sorted(self._bad.items())
-                if cut is None or index < cut
-            ),
+            dead=self._dead_below(len(counts) if cut is None else cut),
             cut_at=None if cut is None else self._offsets[cut],
+        )
+
+    def _dead_below(self, end: int) -> tuple[DeadMessage, ...]:
+        return tuple(
+            DeadMessage(self._offsets[index], message.reason, message.detail)
+            for index, message in self._bad.items()
+            if index < end
         )
 
     def _block(self, messages: npt.NDArray[np.intp], counts: npt.NDArray[np.int64]) -> EncodedBlock:

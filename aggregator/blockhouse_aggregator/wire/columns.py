@@ -1,7 +1,7 @@
 """One field as protobuf gave it, to the column as ClickHouse stores it, and which of its rows must not be stored.
 
-Everything here is vectorised over the rows of a batch, and judges each row by itself: the verdict on one never depends on its
-neighbours. Must never let a value through changed: what does not fit its type makes the row bad.
+Everything here is vectorised over the rows of a batch, and judges each row by itself: the verdict on one never depends
+on its neighbours. Must never let a value through changed: what does not fit its type makes the row bad.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Fill = int | float | bytes | str | None
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`values` in `arrow_type`; `bad` marks the rows that must not be stored (None: all are well), `reason` says why."""
+    """`values` in `arrow_type`; `bad` marks the rows that must not be stored (None: none), `reason` says why."""
 
     values: pa.Array
     bad: Mask | None = None
@@ -172,7 +172,7 @@ def _read_struct(field: pa.StructArray, types: tuple[Type, ...], names: tuple[st
     """The members of a Tuple or of a Map's entry; an absent message has absent members."""
     members = [read_column(member, type_, zero(type_)) for member, type_ in zip(field.flatten(), types, strict=True)]
     values = pa.StructArray.from_arrays([member.values for member in members], names=list(names))
-    wrong = [member for member in members if member.bad is not None]
+    wrong = [(member.bad, member.reason) for member in members if member.bad is not None]
     if not wrong:
         return Column(values)
-    return Column(values, np.logical_or.reduce([member.bad for member in wrong]), wrong[0].reason)
+    return Column(values, np.logical_or.reduce([bad for bad, _ in wrong]), wrong[0][1])

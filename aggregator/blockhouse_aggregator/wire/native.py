@@ -1,22 +1,21 @@
 """Columns to the bytes of one block in ClickHouse's Native format, without a Python loop over rows.
 
-Layout (client revision below 54454, and FORMAT Native): varint columns, varint rows, then per column its name, its type and
-its data. Equal columns give equal bytes: deduplication and replay depend on it. Must never change a value: what does not fit
-its type is an error here, because the decoder has already judged every message.
+Layout (client revision below 54454, and FORMAT Native): varint columns, varint rows, then per column its name, its
+type and its data. Equal columns give equal bytes: deduplication and replay depend on it. Must never change a value: what
+does not fit its type is an error here, because the decoder has already judged every message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Any, TypeAlias, assert_never
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blockhouse.errors import Permanent
 from blockhouse.schema.parse import parse_type
 from blockhouse.schema.types import (
     Array,
@@ -53,14 +52,14 @@ class ConstantColumn:
         return self.rows
 
 
-ColumnData = pa.Array | npt.NDArray[np.integer] | ConstantColumn
+ColumnData: TypeAlias = pa.Array | npt.NDArray[np.integer[Any]] | ConstantColumn
 
 
 def encode_block(header: Sequence[tuple[str, str]], columns: Mapping[str, ColumnData]) -> bytes:
     """One block: `header` is (name, ClickHouse type) in the order of the server's sample block.
 
     Raises Permanent(reason="UnsupportedType") for a type that cannot be loaded, and ValueError when the columns are not
-    those of the header, differ in length, or hold a value that does not fit: an error of the caller, never of a message.
+    those of the header, differ in length, or hold a value that does not fit: the caller's error, never a message's.
     """
     names = [name for name, _ in header]
     if sorted(names) != sorted(columns):
@@ -137,7 +136,7 @@ def _body(type_: Type, array: pa.Array) -> Iterator[Buffer]:
             raw = _values(array, np.dtype(f"V{size}"))
             yield (raw.view(">u8").astype("<u8") if layout is Layout.UUID else raw).tobytes()
         case Decimal(size=size):
-            # Arrow's 128 and 256 bits are little-endian two's complement: ClickHouse's narrower ones are their low bytes.
+            # Arrow has 16 or 32 bytes, least significant first: ClickHouse's narrower decimals are the first of them.
             wide = _values(array, np.dtype("V32" if type_.precision > 38 else "V16"))
             yield np.ascontiguousarray(wide.view("u1").reshape(len(array), -1)[:, :size]).tobytes()
         case Array(inner=inner):
@@ -182,7 +181,8 @@ def _offsets(array: pa.Array) -> npt.NDArray[np.int32]:
 
 def _ends(array: pa.ListArray) -> bytes:
     offsets = _offsets(array)
-    return (offsets[1:] - offsets[0]).astype("<u8").tobytes()
+    ends: bytes = (offsets[1:] - offsets[0]).astype("<u8").tobytes()
+    return ends
 
 
 def _strings(array: pa.BinaryArray) -> Buffer:
@@ -232,12 +232,3 @@ def _dictionary(type_: LowCardinality, array: pa.Array) -> Iterator[Buffer]:
     yield from _body(leaf, keys)
     yield len(array).to_bytes(8, "little")
     yield numbers.astype(dtype).tobytes()
-
-
-def check_header(header: Sequence[tuple[str, str]]) -> None:
-    """Raises Permanent(reason="UnsupportedType") naming the column if one of the types cannot be loaded."""
-    for name, text in header:
-        try:
-            parse_type(text)
-        except Permanent as error:
-            raise Permanent(f"column {name}: {error}", reason=error.reason) from error

@@ -1,8 +1,8 @@
 """Format `rows`: a list of `RowBatch` messages to columns, and the messages that must not be stored.
 
-A message is good or bad by itself, whatever its neighbours in the batch, whatever the batch: blocks are rebuilt from other
-batches and must come out the same. The fast path decodes with ptars and then encodes the columns back: a message that comes
-out byte for byte has lost nothing. All others are judged one by one with the official protobuf runtime.
+A message is good or bad by itself, whatever its neighbours in the batch: blocks are rebuilt from other batches and must
+come out the same. The fast path decodes with ptars and then encodes the columns back: a message that comes out byte for
+byte has lost nothing. All others are judged one by one with the official protobuf runtime.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class RowsDecoder:
         return batch, bad
 
     def _survey(self, payloads: list[bytes], start: int = 0) -> tuple[pa.RecordBatch | None, list[int]]:
-        """Decodes all, or (None, ...) if one of them makes ptars fail; the indices that failed or did not survive unchanged."""
+        """All decoded (None if one makes ptars fail), and the indices of those that failed or came out changed."""
         batch = self._try(payloads)
         if batch is not None:
             again = self._handler.record_batch_to_array(batch)
@@ -170,8 +170,9 @@ class RowsDecoder:
 
 def _unknown_fields(message: Message) -> Iterator[str]:
     """Fields that the revision does not have, or that were sent with another wire type."""
-    for field in UnknownFieldSet(message):
-        yield f"field {field.field_number} of {message.DESCRIPTOR.name}"
+    unknown = UnknownFieldSet(message)
+    for index in range(len(unknown)):
+        yield f"field {unknown[index].field_number} of {message.DESCRIPTOR.name}"
     for descriptor, value in message.ListFields():
         if descriptor.message_type is not None:
             for child in value if descriptor.is_repeated else (value,):
@@ -179,7 +180,7 @@ def _unknown_fields(message: Message) -> Iterator[str]:
 
 
 def _nested_groups(fields: Sequence[_Field]) -> tuple[tuple[_Field, ...], ...]:
-    """The columns of every flattened Nested (`n.a`, `n.b`): the server refuses a block in which their lengths differ."""
+    """The columns of every flattened Nested (`n.a`, `n.b`): the server refuses a block in which lengths differ."""
     groups: dict[str, list[_Field]] = {}
     for field in fields:
         prefix, dot, _ = field.column.partition(".")

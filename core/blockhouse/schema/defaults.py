@@ -1,8 +1,8 @@
 """The value of a column that a message does not have, where it is a constant: literals and plain conversions of them.
 
-The result has the form in which a message would send it. Whatever is not certainly the same on every server and at every time
-is refused by name, never approximated. Expressions could be evaluated by the server itself: `constant_default` is the one
-place that would have to know.
+The result has the form in which a message would send it. Whatever is not certainly the same on every server and at
+every time is refused by name, never approximated. Expressions could be evaluated by the server itself:
+`constant_default` is the one place that would have to know.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ def constant_default(table: str, column: Column) -> Constant:
         return _convert(_evaluate(sqlglot.parse_one(column.default_expression, dialect="clickhouse")), type_)
     except (SqlglotError, Permanent, ValueError, ArithmeticError, LookupError) as error:
         raise Permanent(
-            f"table {table}: DEFAULT {column.default_expression} of column {column.name} ({column.type}) is not a constant "
-            f"that can be filled in here ({error}). Use a constant, or MATERIALIZED if producers never send the column",
+            f"table {table}: DEFAULT {column.default_expression} of column {column.name} ({column.type}) is not a "
+            f"constant that can be filled in here ({error}). Use a constant, or MATERIALIZED if it is never sent",
             reason="UnsupportedDefault",
         ) from error
 
 
-def _evaluate(node: exp.Expression) -> _Literal:
+def _evaluate(node: exp.Expr) -> _Literal:
     match node:
         case exp.Literal():
             return str(node.this) if node.is_string else _number(node.this)
@@ -107,7 +107,7 @@ def _number(digits: str) -> int | Number:
     return int(number) if number == number.to_integral_value() and "e" not in digits.lower() else number
 
 
-def _call(name: str, arguments: list[exp.Expression]) -> _Literal:
+def _call(name: str, arguments: list[exp.Expr]) -> _Literal:
     if name in ("toLowCardinality", "toNullable") and len(arguments) == 1:
         return _evaluate(arguments[0])
     if name == "_CAST" and len(arguments) == 2:
@@ -121,7 +121,7 @@ def _call(name: str, arguments: list[exp.Expression]) -> _Literal:
     raise ValueError(f"{name} is not a conversion of a literal")
 
 
-def _cast(value: exp.Expression, text: str) -> _Literal:
+def _cast(value: exp.Expr, text: str) -> _Literal:
     target = plain(parse_type(text))
     leaf = target.inner if isinstance(target, Nullable) else target
     literal = _evaluate(value)
@@ -197,11 +197,13 @@ def _text_as_integer(text: str, type_: Integer) -> int:
     if type_.unit is Unit.DAY:
         if moment != datetime.combine(moment.date(), datetime.min.time()) or fraction:
             raise ValueError(f"{text!r} is not a date")
-        return (moment - _EPOCH).days
+        days: int = (moment - _EPOCH).days
+        return days
     if len(fraction) > type_.precision:
         raise ValueError(f"{text!r} has too many digits for the type")
     seconds = (moment - _EPOCH - _utc_offset(moment, type_.zone)) // timedelta(seconds=1)
-    return seconds * 10**type_.precision + int(fraction.ljust(type_.precision, "0") or 0)
+    ticks: int = seconds * 10**type_.precision + int(fraction.ljust(type_.precision, "0") or 0)
+    return ticks
 
 
 def _utc_offset(moment: datetime, zone: str) -> timedelta:

@@ -6,22 +6,35 @@ Pure functions over `schema/model.py`. Must never renumber a field: producers an
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from blockhouse.errors import Blocked, Permanent
-from blockhouse.schema.model import Column, Revision, ServerColumn, TableHistory
+from blockhouse.schema.model import Column, DefaultKind, Revision, ServerColumn, TableHistory
 from blockhouse.schema.parse import parse_type
 from blockhouse.schema.types import Integer
 
 _RESERVED_BY_PROTOBUF = range(19_000, 20_000)
 
 
-def first_revision(columns: Sequence[ServerColumn]) -> Revision:
+class Described(Protocol):
+    """A column as `system.columns` describes it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def default_kind(self) -> DefaultKind: ...
+    @property
+    def default_expression(self) -> str: ...
+
+
+def first_revision(columns: Sequence[Described]) -> Revision:
     """Revision 1 of a table: field numbers 1, 2, ... in the server's order."""
     return Revision(number=1, columns=_numbered(columns, {}))
 
 
-def extend(history: TableHistory, server_columns: Sequence[ServerColumn]) -> TableHistory:
+def extend(history: TableHistory, server_columns: Sequence[Described]) -> TableHistory:
     """The history with one more revision if the server's columns differ from the current one, else `history` itself.
 
     Added columns, a changed order, a changed default expression and an Enum with more names make a new revision.
@@ -45,13 +58,13 @@ def extend(history: TableHistory, server_columns: Sequence[ServerColumn]) -> Tab
     return history.model_copy(update={"revisions": (*history.revisions, revision)})
 
 
-def _numbered(columns: Sequence[ServerColumn], known: dict[str, int]) -> tuple[Column, ...]:
+def _numbered(columns: Sequence[Described], known: dict[str, int]) -> tuple[Column, ...]:
     fresh = _unused(max(known.values(), default=0))
     return tuple(Column(**_unnumbered(column), field=known.get(column.name) or next(fresh)) for column in columns)
 
 
-def _unnumbered(column: ServerColumn) -> dict[str, Any]:
-    return column.model_dump(include=set(ServerColumn.model_fields))
+def _unnumbered(column: Described) -> dict[str, Any]:
+    return {name: getattr(column, name) for name in ServerColumn.model_fields}
 
 
 def _unused(highest: int) -> Iterator[int]:
@@ -61,7 +74,7 @@ def _unused(highest: int) -> Iterator[int]:
             yield highest
 
 
-def _incompatible(current: Revision, server_columns: Sequence[ServerColumn]) -> Iterator[str]:
+def _incompatible(current: Revision, server_columns: Sequence[Described]) -> Iterator[str]:
     found = {column.name: column for column in server_columns}
     for column in current.columns:
         now = found.get(column.name)
