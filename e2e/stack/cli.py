@@ -7,8 +7,9 @@ command that started the servers was killed.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import psutil
 import typer
@@ -19,7 +20,7 @@ from e2e.stack.clickhouse import ClickHouseServer
 from e2e.stack.kafka import KafkaBroker
 from e2e.stack.server import Server
 from e2e.stack.spec import StackSpec
-from e2e.stack.stack import Stack
+from e2e.stack.stack import Stack, read_state
 from e2e.stack.zookeeper import ZooKeeperServer
 
 NOT_RUNNING = 3
@@ -45,17 +46,20 @@ DEFAULT_FOLDER = Path(".run/stack")
 )
 def up(
     folder: Folder = DEFAULT_FOLDER,
-    kafka: Annotated[int, typer.Option(min=1, max=26, help="Independent Kafka clusters: a, b, c ...")] = 2,
-    brokers: Annotated[int, typer.Option(min=1, help="Brokers of each Kafka cluster.")] = 1,
-    shards: Annotated[int, typer.Option(min=1, help="ClickHouse shards.")] = 1,
-    replicas: Annotated[int, typer.Option(min=1, help="Replicas of each shard.")] = 2,
+    kafka: Annotated[int | None, typer.Option(min=1, max=26, help="Independent Kafka clusters a, b ... [2]")] = None,
+    brokers: Annotated[int | None, typer.Option(min=1, help="Brokers of each Kafka cluster [1]")] = None,
+    shards: Annotated[int | None, typer.Option(min=1, help="ClickHouse shards [1]")] = None,
+    replicas: Annotated[int | None, typer.Option(min=1, help="Replicas of each shard [2]")] = None,
 ) -> None:
     """Start the servers, or those of them that do not run, and say where they are.
 
-    Exit code 1 when one does not come up: the end of its log is printed, and the others are stopped again.
+    In a folder that holds a stack already, the sizes are those it was started with.
+        Exit code 1 when one does not come up: the end of its log is printed, and the others are stopped again.
     """
-    spec = StackSpec(kafka_clusters=kafka, brokers=brokers, shards=shards, replicas=replicas)
-    stack = Stack(folder, spec, keep=True, detached=True)
+    sizes = {"kafka_clusters": kafka, "brokers": brokers, "shards": shards, "replicas": replicas}
+    given: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
+    recorded, _ = read_state(folder) or (StackSpec(), {})
+    stack = Stack(folder, replace(recorded, **given), keep=True, detached=True)
     began = time.monotonic()
     try:
         with out.status(f"starting {len(stack.servers)} servers in {folder}"):

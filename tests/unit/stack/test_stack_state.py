@@ -69,6 +69,15 @@ def test_without_a_stack_the_commands_say_how_to_start_one(tmp_path: Path, comma
     assert "blockhouse stack up" in str(result.exception)
 
 
+def test_up_refuses_other_sizes_than_the_recorded_ones(tmp_path: Path) -> None:
+    write_state(tmp_path, SPEC, {})
+
+    result = CliRunner().invoke(app, ["up", "--folder", str(tmp_path), "--replicas", "3"])
+
+    assert isinstance(result.exception, StackError)
+    assert "(replicas 4, not 3)" in str(result.exception)
+
+
 def test_status_of_a_stack_that_is_down_ends_with_its_own_code(tmp_path: Path) -> None:
     write_state(tmp_path, StackSpec(kafka_clusters=1, replicas=1), {})
 
