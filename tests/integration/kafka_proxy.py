@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 import threading
@@ -111,7 +112,5 @@ def _read(source: socket.socket) -> bytes | None:
 
 
 def _shut(target: socket.socket, how: int) -> None:
-    try:
+    with contextlib.suppress(OSError):  # it is closed already, which is all we want
         target.shutdown(how)
-    except OSError:
-        pass  # it is closed already, which is all we want

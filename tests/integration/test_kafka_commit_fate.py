@@ -8,10 +8,10 @@ from concurrent.futures import Future
 
 import pytest
 from confluent_kafka import Producer
-from e2e.stack import StackSpec
-from e2e.stack.kafka import BrokerPorts, KafkaBroker, KafkaClusterServers
 
 from blockhouse_aggregator.kafka.group import COMMITTED, CommitOutcome, Committed, Verdict
+from e2e.stack import StackSpec
+from e2e.stack.kafka import BrokerPorts, KafkaBroker, KafkaClusterServers
 from tests.integration.conftest import Names
 from tests.integration.kafka_proxy import FETCH, OFFSET_COMMIT, Proxy
 from tests.integration.kafka_recorder import member, settings_of
