@@ -121,7 +121,7 @@ class KafkaBroker(Server):
         command += ["-t", _cluster_id(self.folder.parent, self.name), "-c", str(config), *users]
         tool = self._spawn(command, self.log)
         if not process.wait_dead(tool, START_TIMEOUT):
-            process.signal_group(tool, signal.SIGKILL)
+            process.signal_session(tool, signal.SIGKILL)
         if tool.wait():
             raise StackError(f"the storage of {self.name} could not be formatted{self._last_words()}")
 

@@ -65,12 +65,26 @@ def is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def signal_group(process: psutil.Process, number: signal.Signals) -> None:
-    """Signals the whole session a server leads; a process that is gone is no error."""
-    try:
-        os.killpg(process.pid, number)
-    except ProcessLookupError:
-        return
+def signal_session(process: psutil.Process, number: signal.Signals) -> None:
+    """Signals every process of the session a server leads: Spark's Python workers leave its process group, not its
+    session. Processes that are gone are no error."""
+    for pid in session_members(process.pid):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def session_members(leader: int) -> list[int]:
+    """Pids of the living processes of the session `leader`, itself first."""
+    found = []
+    for pid in psutil.pids():
+        try:
+            if os.getsid(pid) == leader:
+                found.append(pid)
+        except ProcessLookupError:
+            continue
+    return sorted(found, key=lambda pid: pid != leader)
 
 
 def wait_dead(process: psutil.Process, timeout: float) -> bool:

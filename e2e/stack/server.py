@@ -94,15 +94,20 @@ class Server(ABC):
     def stop(self, grace: float = STOP_GRACE) -> None:
         """Ends the server in order; after `grace` seconds by force."""
         if self._process is not None and self.alive:
-            process.signal_group(self._process, signal.SIGTERM)
-            process.signal_group(self._process, signal.SIGCONT)  # a frozen one could not obey
+            self.terminate()
+            process.signal_session(self._process, signal.SIGCONT)  # a frozen one could not obey
             if not process.wait_dead(self._process, grace):
                 self.kill()
+
+    def terminate(self) -> None:
+        """Ask the server to end in order, and do not wait."""
+        if self._process is not None:
+            process.signal_session(self._process, signal.SIGTERM)
 
     def kill(self) -> None:
         """SIGKILL, then waits for the death: a crash in the middle of whatever it does."""
         if self._process is not None and self.alive:
-            process.signal_group(self._process, signal.SIGKILL)
+            process.signal_session(self._process, signal.SIGKILL)
             if not process.wait_dead(self._process, 30):
                 raise StackError(f"{self.name} (pid {self._process.pid}) survived SIGKILL for 30 s")
 
@@ -114,13 +119,13 @@ class Server(ABC):
         """SIGSTOP: it keeps its connections and says nothing, like a machine that hangs."""
         if self._process is None or not self.alive:
             raise StackError(f"{self.name} does not run, so it cannot be frozen")
-        process.signal_group(self._process, signal.SIGSTOP)
+        process.signal_session(self._process, signal.SIGSTOP)
         process.wait_until(lambda: self.frozen, timeout=5)
 
     def thaw(self) -> None:
         """SIGCONT: it goes on where it stopped, not knowing that time has passed."""
         if self._process is not None and self.alive:
-            process.signal_group(self._process, signal.SIGCONT)
+            process.signal_session(self._process, signal.SIGCONT)
             process.wait_until(lambda: not self.frozen, timeout=5)
 
     def _spawn(self, command: list[str], log: Path) -> psutil.Process:

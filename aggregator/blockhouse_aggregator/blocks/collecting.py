@@ -1,0 +1,131 @@
+"""One round's messages, table by table, with the counts the protocol needs of every scanned offset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from blockhouse.schema.model import TableHistory
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.blocks.build import BlockBuilder, EncodedBlock
+
+DECODE_STEP = 1 << 20
+"""Bytes of message values decoded at a time: large enough for the vectorised decoder, small enough to count rows."""
+
+
+class Message(Protocol):
+    """What is used of a Kafka message (confluent_kafka.Message has it)."""
+
+    def offset(self) -> int: ...
+    def value(self) -> bytes | None: ...
+    def key(self) -> bytes | None: ...
+    def headers(self) -> list[tuple[str, bytes | None]] | None: ...
+    def timestamp(self) -> tuple[int, int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that goes to the dead-letter topic, and why (CamelCase reason, then detail)."""
+
+    message: Message
+    reason: str
+    table: str
+
+
+@dataclass(slots=True)
+class Limits:
+    max_bytes: int
+    max_rows: int
+    max_age: float
+
+
+class TableRound:
+    """What one scan does with one table: take its messages into a block, or let them lag behind a cursor."""
+
+    def __init__(self, name: str, limits: Limits, *, lowest: int, builder: BlockBuilder | None) -> None:
+        self.name = name
+        self.limits = limits
+        self.lowest = lowest
+        self.builder = builder
+        self.seen = 0
+        self.cursor: int | None = None
+        self.waits_for: int | None = None
+        self.unread: list[Message] = []
+        self.size = 0
+        self._decoded_size = 0
+        self._row_limit_size = limits.max_bytes
+        self._dead: dict[int, DeadLetter] = {}
+
+    @property
+    def taking(self) -> bool:
+        """True while messages go into the block: a table that lags does not take what comes after its cursor."""
+        return self.builder is not None and self.cursor is None
+
+    def take(self, offset: int, message: Message, value: bytes) -> bool:
+        """Add a message; True when the block is full."""
+        assert self.builder is not None
+        self.builder.append(offset, value, message.timestamp()[1])
+        self.unread.append(message)
+        self.size += len(value)
+        if self.size - self._decoded_size >= DECODE_STEP:
+            self.decode()
+        return self.size >= self._row_limit_size
+
+    def reject(self, offset: int, message: Message, reason: str) -> None:
+        """Dead-letter a message of this table without decoding it."""
+        self._dead[offset] = DeadLetter(message, reason, self.name)
+
+    def lag(self, offset: int, waits_for: int | None = None) -> None:
+        if self.cursor is None:
+            self.cursor, self.waits_for = offset, waits_for
+
+    def decode(self) -> None:
+        """Decode what was taken since the last time, keep the bad messages whole, and foresee when rows reach their limit."""
+        if self.builder is None or not self.unread:
+            return
+        rows = self.builder.decode()
+        bad = {dead.offset: dead.reason for dead in self.builder.dead}
+        for message in self.unread if bad else ():
+            offset = message.offset()
+            if offset in bad and offset not in self._dead:
+                self._dead[offset] = DeadLetter(message, bad[offset], self.name)
+        self.unread.clear()
+        self._decoded_size = self.size
+        if rows:
+            self._row_limit_size = min(self.limits.max_bytes, int(self.size / rows * self.limits.max_rows))
+
+    def seal(self, hard_rows: int) -> tuple[EncodedBlock | None, tuple[DeadLetter, ...]]:
+        """The block and this table's dead letters. Sets the cursor when the block had to be cut."""
+        if self.builder is None:
+            return None, tuple(dead for _, dead in sorted(self._dead.items()))
+        self.decode()
+        sealed = self.builder.seal(hard_rows)
+        if sealed.cut_at is not None and (self.cursor is None or sealed.cut_at < self.cursor):
+            self.cursor = sealed.cut_at
+        for dead in sealed.dead:  # found only now, such as a message with more rows than a block may hold
+            assert dead.offset in self._dead, f"dead letter {dead.offset} of {self.name} lost its message"
+        kept = [d for o, d in sorted(self._dead.items()) if sealed.cut_at is None or o < sealed.cut_at]
+        return sealed.block, tuple(kept)
+
+
+@dataclass(slots=True)
+class Catalog:
+    """The tables a worker knows, as the driver told it."""
+
+    tables: dict[str, TableHistory] = field(default_factory=dict)
+
+    def learn(self, histories: tuple[TableHistory, ...]) -> None:
+        for history in histories:
+            self.tables[history.name] = history
+
+    def builder(self, table: str, revision: int | None, stream: StreamId) -> BlockBuilder | None:
+        """A builder at `revision` (None: the current one); None when the table has no such revision."""
+        history = self.tables.get(table)
+        if history is None:
+            return None
+        found = history.current if revision is None else history.revision(revision)
+        return BlockBuilder(history, found, stream) if found is not None else None
+
+    def current_revision(self, table: str) -> int:
+        history = self.tables.get(table)
+        return history.current.number if history and history.current else 0

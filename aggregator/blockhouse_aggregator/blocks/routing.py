@@ -1,0 +1,64 @@
+"""Which table a message is for: its headers, read once per distinct combination."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+Headers = Sequence[tuple[str, bytes | None]]
+FORMATS = frozenset({"rows"})
+_REMEMBERED = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a message goes: `table` as `database.table`, `revision` its schema revision."""
+
+    table: str
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Misrouted:
+    """A message that can be put into no table; `table` is empty when it names none."""
+
+    table: str
+    reason: str
+
+
+class Router:
+    """Headers to routes, remembered. Producers send few combinations; one that adds unique headers only costs time."""
+
+    def __init__(self, database: str) -> None:
+        self._database = database
+        self._known: dict[tuple[tuple[str, bytes | None], ...], Route | Misrouted] = {}
+
+    def route(self, headers: Headers | None) -> Route | Misrouted:
+        key = tuple(headers) if headers else ()
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            found = self._known[key] = self._read(dict(key))
+        return found
+
+    def _read(self, headers: dict[str, bytes | None]) -> Route | Misrouted:
+        name = _text(headers.get("table"))
+        if not name:
+            return Misrouted("", "NoTableHeader")
+        table = name if "." in name else f"{self._database}.{name}"
+        form = _text(headers.get("format")) or "rows"
+        if form not in FORMATS:
+            return Misrouted(table, "UnsupportedFormat")
+        revision = _text(headers.get("schema")) or ""
+        if not (revision.isascii() and revision.isdigit() and 0 < int(revision) < 1 << 31):
+            return Misrouted(table, "NoSchemaHeader")
+        return Route(table, int(revision))
+
+
+def _text(value: bytes | None) -> str | None:
+    """UTF-8 text of a header; an undecodable one names nothing."""
+    try:
+        return value.decode() if value is not None else None
+    except UnicodeDecodeError:
+        return None

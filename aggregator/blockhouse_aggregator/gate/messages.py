@@ -1,0 +1,219 @@
+"""The vocabulary of the gate. A task never inserts a block it has no grant for; a grant is given at most once.
+
+task                                   driver
+Hello(stream, epoch, lease)      ->         <- Welcome(settings)
+                                            <- Scan | Replay | Finish | Stop     (one order at a time)
+Sealed(report) | Rebuilt(blocks) ->         <- Grant(block) ... | Drop(block)    (at any time)
+Result(block, outcome)           ->
+Bye                              ->         (after Stop, when no insert is running)
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from blockhouse.config.pipeline import Blocks, Quorum
+from blockhouse.schema.model import TableHistory
+
+
+class Message(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class BlockKey(Message):
+    """Names one block of the stream: at most one is in flight per table, so an old answer can be told from a new one."""
+
+    table: str
+    begin: int
+    end: int
+
+
+class BuiltBlock(BlockKey):
+    """A block whose bytes the task holds. `rows` may be 0: then there is nothing to insert."""
+
+    messages: int
+    rows: int
+    size: int
+    revision: int
+    crc: int
+    newest_ms: int
+
+
+# --- task -> driver -----------------------------------------------------------------------------------------
+
+
+class Challenge(Message):
+    """The driver's first line, before anybody is believed."""
+
+    nonce: str
+
+
+class Hello(Message):
+    """`nonce` is the challenge the driver must answer, `proof` the task's answer to the driver's."""
+
+    type: Literal["hello"] = "hello"
+    stream: str
+    epoch: int
+    lease: int
+    pid: int
+    proof: str
+    nonce: str
+
+
+class TableReport(Message):
+    """See `protocol.events.TableScan`; `waits_for` is a revision the catalog does not know, or "" and the table is unknown."""
+
+    table: str
+    seen: int
+    block: BuiltBlock | None = None
+    dead: int = 0
+    cursor: int | None = None
+    waits_for: int | None = None
+
+
+class Sealed(Message):
+    """The round's blocks are built. `log_end` is the end of what may be read now, for the lag."""
+
+    type: Literal["sealed"] = "sealed"
+    round: int
+    start: int
+    stop: int
+    tables: tuple[TableReport, ...]
+    headless: int
+    leader_epoch: int
+    log_end: int
+    elapsed: float
+
+
+class Rebuilt(Message):
+    """Blocks rebuilt for a replay; `missing` names those whose messages the log no longer holds in full."""
+
+    type: Literal["rebuilt"] = "rebuilt"
+    round: int
+    blocks: tuple[BuiltBlock, ...]
+    missing: tuple[BlockKey, ...] = ()
+
+
+class Result(Message):
+    """What became of a granted insert. `outcome`: stored (the server said ok, or provenance found every row), retryable,
+    permanent. `presence` is what provenance said, where it was asked; `surplus` counts rows stored more than once."""
+
+    type: Literal["result"] = "result"
+    block: BlockKey
+    outcome: Literal["stored", "retryable", "permanent"]
+    attempts: int
+    elapsed: float
+    deduplicated: bool | None = None
+    presence: Literal["", "absent", "complete", "partial"] = ""
+    surplus: int = 0
+    code: int | None = None
+    reason: str = ""
+    message: str = ""
+
+
+class Trouble(Message):
+    """The task cannot carry out its order: `reason` is CamelCase; the order has to be given again or differently."""
+
+    type: Literal["trouble"] = "trouble"
+    reason: str
+    message: str
+    retryable: bool
+
+
+class Bye(Message):
+    type: Literal["bye"] = "bye"
+
+
+# --- driver -> task -----------------------------------------------------------------------------------------
+
+
+class Welcome(Message):
+    """Accepted: `proof` answers the task's nonce."""
+
+    type: Literal["welcome"] = "welcome"
+    proof: str
+    blocks: Blocks
+    quorum: Quorum
+    database: str
+
+
+class Scan(Message):
+    """Read a range and seal it: see `protocol.schedule.ScanRequest`, with table names.
+
+    `catalog` carries tables that are new or changed since the last order, `max_bytes` and `max_rows` the block limits
+    of this round (they grow while catching up), `entries` how many tables without an entry the metadata has room for.
+    `max_age` is the least age at which a block is sealed, seconds: while catching up it is raised so that blocks fill.
+    A scan ends by itself after `patience` seconds without any message, and after `max_seconds` in any case.
+    """
+
+    type: Literal["scan"] = "scan"
+    round: int
+    start: int
+    position: int
+    stop: int | None
+    resume: dict[str, int]
+    exclude: tuple[str, ...]
+    dead_tables: tuple[str, ...] = ()
+    catalog: tuple[TableHistory, ...] = ()
+    max_bytes: int
+    max_rows: int
+    entries: int
+    max_age: float = 0
+    leader_epoch: int
+    patience: float
+    max_seconds: float
+
+
+class ReplayBlock(BlockKey):
+    revision: int
+
+
+class Replay(Message):
+    """Rebuild blocks exactly: all messages of each table in [begin, end]."""
+
+    type: Literal["replay"] = "replay"
+    round: int
+    blocks: tuple[ReplayBlock, ...]
+    catalog: tuple[TableHistory, ...] = ()
+
+
+class Grant(Message):
+    """Insert this block now. With `ask_provenance` deduplication is not trusted for it: insert only the rows that the
+    provenance columns show to be missing.
+
+    `token` is the deduplication token for servers that know it; `lifetime` bounds the insert with all its tries, seconds.
+    """
+
+    type: Literal["grant"] = "grant"
+    block: BlockKey
+    token: str
+    lifetime: float
+    ask_provenance: bool = False
+
+
+class Drop(Message):
+    """Forget the bytes of a block: it is stored, or will be rebuilt."""
+
+    type: Literal["drop"] = "drop"
+    block: BlockKey
+
+
+class Finish(Message):
+    """Seal the running scan now with what it has."""
+
+    type: Literal["finish"] = "finish"
+
+
+class Stop(Message):
+    """End the lease: no more orders. Running inserts are waited for."""
+
+    type: Literal["stop"] = "stop"
+
+
+FromTask = Annotated[Hello | Sealed | Rebuilt | Result | Trouble | Bye, Field(discriminator="type")]
+FromDriver = Annotated[Welcome | Scan | Replay | Grant | Drop | Finish | Stop, Field(discriminator="type")]
+
+FROM_TASK: TypeAdapter[FromTask] = TypeAdapter(FromTask)
+FROM_DRIVER: TypeAdapter[FromDriver] = TypeAdapter(FromDriver)

@@ -1,0 +1,206 @@
+"""The real clients behind `ports`: each blocking call runs in a thread of its kind, so that none delays another kind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+from blockhouse.config.pipeline import AggregatorConfig
+from blockhouse.schema.model import Revision, TableHistory
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.clickhouse import provenance, tables
+from blockhouse_aggregator.clickhouse.client import Replica
+from blockhouse_aggregator.clickhouse.presence import StoredRows
+from blockhouse_aggregator.clickhouse.quorum import QuorumProbe, QuorumSnapshot
+from blockhouse_aggregator.clickhouse.tables import ServerTable
+from blockhouse_aggregator.coordination.locks import Lease, TableLocks
+from blockhouse_aggregator.coordination.markers import Decisions, StreamMarker, StreamMarkers
+from blockhouse_aggregator.coordination.schema_store import RevisionConflict, SchemaStore
+from blockhouse_aggregator.coordination.session import Session
+from blockhouse_aggregator.kafka.facts import ClusterFacts
+from blockhouse_aggregator.kafka.group import Verdict
+from blockhouse_aggregator.kafka.member import GroupMember
+from blockhouse_aggregator.runtime.ports import CommitResult, Fate, StreamFacts
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_FATES = {Verdict.COMMITTED: Fate.COMMITTED, Verdict.REFUSED: Fate.REFUSED, Verdict.UNKNOWN: Fate.UNKNOWN}
+RETRY_PAUSE = 0.1
+LOCK_THREADS = 64
+
+
+class Threads:
+    """A small pool whose calls are awaited."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self._pool = ThreadPoolExecutor(size, thread_name_prefix=name)
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: function(*args, **kwargs))
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class KafkaGroups:
+    """`ports.Group` over one member per cluster."""
+
+    def __init__(self, config: AggregatorConfig, members: Mapping[str, GroupMember]) -> None:
+        self._members = members
+        self._facts = {cluster.name: ClusterFacts(cluster) for cluster in config.kafka.clusters}
+        self._threads = Threads("kafka-facts", max(2, len(members)))
+
+    async def commit(self, stream: StreamId, epoch: int, offset: int, metadata: str) -> CommitResult:
+        """A refusal that leaves the very same commit possible (a rebalance is under way) is waited out here."""
+        while True:
+            future = self._members[stream.cluster].commit(stream, epoch, offset, metadata)
+            outcome = await asyncio.wrap_future(future)
+            if not (outcome.verdict is Verdict.REFUSED and outcome.retry):
+                return CommitResult(_FATES[outcome.verdict], outcome.reason)
+            await asyncio.sleep(RETRY_PAUSE)
+
+    async def facts(self, stream: StreamId, epoch: int) -> StreamFacts:
+        committed = await asyncio.wrap_future(self._members[stream.cluster].committed(stream, epoch))
+        cluster = self._facts[stream.cluster]
+        topic = await self._threads.run(cluster.topic, stream.topic)
+        begin, end = await self._threads.run(cluster.bounds, stream)
+        return StreamFacts(
+            offset=committed.offset,
+            metadata=committed.metadata or "",
+            log_begin=begin,
+            log_end=end,
+            topic_id=topic.topic_id,
+            compacted=topic.compacted,
+        )
+
+    def close(self) -> None:
+        self._threads.close()
+
+
+class LocalShard:
+    """`ports.Shard` over one connection to the local replica and the session to ZooKeeper."""
+
+    def __init__(self, config: AggregatorConfig, session: Session) -> None:
+        self._replica = Replica(config.clickhouse)
+        self._probe = QuorumProbe(session.client)
+        self._queries = Threads("clickhouse", 1)
+        self._znodes = Threads("quorum", 8)
+
+    async def describe(self, table: str) -> ServerTable | None:
+        database, _, name = table.partition(".")
+        return await self._queries.run(tables.describe, self._replica, database, name)
+
+    async def fingerprints(self) -> Mapping[str, int]:
+        """One number per table that changes when any column does."""
+        rows = await self._queries.run(
+            self._replica.query,
+            "SELECT concat(database, '.', table), sum(cityHash64(name, type, default_kind, default_expression))"
+            " FROM system.columns WHERE database != 'system' GROUP BY database, table",
+        )
+        return dict(rows)
+
+    async def unfit(self) -> str:
+        """Why the replica cannot take rows now; empty when it can. Raises Retryable when it does not answer."""
+        rows = await self._queries.run(
+            self._replica.query,
+            "SELECT concat(database, '.', table) FROM system.replicas WHERE is_readonly OR is_session_expired LIMIT 3",
+        )
+        return f"read-only: {', '.join(name for (name,) in rows)}" if rows else ""
+
+    async def quorum(self, table: ServerTable) -> QuorumSnapshot:
+        if table.zookeeper_path is None:
+            return QuorumSnapshot(pending=False, failed_parts_version=0)
+        return await self._znodes.run(self._probe.snapshot, table.zookeeper_path)
+
+    async def blocks_since(self, table: ServerTable, since_ms: int) -> int:
+        if table.zookeeper_path is None:
+            return 0
+        return await self._znodes.run(self._probe.blocks_since, table.zookeeper_path, since_ms)
+
+    async def stored(self, table: ServerTable, stream: StreamId, begin: int, end: int) -> StoredRows:
+        return await self._queries.run(
+            provenance.stored_rows, self._replica, table, stream.cluster, stream.partition, begin, end
+        )
+
+    def close(self) -> None:
+        self._queries.close()
+        self._znodes.close()
+
+
+class ShardLocks:
+    """`ports.Locks` over ZooKeeper."""
+
+    def __init__(self, config: AggregatorConfig, session: Session) -> None:
+        self._locks = TableLocks(session, config.shard, holder=config.replica)
+        self._threads = Threads("locks", LOCK_THREADS)
+
+    async def acquire(self, table: str, timeout: float) -> Lease | None:
+        return await self._threads.run(self._locks.acquire, table, timeout)
+
+    async def release(self, lease: Lease) -> None:
+        await self._threads.run(self._locks.release, lease)
+
+    def close(self) -> None:
+        self._threads.close()
+
+
+class StoredSchemas:
+    """`ports.Schemas` over ZooKeeper."""
+
+    def __init__(self, session: Session) -> None:
+        self._store = SchemaStore(session)
+        self._threads = Threads("schemas", 1)
+
+    async def all(self) -> Mapping[str, TableHistory]:
+        histories = await self._threads.run(self._store.all)
+        return {history.name: history for history in histories}
+
+    async def ensure_id(self, table: str) -> TableHistory:
+        return await self._threads.run(self._store.ensure_id, table)
+
+    async def append(self, table: str, known_revisions: int, revision: Revision) -> TableHistory:
+        """Append, or take what somebody else appended first: every replica sees the same columns."""
+        try:
+            return await self._threads.run(self._store.append, table, known_revisions, revision)
+        except RevisionConflict as conflict:
+            return conflict.history
+
+    def close(self) -> None:
+        self._threads.close()
+
+
+class StoredMarkers:
+    """`ports.Markers` over ZooKeeper."""
+
+    def __init__(self, config: AggregatorConfig, session: Session, now_ms: Callable[[], int]) -> None:
+        self._markers = StreamMarkers(session)
+        self._decisions = Decisions(session)
+        self._replica = config.replica
+        self._now_ms = now_ms
+        self._threads = Threads("markers", 2)
+
+    async def started_topic_id(self, stream: StreamId) -> str | None:
+        marker = await self._threads.run(self._markers.get, stream)
+        return marker.topic_id if marker else None
+
+    async def mark_started(self, stream: StreamId, topic_id: str) -> None:
+        """Also after a topic was re-created and an operator accepted that: the marker then names the new topic."""
+        new = StreamMarker(topic_id=topic_id, started_ms=self._now_ms(), replica=self._replica)
+        found = await self._threads.run(self._markers.ensure, stream, new)
+        if found.topic_id != topic_id:
+            await self._threads.run(self._markers.replace, stream, found, new)
+
+    async def accepted(self, stream: StreamId) -> str:
+        decision = await self._threads.run(self._decisions.get, f"stream {stream}")
+        return decision.action.removeprefix("accept ") if decision and decision.action.startswith("accept ") else ""
+
+    async def consume_acceptance(self, stream: StreamId) -> None:
+        decision = await self._threads.run(self._decisions.get, f"stream {stream}")
+        if decision is not None:
+            await self._threads.run(self._decisions.consume, f"stream {stream}", decision)
+
+    def close(self) -> None:
+        self._threads.close()

@@ -1,0 +1,286 @@
+"""One aggregator process put together: members, owners, leases, health, and an orderly end within one time budget."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import signal
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from blockhouse.config.pipeline import AggregatorConfig
+from blockhouse.errors import BlockhouseError, Permanent, Retryable
+from blockhouse.schema.model import TableHistory
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.admin.server import AdminServer
+from blockhouse_aggregator.coordination.session import Session
+from blockhouse_aggregator.gate.client import GateAddress
+from blockhouse_aggregator.gate.server import GateServer
+from blockhouse_aggregator.kafka.facts import ClusterFacts
+from blockhouse_aggregator.kafka.group import DropReason
+from blockhouse_aggregator.kafka.member import GroupMember
+from blockhouse_aggregator.runtime import adapters
+from blockhouse_aggregator.runtime.catalog import REFRESH, UNKNOWN_REFRESH, Catalog
+from blockhouse_aggregator.runtime.figures import Figures
+from blockhouse_aggregator.runtime.health import ReplicaHealth
+from blockhouse_aggregator.runtime.leases import Leases
+from blockhouse_aggregator.runtime.owner import StreamOwner, Surroundings
+from blockhouse_aggregator.runtime.ports import Outside
+from blockhouse_aggregator.runtime.storing import Storing
+from blockhouse_aggregator.spark.session import SparkApplication
+from blockhouse_aggregator.wire.rows import RowsDecoder
+
+log = structlog.get_logger(__name__)
+INSERTS_AT_ONCE = 8
+EXIT_OK, EXIT_SPARK_DEAD, EXIT_FATAL = 0, 70, 71
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def check_encodable(history: TableHistory) -> None:
+    """Raises Permanent naming the column when a block of the table could not be encoded."""
+    assert history.current is not None
+    RowsDecoder(history, history.current)
+
+
+class _Listener:
+    """Carries a member's callbacks from its thread to the event loop, in order."""
+
+    def __init__(self, cluster: str, loop: asyncio.AbstractEventLoop, aggregator: Aggregator) -> None:
+        self._cluster = cluster
+        self._loop = loop
+        self._to = aggregator
+
+    def assigned(self, stream: StreamId, epoch: int) -> None:
+        self._loop.call_soon_threadsafe(self._to.assigned, stream, epoch)
+
+    def dropped(self, stream: StreamId, epoch: int, reason: DropReason) -> None:
+        self._loop.call_soon_threadsafe(self._to.dropped, stream, epoch, reason)
+
+    def failed(self, error: BlockhouseError) -> None:
+        self._loop.call_soon_threadsafe(self._to.cluster_failed, self._cluster, error)
+
+    def recovered(self) -> None:
+        self._loop.call_soon_threadsafe(self._to.cluster_recovered, self._cluster)
+
+
+class Aggregator:
+    """Runs until told to stop, or until something is lost that only a restart brings back."""
+
+    def __init__(self, config: AggregatorConfig) -> None:
+        self.config = config
+        self.figures = Figures()
+        self.owners: dict[StreamId, StreamOwner] = {}
+        self.cluster_errors: dict[str, str] = {}
+        self.exit_code = EXIT_OK
+        self.ready = False
+        self._ending = asyncio.Event()
+        self._session = Session(config.zookeeper)
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> int:
+        """Start, work, end; returns the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.end, EXIT_OK, "signal")
+        admin = AdminServer(self.config.admin, self)
+        await admin.start()
+        key = secrets.token_bytes(32)
+        self._application = await asyncio.to_thread(
+            SparkApplication, self.config.spark, f"blockhouse-{self.config.replica}"
+        )
+        self.leases = Leases(self.config, self._application, self._check_spark)
+        gate = GateServer(self.config.gate, key, self.leases.accept)
+        host, port = await gate.start()
+        self.leases.address = GateAddress(host, port, key)
+        try:
+            await self._prepare()
+            if not self._ending.is_set():
+                self._go(self._refresh_catalog())
+                self._go(self.health.watch(self._hand_over))
+                self._go(self._watch_spark())
+                for member in self.members.values():
+                    await asyncio.wrap_future(member.join())
+                self.ready = True
+                log.info("aggregator.ready", replica=self.config.replica)
+                await self._ending.wait()
+        finally:
+            self.ready = False
+            await self._finish()
+            await gate.stop()
+            await admin.stop()
+        return self.exit_code
+
+    async def _prepare(self) -> None:
+        """Connect to everything; what is away now is waited for, loudly."""
+        config = self.config
+        await self._patiently("zookeeper", lambda: asyncio.to_thread(self._session.connect))
+        loop = asyncio.get_running_loop()
+        self.members = {
+            c.name: GroupMember(c, config.kafka, config.replica, _Listener(c.name, loop, self))
+            for c in config.kafka.clusters
+        }
+        shard = adapters.LocalShard(config, self._session)
+        locks = adapters.ShardLocks(config, self._session)
+        outside = Outside(
+            group=adapters.KafkaGroups(config, self.members),
+            shard=shard,
+            locks=locks,
+            schemas=adapters.StoredSchemas(self._session),
+            markers=adapters.StoredMarkers(config, self._session, now_ms),
+        )
+        self.catalog = Catalog(outside, check_encodable)
+        lifetime = config.quorum.timeout * 2
+        storing = Storing(shard, locks, lifetime=lifetime, now_ms=now_ms, slots=INSERTS_AT_ONCE)
+        self.health = ReplicaHealth(shard.unfit, config.handover_after)
+        self._around = Surroundings(
+            config, outside, self.catalog, storing, self.figures, now_ms, self.health.report, random.Random()
+        )
+        await self._patiently("catalog", self.catalog.start)
+        for cluster in config.kafka.clusters:
+            self._go(self._check_offsets_topic(ClusterFacts(cluster), cluster.name))
+
+    async def _patiently(self, what: str, action: Callable[[], Awaitable[None]]) -> None:
+        while not self._ending.is_set():
+            try:
+                await action()
+                return
+            except Retryable as error:
+                log.warning("start.waits", what=what, error=str(error))
+                await self._pause(max(1.0, error.after))
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._ending.wait(), seconds)
+        except TimeoutError:
+            return
+
+    # --- streams --------------------------------------------------------------------------------------------
+
+    def assigned(self, stream: StreamId, epoch: int) -> None:
+        former = self.owners.pop(stream, None)
+        if former is not None:
+            former.close("assigned again")
+        owner = StreamOwner(stream, epoch, self._around, lambda reason: self._rebuild(stream, epoch, reason))
+        self.owners[stream] = owner
+        self._go(self._own(owner))
+
+    def dropped(self, stream: StreamId, epoch: int, reason: DropReason) -> None:
+        owner = self.owners.get(stream)
+        if owner is not None and owner.epoch == epoch:
+            del self.owners[stream]
+            owner.close(reason)
+
+    def _rebuild(self, stream: StreamId, epoch: int, reason: str) -> None:
+        """The state is not to be trusted: take the stream over again, after a moment, if it is still ours."""
+
+        async def again() -> None:
+            await self._pause(0.5)
+            owner = self.owners.get(stream)
+            if owner is not None and owner.epoch == epoch and owner.closed.is_set() and not self._ending.is_set():
+                log.info("stream.rebuild", stream=str(stream), reason=reason)
+                del self.owners[stream]
+                self.assigned(stream, epoch)
+
+        self._go(again())
+
+    async def _own(self, owner: StreamOwner) -> None:
+        await owner.start()
+        await self.leases.serve(owner)
+
+    def cluster_failed(self, cluster: str, error: BlockhouseError) -> None:
+        log.error("kafka.failed", cluster=cluster, error=str(error))
+        self.cluster_errors[cluster] = str(error)
+        if isinstance(error, Permanent) and error.reason in ("InstanceFenced", "ClientFatal"):
+            self.end(EXIT_FATAL, error.reason)
+
+    def cluster_recovered(self, cluster: str) -> None:
+        log.info("kafka.recovered", cluster=cluster)
+        self.cluster_errors.pop(cluster, None)
+
+    async def _hand_over(self, away: bool) -> None:
+        log.warning("replica.hands_over" if away else "replica.takes_back", why=self.health.unfit)
+        for member in self.members.values():
+            await asyncio.wrap_future(member.leave() if away else member.join())
+
+    # --- background -----------------------------------------------------------------------------------------
+
+    def _go(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._over)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("aggregator.failed", error=repr(error), exc_info=error)
+            self.end(EXIT_FATAL, "InternalError")
+
+    async def _refresh_catalog(self) -> None:
+        since = 0.0
+        while True:
+            await asyncio.sleep(UNKNOWN_REFRESH)
+            since += UNKNOWN_REFRESH
+            try:
+                if since >= REFRESH:
+                    since = 0.0
+                    await self.catalog.refresh()
+                elif any(known.held for known in self.catalog.tables):
+                    await self.catalog.refresh_unknown()
+            except Retryable as error:
+                log.warning("catalog.waits", error=str(error))
+
+    async def _check_offsets_topic(self, facts: ClusterFacts, cluster: str) -> None:
+        """Intents are as durable as __consumer_offsets: say so, or refuse, when that is weak."""
+        try:
+            found = await asyncio.to_thread(facts.offsets_topic)
+        except BlockhouseError as error:
+            log.warning("kafka.offsets_topic_unknown", cluster=cluster, error=str(error))
+            return
+        if not found.durable:
+            log.warning("kafka.offsets_topic_weak", cluster=cluster, warning=found.warning)
+            if self.config.kafka.weak_offsets_topic == "refuse":
+                self.end(EXIT_FATAL, "WeakOffsetsTopic")
+
+    def _check_spark(self) -> None:
+        if not self._application.alive:
+            self.end(EXIT_SPARK_DEAD, "the Spark JVM is gone")
+
+    async def _watch_spark(self) -> None:
+        while True:
+            await asyncio.sleep(2.0)
+            self._check_spark()
+
+    # --- the end --------------------------------------------------------------------------------------------
+
+    def end(self, code: int, why: str) -> None:
+        """Begin to end. Only the first call counts."""
+        if not self._ending.is_set():
+            log.info("aggregator.ends", why=why, code=code)
+            self.exit_code = code
+            self._ending.set()
+
+    async def _finish(self) -> None:
+        """One budget for everything: finish inserts, record them, close. What is left is a replay for the next owner."""
+        deadline = asyncio.get_running_loop().time() + self.config.shutdown_budget
+        for owner in self.owners.values():
+            owner.draining = True
+            owner.wake.set()
+        while asyncio.get_running_loop().time() < deadline and self.exit_code == EXIT_OK:
+            if all(owner.clean or owner.state is None for owner in self.owners.values()):
+                break
+            await asyncio.sleep(0.1)
+        for owner in self.owners.values():
+            owner.close("the aggregator ends")
+        for task in tuple(self._background):
+            task.cancel()
+        for member in getattr(self, "members", {}).values():
+            await asyncio.to_thread(member.close, False)
+        await asyncio.to_thread(self._session.close)
+        await asyncio.to_thread(self._application.stop)

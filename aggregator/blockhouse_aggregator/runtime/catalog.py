@@ -1,0 +1,151 @@
+"""The tables of the pipeline as the driver knows them: ids for the metadata, revisions for the workers, and why a table waits.
+
+A table is *usable* when the local replica has it, its columns are the current revision of the history, and every column
+can be encoded. Any other table is *held*: its messages lag, the others flow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from blockhouse.errors import BlockhouseError, Retryable
+from blockhouse.schema.history import extend
+from blockhouse.schema.model import Revision, TableHistory
+from blockhouse_aggregator.clickhouse.tables import ServerTable
+from blockhouse_aggregator.runtime.ports import Outside
+
+log = structlog.get_logger(__name__)
+REFRESH = 10.0
+"""Seconds between looks at the server's columns: a change behind our back is noticed well within 30."""
+UNKNOWN_REFRESH = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A table with what is known of it. `held` says why it is not loaded (CamelCase reason, text), empty when it is."""
+
+    history: TableHistory
+    server: ServerTable | None = None
+    held: str = ""
+    why: str = ""
+    version: int = 0
+
+
+class Catalog:
+    """All tables seen on the streams or in the history. Not thread-safe: used on the event loop only."""
+
+    def __init__(self, outside: Outside, check: Callable[[TableHistory], None]) -> None:
+        self._outside = outside
+        self._check = check
+        self._tables: dict[str, Known] = {}
+        self._names: dict[int, str] = {}
+        self._prints: dict[str, int] = {}
+        self._version = 0
+        self._refreshing = asyncio.Lock()
+
+    @property
+    def version(self) -> int:
+        """Raised whenever any table changes: what was sent to a task at version v is current while this is v."""
+        return self._version
+
+    @property
+    def tables(self) -> Sequence[Known]:
+        return tuple(self._tables.values())
+
+    def name(self, table_id: int) -> str:
+        return self._names.get(table_id, f"#{table_id}")
+
+    def known(self, table: str) -> Known | None:
+        return self._tables.get(table)
+
+    def by_id(self, table_id: int) -> Known | None:
+        return self._tables.get(self.name(table_id))
+
+    def held(self) -> frozenset[int]:
+        return frozenset(known.history.id for known in self._tables.values() if known.held)
+
+    def dead_lettered(self, every: bool, allowed: int) -> frozenset[int]:
+        """Unknown tables whose messages are dead-lettered: `every` one, or those beyond the `allowed` oldest, so that a
+        producer that invents names cannot fill the metadata."""
+        unknown = sorted(k.history.id for k in self._tables.values() if k.held == "UnknownTable")
+        return frozenset(unknown if every else unknown[allowed:])
+
+    def changed_since(self, version: int) -> tuple[TableHistory, ...]:
+        """Histories of usable tables that changed after `version`."""
+        return tuple(k.history for k in self._tables.values() if k.version > version and not k.held)
+
+    async def start(self) -> None:
+        """Read the history and compare it with the server. Raises Retryable while either is away."""
+        for history in (await self._outside.schemas.all()).values():
+            self._put(Known(history, held="NotChecked", why="not compared with the server yet"))
+        await self.refresh()
+
+    async def id_of(self, table: str) -> int:
+        """The table's id, allocated now when the table is seen for the first time."""
+        known = self._tables.get(table)
+        if known is None:
+            history = await self._outside.schemas.ensure_id(table)
+            known = self._put(Known(history, held="UnknownTable", why="the server has no such table"))
+            await self._examine(table)
+        return self._tables[table].history.id
+
+    async def refresh(self) -> None:
+        """Compare every table with the server and the history; a changed one becomes a new revision or is held."""
+        async with self._refreshing:
+            prints = dict(await self._outside.shard.fingerprints())
+            recorded = await self._outside.schemas.all()
+            for table, history in recorded.items():
+                known = self._tables.get(table)
+                if known is None or known.history != history:
+                    self._put(Known(history, held="NotChecked", why="a revision was recorded elsewhere"))
+                    self._prints.pop(table, None)
+            for table, known in list(self._tables.items()):
+                if known.held or prints.get(table) != self._prints.get(table):
+                    await self._examine(table)
+            self._prints = prints
+
+    async def refresh_unknown(self) -> None:
+        """Look again for tables the server did not have."""
+        async with self._refreshing:
+            for table, known in list(self._tables.items()):
+                if known.held:
+                    await self._examine(table)
+
+    async def _examine(self, table: str) -> None:
+        known = self._tables[table]
+        try:
+            server = await self._outside.shard.describe(table)
+            if server is None:
+                changed = replace(known, server=None, held="UnknownTable", why="the server has no such table")
+            else:
+                changed = replace(known, server=server, history=await self._recorded(known.history, server))
+                self._check(changed.history)
+                changed = replace(changed, held="", why="")
+        except Retryable as error:
+            log.warning("catalog.table_not_checked", table=table, error=str(error))
+            return
+        except BlockhouseError as error:
+            reason = getattr(error, "reason", "") or getattr(error, "on", "") or "Refused"
+            changed = replace(known, held=reason, why=str(error))
+        if changed != known:
+            self._put(changed)
+            log.log(30 if changed.held else 20, "catalog.table", table=table, held=changed.held, why=changed.why)
+
+    async def _recorded(self, history: TableHistory, server: ServerTable) -> TableHistory:
+        """The history with the server's columns as its last revision, appended by whoever is first."""
+        extended = extend(history, server.columns)
+        if extended is history or extended.current is None:
+            return history
+        revision: Revision = extended.current
+        return await self._outside.schemas.append(history.name, len(history.revisions), revision)
+
+    def _put(self, known: Known) -> Known:
+        self._version += 1
+        stored = replace(known, version=self._version)
+        self._tables[known.history.name] = stored
+        self._names[known.history.id] = known.history.name
+        return stored

@@ -1,0 +1,291 @@
+"""What the owner of a stream says to the task that works for it during one lease: orders, grants, and when to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from blockhouse.errors import Retryable
+from blockhouse.metadata import codec
+from blockhouse.schema.model import TableHistory
+from blockhouse_aggregator.gate.messages import (
+    BlockKey,
+    Bye,
+    Drop,
+    Grant,
+    Rebuilt,
+    Replay,
+    ReplayBlock,
+    Result,
+    Scan,
+    Sealed,
+    Stop,
+    Trouble,
+    Welcome,
+)
+from blockhouse_aggregator.gate.server import TaskSession
+from blockhouse_aggregator.protocol import schedule
+from blockhouse_aggregator.protocol.state import Stage, StreamState, metadata_of
+from blockhouse_aggregator.runtime.owner import StreamOwner
+from blockhouse_aggregator.runtime.pacing import Pace, next_pace
+
+log = structlog.get_logger(__name__)
+
+NEAR = 20_000
+"""Offsets a table may be behind P and still ride along with the new messages."""
+IDLE_PATIENCE = 1.0
+CATCH_UP_SECONDS = 2.0
+SMALL_WAIT, LARGE_WAIT = 1.0, 8.0
+"""Seconds to wait for a round's inserts before the next scan leaves their tables behind: small blocks, and blocks that
+are most of what is read, whose table would only be read twice."""
+GRACE = 10.0
+
+
+@dataclass(slots=True)
+class _RoundInserts:
+    """The blocks of the last round and since when they are waited for."""
+
+    tables: frozenset[str] = frozenset()
+    since: float = 0.0
+    wait: float = 0.0
+
+
+@dataclass(slots=True)
+class Conversation:
+    """One lease with one task. `should_end` tells when the lease has lasted long enough."""
+
+    owner: StreamOwner
+    session: TaskSession
+    should_end: Callable[[], bool]
+    pace: Pace = field(default_factory=Pace)
+    _round: int = 0
+    _told: int = 0
+    _catch_up: bool = False
+    _last: _RoundInserts = field(default_factory=_RoundInserts)
+    _answers: asyncio.Queue[Sealed | Rebuilt | Trouble | Bye | None] = field(default_factory=asyncio.Queue)
+    _results: dict[BlockKey, asyncio.Future[Result]] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Talk until the lease is over, the task is gone or the stream is dropped."""
+        config = self.owner.around.config
+        self.session.send(
+            Welcome(
+                proof=self.session.proof,
+                blocks=config.blocks,
+                quorum=config.quorum,
+                database=config.clickhouse.database,
+            )
+        )
+        self.owner.task = self._insert
+        listener = asyncio.ensure_future(self._listen())
+        try:
+            await self._give_orders()
+        finally:
+            self.owner.task = None
+            listener.cancel()
+            self._fail_results("the task is gone")
+            self.session.close()
+
+    async def _listen(self) -> None:
+        while (message := await self.session.receive()) is not None:
+            if isinstance(message, Result):
+                waiting = self._results.pop(message.block, None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(message)
+            elif isinstance(message, Sealed | Rebuilt | Trouble | Bye):
+                self._answers.put_nowait(message)
+        self._answers.put_nowait(None)
+        self._fail_results("the connection to the task broke")
+        self.owner.wake.set()
+
+    def _fail_results(self, why: str) -> None:
+        for future in self._results.values():
+            if not future.done():
+                future.set_exception(Retryable(f"{why}: the fate of the insert is unknown"))
+        self._results.clear()
+
+    async def _insert(self, grant: Grant) -> Result:
+        """Grant one insert and wait for what became of it. Raises Retryable when that cannot be known."""
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._results[grant.block] = future
+        self.session.send(grant)
+        try:
+            return await asyncio.wait_for(future, grant.lifetime + GRACE)
+        except TimeoutError:
+            raise Retryable(f"no answer about {grant.block.table} within {grant.lifetime + GRACE:.0f} s") from None
+        finally:
+            self._results.pop(grant.block, None)
+
+    # --- orders ---------------------------------------------------------------------------------------------
+
+    async def _give_orders(self) -> None:
+        while True:
+            order = await self._next_order()
+            self.session.send(order)
+            answer = await self._answer(order)
+            match answer:
+                case None | Bye():
+                    return
+                case Trouble():
+                    await self._trouble(order, answer)
+                case Sealed() if isinstance(order, Scan):
+                    await self._sealed(order, answer)
+                case Rebuilt():
+                    await self._rebuilt(answer)
+                case _:
+                    log.error("conversation.unexpected", stream=str(self.owner.stream), answer=answer.type)
+                    return
+
+    async def _answer(self, order: Scan | Replay | Stop) -> Sealed | Rebuilt | Trouble | Bye | None:
+        """The answer to an order; a task that is told to stop although its stream was dropped still answers or dies."""
+        answering = asyncio.ensure_future(self._answers.get())
+        closed = asyncio.ensure_future(self.owner.closed.wait())
+        try:
+            if not isinstance(order, Stop):
+                await asyncio.wait({answering, closed}, return_when=asyncio.FIRST_COMPLETED)
+                if not answering.done():
+                    self.session.send(Stop())
+                    return None
+            return await answering
+        finally:
+            answering.cancel()
+            closed.cancel()
+
+    async def _next_order(self) -> Scan | Replay | Stop:
+        """Wait until there is something to do."""
+        while True:
+            self.owner.wake.clear()
+            state = self.owner.state
+            if state is None or self.owner.closed.is_set() or not self._answers.empty():
+                return Stop()
+            ending = self.owner.draining or self.should_end()
+            if ending and not self._inserting(state):
+                return Stop()
+            if not ending and (order := self._ready_order(state)) is not None:
+                return order
+            await self._sleep()
+
+    def _ready_order(self, state: StreamState) -> Scan | Replay | None:
+        now = asyncio.get_running_loop().time()
+        retries = self.owner.retries
+        ready = frozenset(t.table for t in state.in_flight if t.table not in retries or retries[t.table].at <= now)
+        replay = schedule.replays(state, ready)
+        if replay is not None:
+            return self._replay(replay)
+        if state.committing is not None or self._waiting_for_inserts(state, now):
+            return None
+        entries = self._entries(state)
+        return self._scan(state, entries)
+
+    async def _sleep(self) -> None:
+        try:
+            await asyncio.wait_for(self.owner.wake.wait(), 0.25)
+        except TimeoutError:
+            return
+
+    @staticmethod
+    def _inserting(state: StreamState) -> bool:
+        return any(t.block is not None and t.block.stage is Stage.INSERTING for t in state.tables)
+
+    def _waiting_for_inserts(self, state: StreamState, now: float) -> bool:
+        names = {self.owner.around.catalog.name(t.table) for t in state.in_flight if t.block and t.block.fresh}
+        return bool(names & self._last.tables) and now - self._last.since < self._last.wait
+
+    def _entries(self, state: StreamState) -> int:
+        """How many more tables the metadata has room for."""
+        limit = self.owner.around.config.kafka.offset_metadata_max_units
+        used = len(codec.encode(metadata_of(state, self.owner.around.now_ms())))
+        return max(0, (limit - used) // self.owner.entry_units)
+
+    def _scan(self, state: StreamState, entries: int) -> Scan:
+        around = self.owner.around
+        dead = around.catalog.dead_lettered(
+            around.config.unknown_table == "deadLetter", around.config.max_unknown_tables
+        )
+        held = around.catalog.held() - dead
+        self._catch_up = not self._catch_up and schedule.has_far(state, held=held, near=NEAR)
+        request = schedule.scan(state, held=held, near=NEAR, catch_up=self._catch_up)
+        blocks, name = around.config.blocks, around.catalog.name
+        age = max(blocks.max_age, self.pace.max_age(), *(t.max_age for t in blocks.tables.values()), 0)
+        self._round += 1
+        return Scan(
+            round=self._round,
+            start=request.start,
+            position=request.position,
+            stop=request.stop,
+            resume={name(table): cursor for table, cursor in request.resume},
+            exclude=tuple(name(table) for table in request.exclude),
+            dead_tables=tuple(name(table) for table in dead),
+            catalog=self._news(),
+            max_bytes=self.pace.max_bytes(blocks),
+            max_rows=self.pace.max_rows(blocks),
+            max_age=self.pace.max_age(),
+            entries=entries,
+            leader_epoch=state.leader_epoch,
+            patience=IDLE_PATIENCE,
+            max_seconds=CATCH_UP_SECONDS if request.stop is not None else age + IDLE_PATIENCE,
+        )
+
+    def _replay(self, request: schedule.ReplayRequest) -> Replay:
+        self._round += 1
+        name = self.owner.around.catalog.name
+        blocks = tuple(
+            ReplayBlock(table=name(table), begin=i.begin, end=i.end, revision=i.revision) for table, i in request.blocks
+        )
+        return Replay(round=self._round, blocks=blocks, catalog=self._news())
+
+    def _news(self) -> tuple[TableHistory, ...]:
+        catalog = self.owner.around.catalog
+        news = catalog.changed_since(self._told)
+        self._told = catalog.version
+        return news
+
+    # --- answers --------------------------------------------------------------------------------------------
+
+    async def _sealed(self, order: Scan, sealed: Sealed) -> None:
+        catalog = self.owner.around.catalog
+        resumed = frozenset([await catalog.id_of(table) for table in order.resume])
+        blocks = [t.block for t in sealed.tables if t.block is not None]
+        if not await self.owner.sealed(sealed, resumed):
+            for block in blocks:
+                self.session.send(Drop(block=BlockKey(table=block.table, begin=block.begin, end=block.end)))
+            return
+        now = asyncio.get_running_loop().time()
+        late = now - self._last.since > 2 * self.owner.around.config.blocks.max_age + sealed.elapsed
+        taken = sum(block.messages for block in blocks)
+        if order.stop is None:
+            behind = max(0, sealed.log_end - sealed.stop)
+            blocks_config = self.owner.around.config.blocks
+            self.pace = next_pace(self.pace, blocks_config, behind=behind, taken=taken, late=late and bool(taken))
+        scanned = sum(t.seen for t in sealed.tables) or 1
+        most = taken * 2 > scanned
+        self._last = _RoundInserts(frozenset(b.table for b in blocks), now, LARGE_WAIT if most else SMALL_WAIT)
+
+    async def _rebuilt(self, rebuilt: Rebuilt) -> None:
+        for block in rebuilt.blocks:
+            await self.owner.rebuilt(block)
+        for key in rebuilt.missing:
+            await self._missing(key)
+
+    async def _missing(self, key: BlockKey) -> None:
+        state = self.owner.state
+        table_id = await self.owner.around.catalog.id_of(key.table)
+        if state is None or (block := state.table(table_id).block) is None:
+            return
+        if (block.intent.begin, block.intent.end) == (key.begin, key.end):
+            self.owner.lost(table_id, block.intent)
+
+    async def _trouble(self, order: Scan | Replay | Stop, trouble: Trouble) -> None:
+        """The task cannot read: wait and ask again, or find out anew where the stream stands."""
+        log.warning("task.trouble", stream=str(self.owner.stream), reason=trouble.reason, message=trouble.message[:300])
+        if trouble.retryable:
+            await asyncio.sleep(1.0)
+        elif isinstance(order, Replay) and trouble.reason == "BelowLogStart":
+            for block in order.blocks:
+                await self._missing(BlockKey(table=block.table, begin=block.begin, end=block.end))
+        else:
+            await asyncio.sleep(1.0)
+            self.owner.reassess(trouble.reason)

@@ -1,0 +1,57 @@
+"""The aggregator's metrics. Labels are bounded: streams, tables of the pipeline, reasons; never offsets or messages."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_SECONDS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60)
+
+
+class Figures:
+    """All metrics of one aggregator in one registry."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        r = self.registry
+        self.rows = Counter("blockhouse_rows_total", "Rows stored and acknowledged", ["table"], registry=r)
+        self.messages = Counter("blockhouse_messages_total", "Messages sealed", ["stream"], registry=r)
+        self.blocks = Counter("blockhouse_blocks_total", "Blocks acknowledged", ["table"], registry=r)
+        self.block_bytes = Counter("blockhouse_block_bytes_total", "Native bytes stored", ["table"], registry=r)
+        self.replays = Counter("blockhouse_replays_total", "Blocks rebuilt and sent again", ["stream"], registry=r)
+        self.deduplicated = Counter(
+            "blockhouse_deduplicated_total", "Replayed blocks which the server recognised", ["stream"], registry=r
+        )
+        self.by_provenance = Counter(
+            "blockhouse_provenance_decisions_total",
+            "Blocks decided by their provenance columns",
+            ["stream"],
+            registry=r,
+        )
+        self.surplus = Counter(
+            "blockhouse_surplus_rows_total", "Rows found stored more than once", ["table"], registry=r
+        )
+        self.dead = Counter("blockhouse_dead_letters_total", "Messages dead-lettered", ["stream"], registry=r)
+        self.holes = Counter("blockhouse_holes_total", "Offsets without a message", ["stream"], registry=r)
+        self.inserts_failed = Counter(
+            "blockhouse_insert_failures_total", "Inserts to be tried again, by code", ["table", "code"], registry=r
+        )
+        self.insert_seconds = Histogram(
+            "blockhouse_insert_seconds", "Time of an insert with quorum", buckets=_SECONDS, registry=r
+        )
+        self.latency = Histogram(
+            "blockhouse_message_latency_seconds",
+            "Newest message of a block to its acknowledgement",
+            buckets=_SECONDS,
+            registry=r,
+        )
+        self.commits = Counter("blockhouse_commits_total", "Metadata commits", ["stream", "outcome"], registry=r)
+        self.metadata_units = Gauge("blockhouse_metadata_units", "UTF-16 units of the metadata", ["stream"], registry=r)
+        self.position = Gauge("blockhouse_position", "Position P", ["stream"], registry=r)
+        self.lag = Gauge("blockhouse_lag_messages", "Offsets between P and the end of the log", ["stream"], registry=r)
+        self.lagging = Gauge("blockhouse_lagging_tables", "Tables behind P", ["stream"], registry=r)
+        self.in_flight = Gauge("blockhouse_in_flight_blocks", "Blocks not acknowledged", ["stream"], registry=r)
+        self.alarms = Counter("blockhouse_alarms_total", "Alarms by reason", ["reason"], registry=r)
+        self.blocked = Gauge(
+            "blockhouse_blocked", "1 while a stream or table is blocked", ["name", "reason"], registry=r
+        )
+        self.rejoins = Counter("blockhouse_rejoins_total", "Rejoins after a commit of unknown fate", registry=r)

@@ -1,0 +1,63 @@
+"""Is the local replica fit to take rows? If not for long enough, the streams go to another replica until it is.
+
+A fault of the whole shard (no quorum anywhere) hands nothing over: nobody else would do better.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from blockhouse.errors import BlockhouseError
+
+log = structlog.get_logger(__name__)
+PERIOD = 2.0
+
+
+class ReplicaHealth:
+    """Watches the replica; `unfit` says why it cannot take rows, empty while it can."""
+
+    def __init__(self, check: Callable[[], Awaitable[str]], handover_after: float) -> None:
+        self._check = check
+        self._after = handover_after
+        self._reported = ""
+        self._since: float | None = None
+        self.unfit = ""
+
+    def report(self, fault: str, message: str) -> None:
+        """An insert met a fault; only those of the replica itself count."""
+        if fault == "replica":
+            self._reported = message
+
+    async def look(self) -> None:
+        now = asyncio.get_running_loop().time()
+        try:
+            found = await self._check()
+        except BlockhouseError as error:
+            found = str(error)
+        found = found or self._reported
+        self._reported = ""
+        if found and self._since is None:
+            self._since = now
+            log.warning("replica.unfit", why=found)
+        elif not found and self._since is not None:
+            self._since = None
+            log.info("replica.fit")
+        self.unfit = found
+
+    @property
+    def hand_over(self) -> bool:
+        """True when the fault has lasted so long that somebody else should take the streams."""
+        return self._since is not None and asyncio.get_running_loop().time() - self._since > self._after
+
+    async def watch(self, on_change: Callable[[bool], Awaitable[None]]) -> None:
+        """Call `on_change(hand_over)` whenever the answer changes."""
+        handed = False
+        while True:
+            await self.look()
+            if self.hand_over != handed:
+                handed = not handed
+                await on_change(handed)
+            await asyncio.sleep(PERIOD)

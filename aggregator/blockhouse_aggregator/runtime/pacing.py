@@ -1,0 +1,45 @@
+"""How large the next round's blocks may be. Pure: what was observed goes in, limits come out.
+
+Large blocks more than halve what ClickHouse spends, small ones keep rows fresh: blocks grow while the stream is behind or
+inserts cannot keep the cadence, and shrink as soon as it has caught up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from blockhouse.config.pipeline import MAX_ROWS, Blocks
+
+CATCH_UP_AGE = 10.0
+"""Seconds a block may be gathered while catching up: long enough to fill the largest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """`factor` (a power of two from 1) by which the configured block limits are stretched now."""
+
+    factor: int = 1
+
+    @property
+    def catching_up(self) -> bool:
+        return self.factor > 1
+
+    def max_bytes(self, blocks: Blocks) -> int:
+        return max(blocks.max_bytes, min(blocks.max_bytes * self.factor, blocks.grow_to_bytes))
+
+    def max_rows(self, blocks: Blocks) -> int:
+        return min(blocks.max_rows * self.factor, MAX_ROWS)
+
+    def max_age(self) -> float:
+        return CATCH_UP_AGE if self.catching_up else 0.0
+
+
+def next_pace(pace: Pace, blocks: Blocks, *, behind: int, taken: int, late: bool) -> Pace:
+    """The pace after a round that took `taken` messages and left `behind` unread; `late` when its inserts took longer
+    than the blocks' age, so that the next round begins behind time."""
+    ceiling = max(1, -(-blocks.grow_to_bytes // blocks.max_bytes))
+    if behind > taken or late:
+        return replace(pace, factor=min(pace.factor * 2, ceiling))
+    if behind * 4 < taken or taken == 0:
+        return replace(pace, factor=max(1, pace.factor // 2))
+    return pace

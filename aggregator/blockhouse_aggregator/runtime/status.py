@@ -1,0 +1,96 @@
+"""The status page: what every stream is doing, as JSON. Small, stable names; figures over time are metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Protocol
+
+from blockhouse.config.pipeline import AggregatorConfig
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.runtime.catalog import Catalog
+from blockhouse_aggregator.runtime.figures import Figures
+from blockhouse_aggregator.runtime.owner import StreamOwner
+
+
+class Answerable(Protocol):
+    """What the admin API needs of an aggregator."""
+
+    ready: bool
+    config: AggregatorConfig
+    figures: Figures
+    owners: dict[StreamId, StreamOwner]
+    cluster_errors: dict[str, str]
+
+
+def status(aggregator: Answerable) -> Mapping[str, Any]:
+    catalog: Catalog | None = getattr(aggregator, "catalog", None)
+    config = aggregator.config
+    return {
+        "pipeline": config.pipeline,
+        "shard": config.shard,
+        "replica": config.replica,
+        "ready": aggregator.ready,
+        "clusters": {
+            cluster.name: aggregator.cluster_errors.get(cluster.name, "ok") for cluster in config.kafka.clusters
+        },
+        "streams": [stream_status(owner, catalog) for _, owner in sorted(aggregator.owners.items())],
+        "tables": [
+            {
+                "name": k.history.name,
+                "id": k.history.id,
+                "revision": len(k.history.revisions),
+                "held": k.held,
+                "why": k.why,
+            }
+            for k in (catalog.tables if catalog else ())
+        ],
+    }
+
+
+def stream_status(owner: StreamOwner, catalog: Catalog | None) -> Mapping[str, Any]:
+    state = owner.state
+    found: dict[str, Any] = {
+        "stream": str(owner.stream),
+        "epoch": owner.epoch,
+        "state": phase(owner),
+        "counters": asdict(owner.counters),
+        "alarms": [asdict(alarm) for alarm in owner.alarms],
+    }
+    if owner.stop is not None:
+        found["stopped"] = asdict(owner.stop)
+    if state is None:
+        return found
+    found |= {
+        "position": state.position,
+        "logEnd": owner.log_end,
+        "lag": max(0, owner.log_end - state.position),
+        "seq": state.seq,
+        "inFlight": [
+            {
+                "table": catalog.name(t.table) if catalog else t.table,
+                "begin": t.block.intent.begin,
+                "end": t.block.intent.end,
+                "messages": t.block.intent.messages,
+                "stage": t.block.stage.value,
+                "reason": t.block.reason,
+            }
+            for t in state.in_flight
+            if t.block is not None
+        ],
+        "lagging": [
+            {"table": catalog.name(t.table) if catalog else t.table, "cursor": t.cursor, "pending": t.pending}
+            for t in state.tables
+            if t.cursor is not None
+        ],
+    }
+    return found
+
+
+def phase(owner: StreamOwner) -> str:
+    """STOPPED, STARTING, REPLAY (inherited blocks are not acknowledged yet) or CONSUME."""
+    if owner.stop is not None:
+        return "STOPPED"
+    if owner.state is None:
+        return "STARTING"
+    return "REPLAY" if owner.state.replaying else "CONSUME"

@@ -1,0 +1,204 @@
+"""One block on its way into the local replica: lock, decision whether deduplication can be trusted, grant, acknowledgement.
+
+The rules are those of `docs/protocol.md`, "Old intents" and "Acknowledgement". Nothing here may report a block as stored
+unless it is stored for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from blockhouse.errors import BlockhouseError, Retryable
+from blockhouse.metadata.model import InFlight
+from blockhouse.schema.model import Revision
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.clickhouse.quorum import QuorumSnapshot, acknowledgeable, window_certain
+from blockhouse_aggregator.clickhouse.tables import ServerTable
+from blockhouse_aggregator.gate.messages import BlockKey, Grant, Result
+from blockhouse_aggregator.runtime.ports import Lease, Locks, Shard
+
+log = structlog.get_logger(__name__)
+
+CLOCK_SKEW = 30.0
+"""Seconds by which our clock and ZooKeeper's may differ without a wrong decision."""
+LOCK_WAIT = 30.0
+QUORUM_POLL = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of one attempt to store a block: exactly one of `stored`, `condemned` (reason) or neither (try again)."""
+
+    stored: bool = False
+    condemned: str = ""
+    message: str = ""
+    fault: str = ""
+    after: float = 0.2
+    result: Result | None = None
+    by_provenance: bool = False
+
+
+class Task(Protocol):
+    """The task that holds the block's bytes."""
+
+    async def insert(self, grant: Grant) -> Result: ...
+
+
+class TableQueue:
+    """The table locks of this aggregator: its own streams queue here before one of them asks ZooKeeper."""
+
+    def __init__(self, locks: Locks) -> None:
+        self._locks = locks
+        self._queues: dict[str, asyncio.Lock] = {}
+
+    @asynccontextmanager
+    async def holding(self, table: str) -> AsyncIterator[Lease]:
+        """Hold the shard-wide lock of `table`. Raises Retryable when it cannot be had within LOCK_WAIT seconds."""
+        async with self._queues.setdefault(table, asyncio.Lock()):
+            lease = await self._locks.acquire(table, LOCK_WAIT)
+            if lease is None:
+                raise Retryable(f"lock of table {table} not free within {LOCK_WAIT:.0f} s", after=0.5)
+            try:
+                yield lease
+            finally:
+                await asyncio.shield(self._locks.release(lease))
+
+
+@dataclass(frozen=True, slots=True)
+class BlockToStore:
+    """A block with everything the decision needs. `revision` is the one the block was encoded with."""
+
+    stream: StreamId
+    topic_id: str
+    table: ServerTable
+    intent: InFlight
+    revision: Revision | None
+    fresh: bool
+
+    @property
+    def key(self) -> BlockKey:
+        return BlockKey(table=self.table.full_name, begin=self.intent.begin, end=self.intent.end)
+
+    @property
+    def token(self) -> str:
+        s = self.stream
+        return f"{self.topic_id}/{s.partition}/{self.table.full_name}/{self.intent.begin}-{self.intent.end}"
+
+
+class Storing:
+    """Stores blocks, each under its table's lock."""
+
+    def __init__(self, shard: Shard, locks: Locks, *, lifetime: float, now_ms: Callable[[], int], slots: int) -> None:
+        self._shard = shard
+        self._queue = TableQueue(locks)
+        self._lifetime = lifetime
+        self._now_ms = now_ms
+        self._slots = asyncio.Semaphore(slots)
+
+    async def store(self, block: BlockToStore, task: Task) -> Verdict:
+        """Try once to store the block. Never raises but for cancellation."""
+        try:
+            async with self._queue.holding(block.table.full_name) as lease:
+                return await self._store(block, task, lease)
+        except Retryable as error:
+            return Verdict(message=str(error), fault=str(getattr(error, "fault", "")), after=error.after)
+        except BlockhouseError as error:
+            reason = getattr(error, "reason", "") or getattr(error, "on", "") or "Blocked"
+            return Verdict(condemned=reason, message=str(error))
+
+    async def stored_without_bytes(self, block: BlockToStore) -> Verdict:
+        """The block cannot be rebuilt (the log lost its messages): only provenance can acknowledge it, whole or not at all."""
+        try:
+            async with self._queue.holding(block.table.full_name):
+                await self._settled(block.table)
+                b = block.intent
+                rows = await self._shard.stored(block.table, block.stream, b.begin, b.end)
+        except Retryable as error:
+            return Verdict(message=str(error), after=error.after)
+        except BlockhouseError as error:
+            return Verdict(condemned="ReplayRangeExpired", message=str(error))
+        if len(rows.counts) == block.intent.messages:
+            return Verdict(stored=True, by_provenance=True)
+        text = f"{len(rows.counts)} of {block.intent.messages} messages are stored and the log no longer holds the rest"
+        return Verdict(condemned="ReplayRangeExpired", message=text)
+
+    async def _store(self, block: BlockToStore, task: Task, lease: Lease) -> Verdict:
+        if block.fresh:
+            result = await self._insert(block, task, lease, ask_provenance=False)
+            # A resend inside the task makes the answer that of a retry, and there was no look at the quorum before it.
+            return self._verdict(result, acknowledged=result.attempts <= 1)
+        trusted = await self._deduplicated(block)
+        before = await self._settled(block.table) if not trusted else await self._shard.quorum(block.table)
+        result = await self._insert(block, task, lease, ask_provenance=not trusted)
+        if result.outcome != "stored" or result.presence == "complete":
+            return self._verdict(result, acknowledged=True)
+        return self._verdict(result, acknowledged=await self._acknowledged(block, before))
+
+    async def _insert(self, block: BlockToStore, task: Task, lease: Lease, *, ask_provenance: bool) -> Result:
+        async with self._slots:
+            if not lease.valid:
+                raise Retryable(f"lock of table {block.table.full_name} was lost before the insert", after=0.5)
+            grant = Grant(block=block.key, token=block.token, lifetime=self._lifetime, ask_provenance=ask_provenance)
+            return await task.insert(grant)
+
+    def _verdict(self, result: Result, *, acknowledged: bool) -> Verdict:
+        if result.outcome == "permanent":
+            return Verdict(condemned=result.reason, message=result.message, result=result)
+        if result.outcome == "retryable":
+            return Verdict(message=result.message, fault=result.reason, result=result)
+        by_provenance = bool(result.presence)
+        if acknowledged:
+            return Verdict(stored=True, result=result, by_provenance=by_provenance)
+        return Verdict(
+            message="said to be stored, but its quorum is not certain: it is sent again", result=result, after=0
+        )
+
+    async def _deduplicated(self, block: BlockToStore) -> bool:
+        """Whether the server certainly recognises the block if it was inserted before."""
+        table, intent, now = block.table, block.intent, self._now_ms()
+        if not table.replicated or not _same_columns(table, block.revision):
+            return False
+        since = intent.intent_ms - int(CLOCK_SKEW * 1000)
+        count = await self._shard.blocks_since(table, since)
+        return window_certain(
+            intent.intent_ms, now, count, table.deduplication_window, table.deduplication_window_seconds, CLOCK_SKEW
+        )
+
+    async def _acknowledged(self, block: BlockToStore, before: QuorumSnapshot) -> bool:
+        """The server said ok to a block it may have had already: wait until no quorum is pending, then compare."""
+        after = await self._shard.quorum(block.table)
+        deadline = asyncio.get_running_loop().time() + self._lifetime
+        while after.pending:
+            if asyncio.get_running_loop().time() > deadline:
+                raise Retryable(
+                    f"table {block.table.full_name}: a part has waited for its quorum for {self._lifetime} s"
+                )
+            await asyncio.sleep(QUORUM_POLL)
+            after = await self._shard.quorum(block.table)
+        return acknowledgeable(before, after)
+
+    async def _settled(self, table: ServerTable) -> QuorumSnapshot:
+        """Wait until no part of the table waits for its quorum: provenance does not see such a part."""
+        snapshot = await self._shard.quorum(table)
+        deadline = asyncio.get_running_loop().time() + self._lifetime
+        while snapshot.pending:
+            if asyncio.get_running_loop().time() > deadline:
+                raise Retryable(
+                    f"table {table.full_name}: its quorum is pending, provenance cannot be asked", after=1.0
+                )
+            await asyncio.sleep(QUORUM_POLL)
+            snapshot = await self._shard.quorum(table)
+        return snapshot
+
+
+def _same_columns(table: ServerTable, revision: Revision | None) -> bool:
+    """On servers without tokens a column added since changes the part's hash: such a block is not recognised."""
+    if revision is None:
+        return False
+    return [(c.name, c.type) for c in table.columns] == [(c.name, c.type) for c in revision.columns]

@@ -1,0 +1,133 @@
+"""One lease of one stream, inside a Spark Python worker: ask the gate for orders, carry them out, report.
+
+A task keeps no truth: if it dies, is retried or evicted, the next one begins with a replay of what was in flight.
+Readers outlive a lease in a reused worker, so that the next lease finds its consumer positioned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from blockhouse.config.endpoints import ClickHouse, KafkaCluster
+from blockhouse.errors import BlockhouseError, Retryable
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.blocks.collecting import DeadLetter
+from blockhouse_aggregator.blocks.inserting import Inserter
+from blockhouse_aggregator.blocks.scan import Reader, Scanner
+from blockhouse_aggregator.gate.client import GateAddress, GateClient
+from blockhouse_aggregator.gate.messages import Bye, Rebuilt, Replay, Scan, Sealed, Stop, Trouble
+from blockhouse_aggregator.kafka import dead_letters
+from blockhouse_aggregator.kafka.fetch import StreamReader
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSpec:
+    """All a worker needs for one lease. Secrets are references: the worker reads them where it runs."""
+
+    stream: StreamId
+    epoch: int
+    number: int
+    gate: GateAddress
+    cluster: KafkaCluster
+    clickhouse: ClickHouse
+    dead_letter_topic: str
+
+
+@dataclass(slots=True)
+class LeaseFigures:
+    """What a lease did, for the log."""
+
+    stream: str
+    rounds: int = 0
+    blocks: int = 0
+    replayed: int = 0
+
+
+_readers: dict[StreamId, StreamReader] = {}
+
+
+def run_leases(specs: Iterable[LeaseSpec]) -> Iterator[LeaseFigures]:
+    """For `mapPartitions`. Drains its input: a worker whose function does not is thrown away by Spark."""
+    for spec in specs:
+        yield _Lease(spec).run()
+
+
+class _Lease:
+    def __init__(self, spec: LeaseSpec) -> None:
+        self._spec = spec
+        self._figures = LeaseFigures(str(spec.stream))
+        self._gate = GateClient(spec.gate, str(spec.stream), spec.epoch, spec.number)
+        welcome = self._gate.welcome
+        self._inserter = Inserter(spec.clickhouse, welcome.quorum, self._gate.send)
+        self._letters: dead_letters.DeadLetterWriter | None = None
+        self._scanner = Scanner(
+            spec.stream, cast(Reader, self._reader()), blocks=welcome.blocks, database=welcome.database, bury=self._bury
+        )
+
+    def _reader(self) -> StreamReader:
+        reader = _readers.get(self._spec.stream)
+        if reader is None:
+            for other in _readers.values():
+                other.close()  # this worker served another stream before: its prefetched data is of no more use
+            _readers.clear()
+            reader = _readers[self._spec.stream] = StreamReader(self._spec.cluster, self._spec.stream)
+        return reader
+
+    def _bury(self, letters: Sequence[DeadLetter]) -> None:
+        """Returns when the dead-letter topic has all of them. The first bad message of a lease makes the producer."""
+        if self._letters is None:
+            self._letters = dead_letters.DeadLetterWriter(self._spec.cluster, self._spec.dead_letter_topic)
+            self._letters.ensure_topic(self._spec.stream.topic)
+        self._letters.write([_record(self._spec.stream, letter) for letter in letters])
+
+    def run(self) -> LeaseFigures:
+        self._gate.start(self._inserter.grant, self._inserter.drop)
+        try:
+            while (order := self._gate.next_order()) is not None and not isinstance(order, Stop):
+                self._carry_out(order)
+            self._inserter.close()
+            if order is not None:
+                self._gate.send(Bye())
+        except OSError:
+            self._inserter.close()  # the driver is gone; running inserts were granted and are replays for the next owner
+        finally:
+            self._gate.close()
+            if self._letters is not None:
+                self._letters.close()
+        return self._figures
+
+    def _carry_out(self, order: Scan | Replay) -> None:
+        finished = self._gate.finish.is_set
+        try:
+            answer: Sealed | Rebuilt
+            if isinstance(order, Scan):
+                answer, blocks = self._scanner.scan(order, finished)
+                self._figures.rounds += 1
+                self._figures.blocks += len(blocks)
+            else:
+                answer, blocks = self._scanner.replay(order, finished)
+                self._figures.replayed += len(blocks)
+        except BlockhouseError as error:
+            self._scanner.lose_place()  # where the reader stands is uncertain now: the next order seeks
+            reason = getattr(error, "reason", "") or getattr(error, "on", "") or type(error).__name__
+            self._gate.send(Trouble(reason=reason, message=str(error), retryable=isinstance(error, Retryable)))
+            return
+        for block in blocks:
+            self._inserter.hold(block)
+        self._gate.send(answer)
+
+
+def _record(stream: StreamId, letter: DeadLetter) -> dead_letters.DeadLetter:
+    message = letter.message
+    return dead_letters.DeadLetter(
+        stream=stream,
+        offset=message.offset(),
+        key=message.key(),
+        value=message.value(),
+        headers=message.headers() or [],
+        timestamp_ms=message.timestamp()[1],
+        reason=letter.reason,
+        table=letter.table,
+    )

@@ -1,0 +1,119 @@
+"""Topic, tables and aggregators of one shard on a running stack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from e2e.pipeline.aggregator import AggregatorProcess
+from e2e.stack import Stack
+from e2e.stack.ports import Ports
+from e2e.stack.process import wait_until
+from e2e.stack.server import StackError
+
+TEST_SESSION_TIMEOUT = "6s"
+
+
+@dataclass(frozen=True)
+class PipelineSpec:
+    """`overrides` are merged over the generated configuration of every aggregator, section by section."""
+
+    name: str = "demo"
+    shard: int = 1
+    topic: str = "events-01"
+    partitions: int = 2
+    quorum: int = 2
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Pipeline:
+    """Aggregators r1..rN, one per ClickHouse replica of the shard. A context manager: none outlives it."""
+
+    def __init__(self, stack: Stack, folder: Path, spec: PipelineSpec) -> None:
+        self.stack = stack
+        self.folder = folder
+        self.spec = spec
+        self.aggregators: dict[str, AggregatorProcess] = {}
+        self._ports = Ports()
+        for (shard, number), server in sorted(stack.clickhouse.items()):
+            if shard == spec.shard:
+                config = merged(self.config(server.replica, number), spec.overrides)
+                self.aggregators[server.replica] = AggregatorProcess(
+                    f"aggregator-{server.replica}", folder / f"aggregator-{server.replica}", config
+                )
+
+    def config(self, replica: str, number: int) -> dict[str, Any]:
+        """The YAML configuration of one aggregator, as docs/configuration.md describes it."""
+        spec, stack = self.spec, self.stack
+        clickhouse = stack.clickhouse[spec.shard, number]
+        return {
+            "pipeline": spec.name,
+            "shard": clickhouse.shard,
+            "replica": replica,
+            "kafka": {
+                "topic": spec.topic,
+                "group": f"{spec.name}-{clickhouse.shard}",
+                "clusters": [{"name": k.name, "bootstrapServers": k.bootstrap} for k in stack.kafka.values()],
+                "sessionTimeout": TEST_SESSION_TIMEOUT,
+                "heartbeatInterval": "1s",
+            },
+            "clickhouse": {"host": clickhouse.host, "port": clickhouse.port},
+            "zookeeper": {
+                "servers": stack.zookeeper.connect,
+                "root": f"/blockhouse/{spec.name}",
+                "sessionTimeoutSeconds": 6,
+            },
+            "quorum": {"replicas": spec.quorum, "timeout": "10s"},
+            "admin": {"port": self._ports[f"admin.{replica}"]},
+        }
+
+    def create_topic(self, config: Mapping[str, str] | None = None) -> None:
+        for cluster in self.stack.kafka.values():
+            cluster.create_topic(self.spec.topic, partitions=self.spec.partitions, config=config)
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start all aggregators at once, then wait until each is ready."""
+        for aggregator in self.aggregators.values():
+            aggregator.start(wait=False)
+        if wait:
+            for aggregator in self.aggregators.values():
+                aggregator.wait_ready()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for aggregator in self.aggregators.values():
+            aggregator.kill()
+        self._ports.release()
+
+    def wait_for(self, what: str, condition: Callable[[], bool], timeout: float) -> None:
+        """Wait for a condition on the aggregators; StackError naming `what` and every stream's state when in vain."""
+        if not wait_until(condition, timeout=timeout, interval=0.2):
+            states = {
+                name: [(s["stream"], s["state"], s.get("lag"), s.get("inFlight")) for s in aggregator.streams()]
+                for name, aggregator in self.aggregators.items()
+            }
+            raise StackError(f"{what}: not within {timeout:g} s; {states}")
+
+    def quiet(self) -> bool:
+        """Every stream is owned by somebody, has read to its end and has nothing in flight or lagging."""
+        streams = [stream for aggregator in self.aggregators.values() for stream in aggregator.streams()]
+        expected = self.spec.partitions * len(self.stack.kafka)
+        return len({s["stream"] for s in streams}) == expected and all(
+            s["state"] == "CONSUME" and not s["lag"] and not s["inFlight"] and not s["lagging"] for s in streams
+        )
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with `over` laid on it, mapping by mapping."""
+    result = dict(base)
+    for key, value in over.items():
+        inner = result.get(key)
+        result[key] = merged(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
+    return result

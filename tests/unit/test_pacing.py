@@ -1,0 +1,31 @@
+"""Blocks grow while a stream is behind and shrink when it has caught up."""
+
+from blockhouse.config.pipeline import Blocks
+from blockhouse_aggregator.runtime.pacing import Pace, next_pace
+
+BLOCKS = Blocks()
+
+
+def test_blocks_double_while_more_is_left_than_was_taken_up_to_the_configured_ceiling() -> None:
+    pace = Pace()
+    sizes = []
+    for _ in range(5):
+        pace = next_pace(pace, BLOCKS, behind=1_000_000, taken=10_000, late=False)
+        sizes.append(pace.max_bytes(BLOCKS) >> 20)
+    assert sizes == [20, 40, 64, 64, 64]
+
+
+def test_blocks_grow_when_inserts_cannot_keep_the_cadence() -> None:
+    assert next_pace(Pace(), BLOCKS, behind=0, taken=10, late=True).factor == 2
+
+
+def test_blocks_shrink_step_by_step_once_caught_up() -> None:
+    pace = Pace(4)
+    pace = next_pace(pace, BLOCKS, behind=0, taken=10_000, late=False)
+    assert pace.factor == 2
+    pace = next_pace(pace, BLOCKS, behind=0, taken=10_000, late=False)
+    assert (pace.factor, pace.catching_up, pace.max_age()) == (1, False, 0.0)
+
+
+def test_rows_stay_below_the_servers_squashing_limit() -> None:
+    assert Pace(64).max_rows(BLOCKS) == 1_048_575
