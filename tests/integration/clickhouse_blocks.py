@@ -6,7 +6,6 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from urllib.parse import quote
 
 from kazoo.client import KazooClient
 
@@ -40,18 +39,21 @@ def rows(begin: int, end: int, *, per_message: int = 2) -> list[Row]:
     return [Row(o, r, 10 * o + r, f"t{o}") for o in range(begin, end + 1) for r in range(per_message)]
 
 
-def block(server: ClickHouseServer, table: str, wanted: list[Row], **changes: object) -> InsertRequest:
-    """The rows as a request for `table`, with quorum 2. `changes` replace fields of it."""
+def block(
+    server: ClickHouseServer, table: str, wanted: list[Row], *, padding: int = 0, **changes: object
+) -> InsertRequest:
+    """The rows as a request for `table`, with quorum 2. `padding` lengthens texts, `changes` replace fields."""
     values = ", ".join(row.sql for row in wanted)
     # arrayJoin over one array keeps the rows in one block and in order.
     sql = (
-        "SELECT toUInt64(r.1) AS id, r.2 AS text,"
+        "SELECT toUInt64(r.1) AS id,"
+        f" concat(r.2, arrayStringConcat(arrayMap(x -> '.', range({padding})))) AS text,"
         f" '{CLUSTER}' AS _kafka_cluster, toUInt32({PARTITION}) AS _kafka_partition,"
         " toUInt64(r.3) AS _kafka_offset, toUInt32(r.4) AS _kafka_row"
         f" FROM (SELECT arrayJoin([{values}]) AS r) FORMAT Native"
     )
-    url = f"http://{server.host}:{server.http_port}/?query={quote(sql)}"
-    with urllib.request.urlopen(url, timeout=10) as reply:
+    url = f"http://{server.host}:{server.http_port}/"
+    with urllib.request.urlopen(url, data=sql.encode(), timeout=10) as reply:
         body = bytes(reply.read())
     request = {
         "database": "default",

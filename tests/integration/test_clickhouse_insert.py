@@ -18,6 +18,7 @@ from blockhouse_aggregator.clickhouse.model import InsertRequest
 from e2e.stack import Stack
 from e2e.stack.process import wait_until
 from tests.integration.clickhouse_blocks import block, count, fetches_stopped, replica, rows
+from tests.integration.clickhouse_proxy import Proxy
 from tests.integration.conftest import TableFactory
 
 pytestmark = pytest.mark.integration
@@ -162,7 +163,7 @@ def test_a_connection_cut_in_the_middle_leaves_the_fate_open_and_a_resend_stores
     name = table()
     writer, other = stack.clickhouse[1, 1], stack.clickhouse[1, 2]
     request = block(writer, name, rows(1, 10))
-    with _Proxy(writer.port) as proxy, Replica(ClickHouse(port=proxy.port)) as through, fetches_stopped(other):
+    with Proxy(writer.port) as proxy, Replica(ClickHouse(port=proxy.port)) as through, fetches_stopped(other):
         through.features()
         inserting = _Inserting(through, request)
         assert wait_until(lambda: count(writer, name) == 20, timeout=10)  # stored, and waiting for its quorum
@@ -196,43 +197,3 @@ class _Inserting:
             replica.insert_native(request)
         except ServerFault as fault:
             self._outcome.set_result(fault)
-
-
-class _Proxy:
-    """Passes bytes between one client and a server until it is cut."""
-
-    def __init__(self, port: int) -> None:
-        self._target = port
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = int(self._listener.getsockname()[1])
-        self._sockets: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def __enter__(self) -> _Proxy:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.cut()
-
-    def cut(self) -> None:
-        self._listener.close()
-        for each in self._sockets:
-            try:
-                each.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue  # closed by its peer already
-
-    def _accept(self) -> None:
-        client, _ = self._listener.accept()
-        server = socket.create_connection(("127.0.0.1", self._target))
-        self._sockets += [client, server]
-        threading.Thread(target=_pump, args=(client, server), daemon=True).start()
-        threading.Thread(target=_pump, args=(server, client), daemon=True).start()
-
-
-def _pump(source: socket.socket, target: socket.socket) -> None:
-    try:
-        while data := source.recv(65536):
-            target.sendall(data)
-    except OSError:
-        return  # cut
