@@ -8,6 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from blockhouse.config.endpoints import KafkaCluster
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.kafka.facts import ClusterFacts
 from e2e.pipeline.aggregator import AggregatorProcess
 from e2e.stack import Stack
 from e2e.stack.ports import Ports
@@ -101,12 +104,26 @@ class Pipeline:
             }
             raise StackError(f"{what}: not within {timeout:g} s; {states}")
 
+    def log_ends(self) -> dict[str, int]:
+        """The end of every stream's log, asked of the brokers."""
+        ends = {}
+        for kafka in self.stack.kafka.values():
+            facts = ClusterFacts(KafkaCluster(name=kafka.name, bootstrap_servers=kafka.bootstrap))
+            for partition in range(self.spec.partitions):
+                stream = StreamId(kafka.name, self.spec.topic, partition)
+                ends[str(stream)] = facts.bounds(stream).end
+        return ends
+
     def quiet(self) -> bool:
         """Every stream is owned by somebody, has read to its end and has nothing in flight or lagging."""
-        streams = [stream for aggregator in self.aggregators.values() for stream in aggregator.streams()]
-        expected = self.spec.partitions * len(self.stack.kafka)
-        return len({s["stream"] for s in streams}) == expected and all(
-            s["state"] == "CONSUME" and not s["lag"] and not s["inFlight"] and not s["lagging"] for s in streams
+        streams = {s["stream"]: s for aggregator in self.aggregators.values() for s in aggregator.streams()}
+        return all(
+            (s := streams.get(stream)) is not None
+            and s["state"] == "CONSUME"
+            and s["position"] >= end
+            and not s["inFlight"]
+            and not s["lagging"]
+            for stream, end in self.log_ends().items()
         )
 
 

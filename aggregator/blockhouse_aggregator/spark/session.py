@@ -15,7 +15,7 @@ from blockhouse_aggregator.spark.task import LeaseFigures, LeaseSpec, run_leases
 _DEFAULTS = {
     # The JVM only schedules: rows never pass through it.
     "spark.driver.memory": "256m",
-    "spark.testing.reservedMemory": "64m",
+    "spark.testing.reservedMemory": str(64 << 20),
     "spark.driver.extraJavaOptions": (
         "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -XX:MaxMetaspaceSize=192m"
         " -XX:ReservedCodeCacheSize=64m -Xss512k"
