@@ -18,6 +18,8 @@ from blockhouse.errors import Permanent
 class InvalidInput(Permanent):
     """The input of a plan contradicts itself or lacks something; `problems` lists everything that was found."""
 
+    exit_code = 2
+
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(self.problems), reason="InvalidPlacementInput")

@@ -1,0 +1,171 @@
+"""A live Kafka cluster through kafka-python's admin client: the only module that imports it.
+
+librdkafka, and so confluent-kafka, has neither the reassignment calls nor log directories. The Java client has, but
+would need a JVM and jars that PySpark does not bring; kafka-python is one small package without dependencies and has
+them all. It is used for nothing else: data and group offsets stay with confluent-kafka.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from kafka import KafkaAdminClient  # type: ignore[import-untyped]
+from kafka import TopicPartition as ClientPartition
+from kafka.errors import KafkaError, NoReassignmentInProgressError  # type: ignore[import-untyped]
+
+from blockhouse.config.endpoints import KafkaCluster, Tls
+from blockhouse.errors import Permanent, Retryable
+from blockhouse.fleet.model import PartitionState, Storage
+from blockhouse.placement.model import Broker, ReplicaSet, TopicPartition
+
+REQUEST_TIMEOUT_MS = 30_000
+CONNECT_TIMEOUT_MS = 15_000
+PREFERRED = 0
+
+logging.getLogger("kafka").setLevel(logging.ERROR)  # its debug output holds passwords, its warnings are our retries
+
+
+class KafkaFleet:
+    """One cluster as a `Fleet`. A context manager; connects on first use and again after a failure."""
+
+    def __init__(self, cluster: KafkaCluster) -> None:
+        self._cluster = cluster
+        self._client: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def brokers(self) -> dict[int, Broker]:
+        found = self._ask("describe_cluster")["brokers"]
+        alive = [broker for broker in found if not broker.get("is_fenced")]
+        return {b["broker_id"]: Broker(b["broker_id"], b["rack"] or "") for b in sorted(alive, key=_broker_id)}
+
+    def partitions(self) -> dict[TopicPartition, PartitionState]:
+        return {
+            TopicPartition(topic["name"], partition["partition_index"]): PartitionState(
+                replicas=tuple(partition["replica_nodes"]),
+                leader=partition["leader_id"] if partition["leader_id"] >= 0 else None,
+                in_sync=frozenset(partition["isr_nodes"]),
+            )
+            for topic in self._ask("describe_topics")
+            for partition in topic["partitions"]
+        }
+
+    def storage(self) -> Storage:
+        free: dict[int, float] = {}
+        sizes: dict[TopicPartition, float] = defaultdict(float)
+        for answer in self._ask("describe_log_dirs", brokers=list(self.brokers())):
+            directories = [found for found in answer["log_dirs"] if not found["error_code"]]
+            usable = [found.get("usable_bytes", -1) for found in directories]
+            if usable and min(usable) >= 0:
+                free[answer["broker"]] = float(sum(usable))
+            for directory in directories:
+                for topic in directory["topics"]:
+                    for partition in topic["partitions"]:
+                        key = TopicPartition(topic["name"], partition["partition_index"])
+                        sizes[key] = max(sizes[key], float(partition["partition_size"]))
+        return Storage(free, dict(sizes))
+
+    def reassigning(self) -> dict[TopicPartition, ReplicaSet]:
+        return {
+            TopicPartition(key.topic, key.partition): tuple(
+                id for id in state["replicas"] if id not in state["removing_replicas"]
+            )
+            for key, state in self._ask("list_partition_reassignments").items()
+        }
+
+    def reassign(self, targets: Mapping[TopicPartition, ReplicaSet | None]) -> dict[TopicPartition, str]:
+        wanted = {ClientPartition(*key): replicas for key, replicas in targets.items()}
+        answers = self._ask("alter_partition_reassignments", wanted)
+        refused = {TopicPartition(*key): error for key, error in answers.items() if error is not None}
+        passing = next((error for error in refused.values() if error.retriable), None)
+        if passing is not None:
+            raise self._retryable(passing, "alter_partition_reassignments")
+        return {key: _reason(error) for key, error in refused.items() if error is not NoReassignmentInProgressError}
+
+    def elect_preferred_leaders(self, partitions: Collection[TopicPartition]) -> None:
+        topics: dict[str, list[int]] = defaultdict(list)
+        for key in partitions:
+            topics[key.topic].append(key.partition)
+        self._ask("elect_leaders", PREFERRED, dict(topics), raise_errors=False)
+
+    def _ask(self, request: str, *arguments: Any, **options: Any) -> Any:
+        """One request; over a new connection once more, for the client keeps asking a broker that has died."""
+        for attempt in (1, 2):
+            try:
+                if self._client is None:
+                    self._client = _connect(self._cluster)
+                return getattr(self._client, request)(*arguments, **options)
+            except KafkaError as error:
+                self.close()
+                if not error.retriable:
+                    raise self._permanent(error, request) from error
+                if attempt == 2:
+                    raise self._retryable(error, request) from error
+        raise AssertionError("unreachable")
+
+    def _retryable(self, error: KafkaError | type[KafkaError], request: str) -> Retryable:
+        name = error.__name__ if isinstance(error, type) else type(error).__name__
+        return Retryable(
+            f"Kafka cluster {self._cluster.name} at {self._cluster.bootstrap_servers} did not answer {request} "
+            f"({name}); check the address and that its brokers run, then try again",
+            after=1.0,
+        )
+
+    def _permanent(self, error: KafkaError, request: str) -> Permanent:
+        return Permanent(
+            f"Kafka cluster {self._cluster.name} at {self._cluster.bootstrap_servers} refused {request}: {error}",
+            reason=type(error).__name__,
+        )
+
+
+def _broker_id(broker: Mapping[str, Any]) -> int:
+    return int(broker["broker_id"])
+
+
+def _reason(error: type[KafkaError]) -> str:
+    return str(getattr(error, "description", None) or error.__name__)
+
+
+def _connect(cluster: KafkaCluster) -> Any:
+    settings = cluster.client_config()
+    options: dict[str, Any] = {
+        "bootstrap_servers": cluster.bootstrap_servers.split(","),
+        "client_id": "blockhouse-topics",
+        "security_protocol": settings["security.protocol"],
+        "request_timeout_ms": REQUEST_TIMEOUT_MS,
+        "bootstrap_timeout_ms": CONNECT_TIMEOUT_MS,
+    }
+    if cluster.sasl:
+        options["sasl_mechanism"] = cluster.sasl.mechanism
+        options["sasl_plain_username"] = cluster.sasl.username
+        options["sasl_plain_password"] = cluster.sasl.password.read()
+    if cluster.tls:
+        options["ssl_context"] = _tls_context(cluster.tls)
+    return KafkaAdminClient(**options)
+
+
+def _tls_context(tls: Tls) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(tls.ca_file) if tls.ca_file else None)
+    if not tls.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if tls.cert_file:
+        password = tls.key_password.read() if tls.key_password else None
+        context.load_cert_chain(tls.cert_file, tls.key_file, password)
+    return context
