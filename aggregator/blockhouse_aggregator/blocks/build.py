@@ -26,8 +26,8 @@ class EncodedBlock:
     """A block ready to be inserted. `begin` and `end` are the offsets of its first and last good message.
 
     `header` is (column, ClickHouse type) in the order of the body; the INSERT names exactly these columns. `body` is
-    one Native block, `crc` its CRC-32. Messages may hold no rows: they count in `messages`, and a block of nothing else has
-    `rows` 0 and an empty body. Such a block is recorded and acknowledged like any other; only its INSERT is left out.
+    one Native block, `crc` its CRC-32. Messages may hold no rows: they count in `messages`, and a block of nothing else
+    has `rows` 0 and an empty body. Such a block is recorded and acknowledged like any other; only its INSERT is left out.
     """
 
     table: str

@@ -63,6 +63,8 @@ def read_column(field: pa.Array, type_: Type, fill: Fill) -> Column:
 
 
 def _read_leaf(field: pa.Array, type_: Leaf, fill: Fill) -> Column:
+    if pa.types.is_boolean(field.type):
+        field = field.cast(pa.uint8())
     if field.null_count and fill is not None:
         field = field.fill_null(pa.scalar(fill, field.type))
     match type_:
@@ -81,8 +83,6 @@ def _read_leaf(field: pa.Array, type_: Leaf, fill: Fill) -> Column:
 
 
 def _read_integer(field: pa.Array, type_: Integer) -> Column:
-    if pa.types.is_boolean(field.type):
-        return Column(field.cast(pa.uint8()))
     wanted = arrow_type(type_)
     if field.type == wanted and (type_.low, type_.high) == _limits(wanted):
         return Column(field)

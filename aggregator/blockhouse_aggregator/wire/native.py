@@ -1,14 +1,15 @@
 """Columns to the bytes of one block in ClickHouse's Native format, without a Python loop over rows.
 
 Layout (client revision below 54454, and FORMAT Native): varint columns, varint rows, then per column its name, its
-type and its data. Equal columns give equal bytes: deduplication and replay depend on it. Must never change a value: what
-does not fit its type is an error here, because the decoder has already judged every message.
+type and its data. Equal columns give equal bytes: deduplication and replay depend on it. Must never change a value:
+what does not fit its type is an error here, because the decoder has already judged every message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal as Number
 from typing import Any, TypeAlias, assert_never
 
 import numpy as np
@@ -156,13 +157,15 @@ def _body(type_: Type, array: pa.Array) -> Iterator[Buffer]:
 
 def _without_nulls(array: pa.Array) -> pa.Array:
     """Zero bytes in the place of every NULL: the server ignores them, but equal blocks must be equal bytes."""
-    if not array.null_count:
-        return array
-    if pa.types.is_binary(array.type):
-        return array.fill_null(b"")
-    if pa.types.is_fixed_size_binary(array.type):
-        return array.fill_null(bytes(array.type.byte_width))
-    return array.fill_null(pa.scalar(0).cast(array.type))
+    return array.fill_null(_zero(array.type)) if array.null_count else array
+
+
+def _zero(type_: pa.DataType) -> pa.Scalar:
+    if pa.types.is_binary(type_):
+        return pa.scalar(b"", type_)
+    if pa.types.is_fixed_size_binary(type_):
+        return pa.scalar(bytes(type_.byte_width), type_)
+    return pa.scalar(Number(0) if pa.types.is_decimal(type_) else 0, type_)
 
 
 def _values(array: pa.Array, dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
@@ -212,7 +215,7 @@ def _varints(numbers: npt.NDArray[np.int32]) -> pa.BinaryArray:
 def _dictionary(type_: LowCardinality, array: pa.Array) -> Iterator[Buffer]:
     """The block's own dictionary in order of first appearance, then an index per row.
 
-    Key 0 is the type's default value; under Nullable key 0 is NULL and key 1 the default.
+    Key 0 is zero bytes; under Nullable key 0 is NULL and key 1 is zero.
     """
     if not len(array):
         return
@@ -220,7 +223,7 @@ def _dictionary(type_: LowCardinality, array: pa.Array) -> Iterator[Buffer]:
     leaf = type_.inner.inner if isinstance(type_.inner, Nullable) else type_.inner
     if array.null_count and not nullable:
         raise ValueError(f"NULL in a column of type {type_}")
-    default = _without_nulls(pa.nulls(1, array.type))
+    default = pa.array([_zero(array.type)], array.type)
     encoded = pa.concat_arrays([default, array]).dictionary_encode()
     indices = encoded.indices[1:]
     # Arrow gave the default 0. NULL is 0 in ClickHouse: everything else moves up by one.

@@ -1,0 +1,170 @@
+"""Rows per second and core from Kafka values to Native bytes, beside the official protobuf runtime with a Python loop.
+
+    python bench/decode.py [--rows 50000] [--repeat 7] [--shape NAME]
+
+CPU time, medians; the two ways run interleaved, so that a busy machine slows both. Figures, never pass or fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from blockhouse.config.pipeline import MAX_ROWS
+from blockhouse.schema.history import first_revision
+from blockhouse.schema.model import ServerColumn, TableHistory
+from blockhouse.schema.proto import row_batch_class
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.blocks.build import BlockBuilder
+
+STREAM = StreamId("a", "events-0", 0)
+PROVENANCE = "_kafka_cluster LowCardinality(String), _kafka_partition UInt32, _kafka_offset UInt64"
+ROWS_PER_MESSAGE = 10
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    name: str
+    columns: str
+    provenance: bool = True
+
+    def table(self) -> TableHistory:
+        text = f"{self.columns}, {PROVENANCE}" if self.provenance else self.columns
+        named = (part.strip().split(" ", 1) for part in text.split(", "))
+        revision = first_revision([ServerColumn(name=name, type=type_) for name, type_ in named])
+        return TableHistory(id=1, name=f"bench.{self.name}", revisions=(revision,))
+
+
+SHAPES = (
+    Shape("narrow", "id UInt64, ts DateTime, kind UInt8, value Float64"),
+    Shape(
+        "mixed12",
+        "event_id UInt64, user_id Int64, price Float64, ts DateTime, session String, page String, country String, "
+        "ref_code Nullable(Int32), device String, tags Array(UInt32), kind Enum8('v'=0,'c'=1,'b'=2,'r'=3), flag UInt8",
+    ),
+    Shape("wide60", ", ".join(f"c{n} {('UInt32', 'Int64', 'Float64', 'UInt8', 'String')[n % 5]}" for n in range(60))),
+    Shape("strings", ", ".join(f"s{n} String" for n in range(8))),
+    Shape("arrays", "id UInt64, a Array(UInt32), b Array(Float64), c Array(String), d Array(Array(Int32))"),
+)
+
+
+def value(rnd: random.Random, type_: str) -> object:
+    """A plausible value of the column's type, as the message holds it."""
+    if type_.startswith("Enum8"):
+        return rnd.randrange(4)
+    match type_:
+        case "UInt64" | "Int64":
+            return rnd.randrange(1 << 40)
+        case "Float64":
+            return rnd.random() * 1000
+        case "DateTime":
+            return 1_793_500_000 + rnd.randrange(1000)
+        case "String":
+            return rnd.choice((b"", b"DE", b"desktop-firefox", b"/shop/cat/item-%d" % rnd.randrange(10**6)))
+        case "UInt8":
+            return rnd.randrange(2)
+        case "Nullable(Int32)":
+            return rnd.choice((None, rnd.randrange(1 << 31)))
+        case _:
+            return rnd.randrange(100_000)
+
+
+def messages(table: TableHistory, rows: int) -> list[bytes]:
+    """Payloads of ROWS_PER_MESSAGE rows each, the same on every run."""
+    rnd = random.Random(1)
+    assert table.current is not None
+    columns, batch_class = table.current.row, row_batch_class(table, table.current)
+    payloads = []
+    for _ in range(rows // ROWS_PER_MESSAGE):
+        batch = batch_class()
+        for _ in range(ROWS_PER_MESSAGE):
+            row = batch.rows.add()  # type: ignore[attr-defined]
+            for column in columns:
+                fill(row, rnd, column.name, column.type)
+        payloads.append(batch.SerializeToString())
+    return payloads
+
+
+def fill(row: object, rnd: random.Random, name: str, type_: str) -> None:
+    if type_.startswith("Array(Array("):
+        for _ in range(rnd.randrange(4)):
+            getattr(row, name).add().value.extend(value(rnd, type_[12:-2]) for _ in range(rnd.randrange(4)))
+    elif type_.startswith("Array("):
+        getattr(row, name).extend(value(rnd, type_[6:-1]) for _ in range(rnd.randrange(6)))
+    elif (chosen := value(rnd, type_)) is not None:
+        setattr(row, name, chosen)
+
+
+def vectorised(table: TableHistory, payloads: Sequence[bytes]) -> int:
+    """What the aggregator does: decode a MiB at a time, seal one block."""
+    assert table.current is not None
+    builder = BlockBuilder(table, table.current, STREAM)
+    waiting = 0
+    for offset, payload in enumerate(payloads):
+        builder.append(offset, payload, 0)
+        waiting += len(payload)
+        if waiting >= MIB:
+            builder.decode()
+            waiting = 0
+    block = builder.seal(MAX_ROWS).block
+    assert block is not None
+    return block.rows
+
+
+def loop(table: TableHistory, payloads: Sequence[bytes]) -> int:
+    """What a plain consumer does: the official runtime, one append per value; it stops before any encoding."""
+    assert table.current is not None
+    parse = row_batch_class(table, table.current).FromString
+    columns: dict[str, list[object]] = {column.name: [] for column in table.current.row}
+    simple = [(c.name, columns[c.name].append) for c in table.current.row if c.type[:5] not in ("Array", "Nulla")]
+    lists = [(c.name, columns[c.name].append) for c in table.current.row if c.type.startswith("Array(")]
+    maybe = [(c.name, columns[c.name].append) for c in table.current.row if c.type.startswith("Nullable(")]
+    rows = 0
+    for payload in payloads:
+        for row in parse(payload).rows:  # type: ignore[attr-defined]
+            rows += 1
+            for name, append in simple:
+                append(getattr(row, name))
+            for name, append in lists:
+                append([list(v.value) if hasattr(v, "value") else v for v in getattr(row, name)])
+            for name, append in maybe:
+                append(getattr(row, name) if row.HasField(name) else None)
+    return rows
+
+
+def cpu_seconds(work: Callable[[TableHistory, Sequence[bytes]], int], table: TableHistory, values: list[bytes]) -> float:
+    began = time.process_time()
+    work(table, values)
+    return time.process_time() - began
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    options.add_argument("--rows", type=int, default=50_000)
+    options.add_argument("--repeat", type=int, default=7)
+    options.add_argument("--shape", choices=[shape.name for shape in SHAPES])
+    chosen = options.parse_args()
+    print(f"{'shape':10} {'B/row':>6} {'decode+encode':>16} {'MB/s':>7} {'upb + loop':>14} {'ratio':>6}")
+    for shape in SHAPES:
+        if chosen.shape not in (None, shape.name):
+            continue
+        table = shape.table()
+        payloads = messages(table, chosen.rows)
+        size = sum(map(len, payloads))
+        pairs = [
+            (cpu_seconds(vectorised, table, payloads), cpu_seconds(loop, table, payloads)) for _ in range(chosen.repeat)
+        ]
+        ours, plain = (statistics.median(times) for times in zip(*pairs, strict=True))
+        print(
+            f"{shape.name:10} {size / chosen.rows:6.0f} {chosen.rows / ours:10,.0f} rows/s {size / ours / 1e6:7.0f} "
+            f"{chosen.rows / plain:8,.0f} rows/s {plain / ours:5.1f}x"
+        )
+
+
+if __name__ == "__main__":
+    main()
