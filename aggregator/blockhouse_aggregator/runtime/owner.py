@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +18,7 @@ import structlog
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.errors import BlockhouseError, Retryable
 from blockhouse.metadata import codec
-from blockhouse.metadata.errors import MetadataUnreadable
-from blockhouse.metadata.model import InFlight, Metadata
+from blockhouse.metadata.model import InFlight
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.gate.messages import BlockKey, BuiltBlock, Grant, Result, Sealed
 from blockhouse_aggregator.protocol import takeover
@@ -44,9 +42,11 @@ from blockhouse_aggregator.protocol.events import (
 )
 from blockhouse_aggregator.protocol.state import Stage, StreamState, metadata_of, same_log
 from blockhouse_aggregator.protocol.step import step
+from blockhouse_aggregator.runtime.arrival import stop_of, take_over
 from blockhouse_aggregator.runtime.catalog import Catalog
 from blockhouse_aggregator.runtime.figures import Figures
-from blockhouse_aggregator.runtime.ports import Fate, Outside, StreamFacts
+from blockhouse_aggregator.runtime.ports import Fate, Outside
+from blockhouse_aggregator.runtime.reporting import StreamReport
 from blockhouse_aggregator.runtime.storing import BlockToStore, Storing, Verdict
 from blockhouse_aggregator.runtime.translate import scan_report, sealed_block
 
@@ -81,19 +81,6 @@ class Retry:
     at: float = 0.0
 
 
-@dataclass(slots=True)
-class Counters:
-    """For the status page; the same numbers are metrics."""
-
-    blocks: int = 0
-    rows: int = 0
-    replays: int = 0
-    deduplicated: int = 0
-    by_provenance: int = 0
-    dead: int = 0
-    rounds: int = 0
-
-
 class StreamOwner:
     """Owns one stream in one epoch. All methods run on the event loop."""
 
@@ -103,8 +90,7 @@ class StreamOwner:
         self.around = around
         self.state: StreamState | None = None
         self.stop: takeover.Stop | None = None
-        self.alarms: deque[Alarm] = deque(maxlen=20)
-        self.counters = Counters()
+        self.report = StreamReport(stream, around.figures, around.catalog)
         self.log_end = 0
         self.closed = asyncio.Event()
         self.wake = asyncio.Event()
@@ -124,61 +110,41 @@ class StreamOwner:
     # --- taking over ----------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Take the stream over: returns with a state, or closed. Waits, loudly, while the stream must not be consumed."""
+        """Take the stream over: returns with a state, or closed. Waits while the stream must not be consumed."""
+        around = self.around
         while not self.closed.is_set():
             try:
-                decision = await self._take_over()
+                facts, decision = await take_over(
+                    around.outside,
+                    self.stream,
+                    replica=around.config.replica,
+                    epoch=self.epoch,
+                    now_ms=around.now_ms(),
+                )
+                self.log_end = facts.log_end
+                self._marked = facts.marker_topic_id == facts.topic_id
             except Retryable as error:
                 log.warning("stream.takeover_waits", stream=self._label, error=str(error))
-                await self._pause(max(error.after, 1.0))
+                await self.pause(max(error.after, 1.0))
                 continue
             except BlockhouseError as error:
-                decision = takeover.Stop(getattr(error, "reason", "") or getattr(error, "on", "Blocked"), str(error))
+                decision = stop_of(error)
             if isinstance(decision, takeover.Start):
                 self._begin(decision)
                 return
-            self._stopped(decision)
-            await self._pause(DECISION_POLL)
-
-    async def _take_over(self) -> takeover.Start | takeover.Stop:
-        outside = self.around.outside
-        known = await outside.group.facts(self.stream, self.epoch)
-        marker = await outside.markers.started_topic_id(self.stream)
-        accepted = await outside.markers.accepted(self.stream)
-        self.log_end = known.log_end
-        self._marked = marker == known.topic_id
-        facts = _facts(known, marker, accepted)
-        decision = takeover.take_over(
-            facts, replica=self.around.config.replica, epoch=self.epoch, now_ms=self.around.now_ms()
-        )
-        if accepted and isinstance(decision, takeover.Start):
-            await outside.markers.consume_acceptance(self.stream)
-        return decision
+            if self.stop != decision:
+                self.report.stopped(self.stop, decision)
+                self.stop = decision
+            await self.pause(DECISION_POLL)
 
     def _begin(self, start: takeover.Start) -> None:
         self.state = start.state
-        if self.stop is not None:
-            self.around.figures.blocked.labels(self._label, self.stop.reason).set(0)
-            self.stop = None
-        self._raise(start.alarms)
-        log.info(
-            "stream.taken_over",
-            stream=self._label,
-            epoch=self.epoch,
-            position=start.state.position,
-            seq=start.state.seq,
-            replays=len(start.state.in_flight),
-        )
+        self.report.started(self.epoch, start.state, self.stop)
+        self.stop = None
+        self.report.alarm(*start.alarms)
         self.spawn(self._flush_now_and_then())
 
-    def _stopped(self, stop: takeover.Stop) -> None:
-        if self.stop != stop:
-            log.error("stream.stopped", stream=self._label, reason=stop.reason, message=stop.message)
-            self.around.figures.alarms.labels(stop.reason).inc()
-            self.around.figures.blocked.labels(self._label, stop.reason).set(1)
-        self.stop = stop
-
-    async def _pause(self, seconds: float) -> None:
+    async def pause(self, seconds: float) -> None:
         """Wait, or return at once when the stream is dropped."""
         try:
             await asyncio.wait_for(self.closed.wait(), seconds)
@@ -197,7 +163,8 @@ class StreamOwner:
             after, effects = step(self.state, event, self.around.now_ms())
             if self._too_large(effects):
                 return False
-            self._count_round(sealed, after)
+            self.log_end = max(sealed.log_end, sealed.stop)
+            self.report.round(sealed, self.state, after)
             self._sizes.update({_key(t.block): t.block for t in sealed.tables if t.block is not None})
             self.state = after
             await self._perform(effects)
@@ -231,29 +198,25 @@ class StreamOwner:
                 case Rebuild():
                     self._rebuild(effect.reason)
                 case Rejoin():
-                    self.around.figures.rejoins.inc()
+                    self.report.rejoins()
                     self.close("a commit's fate is unknown")
                 case Alarm():
-                    self._raise((effect,))
+                    self.report.alarm(effect)
 
     async def _commit(self, commit: Commit) -> None:
         text = codec.encode(commit.metadata)
-        group, figures = self.around.outside.group, self.around.figures
         await self._mark_started()
         if self.closed.is_set():
             return
-        result = await group.commit(self.stream, commit.epoch, commit.offset, text)
-        figures.commits.labels(self._label, result.fate.value).inc()
-        figures.metadata_units.labels(self._label).set(len(text))
+        result = await self.around.outside.group.commit(self.stream, commit.epoch, commit.offset, text)
+        self.report.committed(result.fate.value, result.reason, len(text))
         self._last_commit = _now()
         seq = commit.metadata.seq
         if result.fate is Fate.COMMITTED:
             await self.apply(CommitSucceeded(seq))
         elif result.fate is Fate.REFUSED:
-            log.warning("stream.commit_refused", stream=self._label, reason=result.reason)
             await self.apply(CommitRefused(seq, result.reason))
         else:
-            log.warning("stream.commit_unknown", stream=self._label, reason=result.reason)
             await self.apply(CommitUnknown(seq))
 
     async def _mark_started(self) -> None:
@@ -265,14 +228,14 @@ class StreamOwner:
                 self._marked = True
             except Retryable as error:
                 log.warning("stream.marker_waits", stream=self._label, error=str(error))
-                await self._pause(1.0)
+                await self.pause(1.0)
 
     async def _flush_now_and_then(self) -> None:
         """Record acknowledgements of a stream that has gone idle, and close the window now and then."""
         config = self.around.config
         self._window_closed = _now()
         while not self.closed.is_set():
-            await self._pause(0.5)
+            await self.pause(0.5)
             close_window = _now() - self._window_closed > config.window_flush
             quiet = _now() - self._last_commit > 1.5 * config.blocks.max_age
             if quiet or close_window or self.draining:
@@ -295,8 +258,7 @@ class StreamOwner:
     async def rebuilt(self, block: BuiltBlock) -> None:
         """A block came back from the log; if it is not the recorded one, provenance may still show that it is stored."""
         table_id = await self.around.catalog.id_of(block.table)
-        self.counters.replays += 1
-        self.around.figures.replays.labels(self._label).inc()
+        self.report.replayed()
         self._sizes[_key(block)] = block
         await self.apply(Rebuilt(table_id, sealed_block(block)))
         assert self.state is not None
@@ -311,7 +273,7 @@ class StreamOwner:
 
     def reassess(self, reason: str) -> None:
         """The log is not what the state says: take the stream over again, from the facts."""
-        self._raise((Alarm(reason, "the task cannot read where the stream stands"),))
+        self.report.alarm(Alarm(reason, "the task cannot read where the stream stands"))
         self._rebuild(reason)
 
     async def _ask_provenance(self, table_id: int, intent: InFlight) -> None:
@@ -320,7 +282,7 @@ class StreamOwner:
             if verdict.stored or verdict.condemned:
                 await self._settle(table_id, intent, verdict)
                 return
-            await self._pause(max(1.0, verdict.after))
+            await self.pause(max(1.0, verdict.after))
 
     async def _store(self, insert: Insert) -> None:
         """Store one block. As long as no insert was granted, the task still holds the bytes: ask again."""
@@ -336,7 +298,7 @@ class StreamOwner:
                 await self._settle(insert.table, insert.intent, verdict)
                 return
             log.info("block.waits", stream=self._label, table=block.table.full_name, why=verdict.message)
-            await self._pause(max(0.2, verdict.after))
+            await self.pause(max(0.2, verdict.after))
 
     async def insert(self, grant: Grant) -> Result:
         """`storing.Task`: hand the grant to the task that holds the bytes."""
@@ -356,30 +318,27 @@ class StreamOwner:
         begin, end = intent.begin, intent.end
         result = verdict.result
         if result is not None and result.surplus:
-            self.around.figures.surplus.labels(table).inc(result.surplus)
-            self._raise((Alarm("DuplicateRows", f"block [{begin}, {end}]: {result.surplus} rows too many", table_id),))
+            self.report.surplus(table, table_id, f"[{begin}, {end}]", result.surplus)
         built = self._sizes.pop(BlockKey(table=table, begin=begin, end=end), None)
         if verdict.stored:
-            self._count_stored(table, built, verdict)
+            self.report.stored(table, built, verdict, self.around.now_ms())
             self.retries.pop(table_id, None)
             await self.apply(Stored(table_id, begin, end))
         elif verdict.condemned:
-            log.error("block.condemned", stream=self._label, table=table, reason=verdict.condemned, why=verdict.message)
+            self.report.condemned(table, verdict)
             await self.apply(Condemned(table_id, verdict.condemned))
         else:
-            self._back_off(table_id, table, verdict)
+            self.report.failed(table, verdict)
+            self._back_off(table_id, verdict)
             await self.apply(InsertFailed(table_id, begin, end))
 
-    def _back_off(self, table_id: int, table: str, verdict: Verdict) -> None:
+    def _back_off(self, table_id: int, verdict: Verdict) -> None:
         retry = self.retries.setdefault(table_id, Retry())
         retry.tries += 1
         wait = min(BACKOFF_LAST, max(verdict.after, BACKOFF_FIRST * 2 ** min(retry.tries, 8)))
         retry.at = _now() + wait * self.around.random.uniform(0.5, 1.0)
-        code = str(verdict.result.code) if verdict.result and verdict.result.code else verdict.fault or "none"
-        self.around.figures.inserts_failed.labels(table, code).inc()
         if verdict.fault:
             self.around.fault(verdict.fault, verdict.message)
-        log.warning("block.insert_failed", stream=self._label, table=table, code=code, why=verdict.message[:300])
 
     # --- end ------------------------------------------------------------------------------------------------
 
@@ -403,85 +362,13 @@ class StreamOwner:
         """The stream is not ours any more, or this state is not to be trusted: void everything at once."""
         if self.closed.is_set():
             return
-        log.info("stream.closed", stream=self._label, epoch=self.epoch, why=why)
+        self.report.closed(self.epoch, why, self.stop)
         self.closed.set()
         self.wake.set()
         current = asyncio.current_task()
         for job in tuple(self._jobs):
             if job is not current:
                 job.cancel()
-        if self.stop is not None:
-            self.around.figures.blocked.labels(self._label, self.stop.reason).set(0)
-
-    # --- figures --------------------------------------------------------------------------------------------
-
-    def _raise(self, alarms: tuple[Alarm, ...]) -> None:
-        for alarm in alarms:
-            self.alarms.append(alarm)
-            table = self.around.catalog.name(alarm.table) if alarm.table is not None else None
-            self.around.figures.alarms.labels(alarm.reason).inc()
-            log.error("alarm", stream=self._label, reason=alarm.reason, table=table, message=alarm.message)
-
-    def _count_round(self, sealed: Sealed, after: StreamState) -> None:
-        figures, state = self.around.figures, self.state
-        assert state is not None
-        dead = after.window.dead - state.window.dead
-        holes = after.window.holes - state.window.holes
-        self.counters.rounds += 1
-        self.counters.dead += dead
-        self.log_end = max(sealed.log_end, sealed.stop)
-        figures.messages.labels(self._label).inc(after.window.sealed - state.window.sealed)
-        figures.dead.labels(self._label).inc(dead)
-        figures.holes.labels(self._label).inc(holes)
-        figures.position.labels(self._label).set(after.position)
-        figures.lag.labels(self._label).set(max(0, self.log_end - after.position))
-        figures.lagging.labels(self._label).set(sum(t.cursor is not None for t in after.tables))
-        figures.in_flight.labels(self._label).set(len(after.in_flight))
-
-    def _count_stored(self, table: str, built: BuiltBlock | None, verdict: Verdict) -> None:
-        figures, result = self.around.figures, verdict.result
-        self.counters.blocks += 1
-        figures.blocks.labels(table).inc()
-        if result is not None:
-            figures.insert_seconds.observe(result.elapsed)
-            if result.deduplicated:
-                self.counters.deduplicated += 1
-                figures.deduplicated.labels(self._label).inc()
-        if verdict.by_provenance:
-            self.counters.by_provenance += 1
-            figures.by_provenance.labels(self._label).inc()
-        if built is not None:
-            self.counters.rows += built.rows
-            figures.rows.labels(table).inc(built.rows)
-            figures.block_bytes.labels(table).inc(built.size)
-            figures.latency.observe(max(0.0, (self.around.now_ms() - built.newest_ms) / 1000))
-
-
-def _facts(known: StreamFacts, marker: str | None, accepted: str) -> takeover.Facts:
-    """Decode what is committed. An empty string is what commits without metadata carry."""
-    metadata: Metadata | None = None
-    unreadable = ""
-    if known.metadata:
-        try:
-            decoded = codec.decode(known.metadata)
-        except MetadataUnreadable as error:
-            unreadable = str(error)
-        else:
-            if isinstance(decoded, Metadata):
-                metadata = decoded
-            else:
-                unreadable = f"metadata of another writer, version {decoded.version}"
-    return takeover.Facts(
-        offset=known.offset,
-        metadata=metadata,
-        unreadable=unreadable,
-        log_begin=known.log_begin,
-        log_end=known.log_end,
-        topic_id=known.topic_id,
-        compacted=known.compacted,
-        marker_topic_id=marker,
-        accepted=accepted,
-    )
 
 
 def _key(block: BuiltBlock) -> BlockKey:

@@ -54,8 +54,8 @@ def stream_status(owner: StreamOwner, catalog: Catalog | None) -> Mapping[str, A
         "stream": str(owner.stream),
         "epoch": owner.epoch,
         "state": phase(owner),
-        "counters": asdict(owner.counters),
-        "alarms": [asdict(alarm) for alarm in owner.alarms],
+        "counters": asdict(owner.report.counters),
+        "alarms": [asdict(alarm) for alarm in owner.report.alarms],
     }
     if owner.stop is not None:
         found["stopped"] = asdict(owner.stop)

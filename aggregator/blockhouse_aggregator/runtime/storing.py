@@ -116,9 +116,11 @@ class Storing:
         """The block cannot be rebuilt (the log lost its messages): only provenance can acknowledge it, whole or not at all."""
         try:
             async with self._queue.holding(block.table.full_name):
-                await self._settled(block.table)
+                before = await self._settled(block.table)
                 b = block.intent
                 rows = await self._shard.stored(block.table, block.stream, b.begin, b.end)
+                if not await self._acknowledged(block, before):
+                    return Verdict(message="a part failed while provenance was asked", after=1.0)
         except Retryable as error:
             return Verdict(message=str(error), after=error.after)
         except BlockhouseError as error:
@@ -136,8 +138,9 @@ class Storing:
         trusted = await self._deduplicated(block)
         before = await self._settled(block.table) if not trusted else await self._shard.quorum(block.table)
         result = await self._insert(block, task, lease, ask_provenance=not trusted)
-        if result.outcome != "stored" or result.presence == "complete":
-            return self._verdict(result, acknowledged=True)
+        if result.outcome != "stored":
+            return self._verdict(result, acknowledged=False)
+        # Also what provenance said is believed only if no part failed while it was asked.
         return self._verdict(result, acknowledged=await self._acknowledged(block, before))
 
     async def _insert(self, block: BlockToStore, task: Task, lease: Lease, *, ask_provenance: bool) -> Result:
