@@ -33,7 +33,12 @@ class ReplayRequest:
 
 
 def replays(state: StreamState, ready: frozenset[int]) -> ReplayRequest | None:
-    """The inherited or failed blocks to rebuild next, of the tables in `ready` (not held back by a retry delay)."""
+    """The inherited or failed blocks to rebuild next, of the tables in `ready` (not held back by a retry delay).
+
+    None before the owner is confirmed: a block somebody else has made since would not be fresh for him any more.
+    """
+    if not state.confirmed:
+        return None
     waiting = sorted(
         ((t.table, t.block.intent) for t in state.in_flight if t.block and t.block.stage is Stage.REPLAY),
         key=lambda pair: (pair[1].begin, pair[0]),

@@ -56,7 +56,8 @@ class StreamState:
 
     `seq` is the number of the metadata last read or written, `committing` the one on its way (None when none is),
     `recorded` what the broker holds for certain (None before the first commit of a new stream) and `window_opened_ms`
-    when the counts of `window` began, for the forced flush only.
+    when the counts of `window` began, for the forced flush only. `confirmed` once a commit of this owner has succeeded:
+    reading metadata proves nothing, for whoever has lost the stream can still read; committing does.
     """
 
     replica: str
@@ -70,6 +71,7 @@ class StreamState:
     tables: tuple[TableState, ...] = ()
     recorded: Metadata | None = None
     committing: Metadata | None = None
+    confirmed: bool = False
     closed: bool = False
 
     def table(self, table: int) -> TableState:

@@ -79,9 +79,10 @@ def _scanned(state: StreamState, event: Scanned, now_ms: int) -> Step:
 
 
 def _commit(state: StreamState, now_ms: int) -> Step:
-    """Commit the state if it says anything the broker does not hold yet."""
+    """Commit the state if it says anything the broker does not hold yet, or to prove that the stream is ours."""
     metadata = metadata_of(state, now_ms)
-    if same_log(state.recorded, metadata):
+    must_confirm = bool(state.in_flight) and not state.confirmed
+    if same_log(state.recorded, metadata) and not must_confirm:
         return state, ()
     effect = Commit(metadata.committed_offset, metadata, state.epoch)
     return replace(state, committing=metadata), (effect,)
@@ -100,7 +101,7 @@ def _committed(state: StreamState, event: CommitSucceeded) -> Step:
             block = replace(block, stage=Stage.INSERTING)
             inserts.append(Insert(table.table, block.intent, block.fresh))
         tables.append(replace(table, block=block))
-    after = replace(state, tables=tuple(tables), recorded=metadata, committing=None, seq=metadata.seq)
+    after = replace(state, tables=tuple(tables), recorded=metadata, committing=None, confirmed=True, seq=metadata.seq)
     return after, tuple(inserts)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from blockhouse.metadata.model import TableEntry
 from blockhouse_aggregator.protocol.events import TableScan
 from blockhouse_aggregator.protocol.schedule import has_far, replays, scan
@@ -15,7 +17,7 @@ def inherited(*entries: TableEntry, position: int = 500) -> StreamState:
     facts = Facts(recorded.committed_offset, recorded, "", 0, 1000, "T1", False, "T1")
     start = take_over(facts, replica="r2", epoch=1, now_ms=NOW)
     assert isinstance(start, Start)
-    return start.state
+    return replace(start.state, confirmed=True)
 
 
 def test_overlapping_blocks_are_rebuilt_in_one_pass_and_others_in_another() -> None:

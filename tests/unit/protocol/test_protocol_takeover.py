@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from blockhouse.metadata.model import TableEntry
+from blockhouse_aggregator.protocol.events import Commit, CommitRefused, CommitSucceeded, Flush, Rebuild
 from blockhouse_aggregator.protocol.invariants import metadata_violations
 from blockhouse_aggregator.protocol.schedule import replays, scan
 from blockhouse_aggregator.protocol.state import Stage, StreamState, metadata_of
+from blockhouse_aggregator.protocol.step import step
 from blockhouse_aggregator.protocol.takeover import Facts, Start, Stop, take_over
 from tests.unit.protocol.given import NOW, A, B, C, intent, metadata
 
@@ -50,8 +52,28 @@ def test_inherited_blocks_are_replayed_and_the_rest_goes_on_where_it_was() -> No
     assert metadata_of(state, NOW).committed_offset == 400
 
 
+def test_an_inherited_block_is_not_sent_before_a_commit_has_proved_that_the_stream_is_ours() -> None:
+    # given an owner who has only read; reading is open to whoever has lost the stream long ago
+    state = state_of(RUNNING)
+    assert replays(state, ready=frozenset({A, B, C})) is None
+    # when it flushes, it commits although nothing has changed
+    state, (commit,) = step(state, Flush(), NOW)
+    assert isinstance(commit, Commit)
+    assert (commit.offset, commit.metadata.tables) == (400, RECORDED.tables)
+    # then a success opens the replays, and a refusal closes the state
+    confirmed, _ = step(state, CommitSucceeded(commit.metadata.seq), NOW)
+    assert replays(confirmed, ready=frozenset({A, B, C})) is not None
+    refused, effects = step(state, CommitRefused(commit.metadata.seq, "IllegalGeneration"), NOW)
+    assert (refused.closed, effects) == (True, (Rebuild("IllegalGeneration"),))
+
+
+def test_an_owner_with_nothing_to_replay_need_not_commit() -> None:
+    idle = replace(RUNNING, offset=500, metadata=metadata(500))
+    assert step(state_of(idle), Flush(), NOW)[1] == ()
+
+
 def test_the_next_owner_rebuilds_exactly_the_recorded_boundaries() -> None:
-    request = replays(state_of(RUNNING), ready=frozenset({A, B, C}))
+    request = replays(replace(state_of(RUNNING), confirmed=True), ready=frozenset({A, B, C}))
     assert request is not None
     assert request.blocks == ((B, intent(440, 460)), (A, intent(450, 480)))
 
