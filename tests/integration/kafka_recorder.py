@@ -65,7 +65,7 @@ class Recorder:
 
 def settings_of(bootstrap: str, topic: str, group: str, **kafka: Any) -> tuple[KafkaCluster, Kafka]:
     cluster = KafkaCluster(name="a", bootstrap_servers=bootstrap)
-    timing = {"session_timeout": 10, "heartbeat_interval": 0.5, "commit_timeout": 4}
+    timing = {"session_timeout": 10, "heartbeat_interval": 0.5, "commit_timeout": 3}
     return cluster, Kafka(topic=topic, group=group, clusters=(cluster,), **{**timing, **kafka})
 
 

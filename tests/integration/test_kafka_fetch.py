@@ -75,6 +75,13 @@ def read_to_end(reader: StreamReader, timeout: float = 20) -> list[tuple[int | N
         assert time.monotonic() < deadline, (got, reader.position)
 
 
+def read_until_something_happens(reader: StreamReader) -> None:
+    """Reads until something comes or is raised."""
+    for _ in range(20):
+        if reader.read(10, 1):
+            return
+
+
 def test_messages_come_in_order_and_the_position_follows(
     reader: StreamReader, cluster: KafkaCluster, stream: StreamId
 ) -> None:
@@ -171,7 +178,7 @@ def test_seeking_back_reads_the_same_messages_again(
     assert read_to_end(reader) == once
 
 
-def test_a_compaction_gap_is_a_hole(cluster: KafkaCluster, topic: TopicFactory, names: Names) -> None:
+def test_a_compaction_gap_is_a_hole(cluster: KafkaCluster, topic: TopicFactory) -> None:
     config = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
     config |= {"max.compaction.lag.ms": "100", "delete.retention.ms": "100"}
     stream = StreamId("a", topic(1, config=config), 0)
@@ -225,6 +232,19 @@ def test_an_unknown_topic_is_permanent(cluster: KafkaCluster, names: Names) -> N
         assert caught.value.reason == "UnknownTopic"
 
 
+def test_a_topic_deleted_while_it_is_read_is_permanent(
+    reader: StreamReader, cluster: KafkaCluster, stream: StreamId
+) -> None:
+    produce(cluster, stream, b"a")
+    reader.seek(0)
+    read_to_end(reader)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.delete_topics([stream.topic])[stream.topic].result(10)
+    with pytest.raises(Permanent) as caught:
+        read_until_something_happens(reader)
+    assert caught.value.reason == "UnknownTopic"
+
+
 def test_a_dead_broker_is_retryable_and_reading_goes_on_after_it(
     reader: StreamReader, cluster: KafkaCluster, stream: StreamId, stack: Stack
 ) -> None:
@@ -233,8 +253,7 @@ def test_a_dead_broker_is_retryable_and_reading_goes_on_after_it(
     assert [offset for offset, _ in read_to_end(reader)] == [0, 1]
     stack.kafka["a"].brokers[0].kill()
     with pytest.raises(Retryable):
-        for _ in range(20):
-            reader.read(10, 1)
+        read_until_something_happens(reader)
     stack.kafka["a"].brokers[0].start()
     produce(cluster, stream, b"c")
     got: list[int | None] = []

@@ -8,7 +8,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # type: ignore[attr-defined] # re-exported, undeclared
 
 from blockhouse.config.endpoints import KafkaCluster
@@ -146,7 +146,18 @@ class ClusterFacts:
         futures = self._admin.list_offsets(
             {partition: spec}, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout
         )
-        return self._wait(futures[partition], f"reading the bounds of stream {stream}")
+        try:
+            return self._wait(futures[partition], f"reading the bounds of stream {stream}")
+        except Retryable as error:
+            # "No leader" is said of a partition between two leaders and of one that was never there.
+            count = len(self._describe(stream.topic).partitions) if error.code == KafkaError._NOENT else None
+            if count is not None and stream.partition >= count:
+                raise Permanent(
+                    f"Kafka: there is no stream {stream}: topic {stream.topic} has {count} partitions in cluster "
+                    f"{self._name}; add partitions, or correct the number",
+                    reason="UnknownTopic",
+                ) from error
+            raise
 
     def _any_broker(self) -> int:
         try:

@@ -19,7 +19,15 @@ from blockhouse_aggregator.kafka.errors import translate
 _QUERY_SECONDS = 10.0
 # Of the events a client reports beside its data, those that explain why nothing arrives. A single lost connection
 # does not: librdkafka reconnects, or asks another broker.
-_EXPLAINING = {KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION, KafkaError._FATAL}
+_EXPLAINING = {
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._AUTHENTICATION,
+    KafkaError._FATAL,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+}
 
 
 class OffsetOutOfRange(Blocked):
@@ -57,7 +65,9 @@ def settings(cluster: KafkaCluster, group: str, prefetch_bytes: int, fetch_wait:
         "fetch.wait.max.ms": int(fetch_wait * 1000),
         # How long a full prefetch queue sleeps before it looks again; the default of 1 s halves the throughput.
         "fetch.queue.backoff.ms": 5,
-        "topic.metadata.propagation.max.ms": 10_000,
+        # A topic that does not exist, or was deleted, is said after this; a new one may be unknown for a moment.
+        "topic.metadata.refresh.interval.ms": 5_000,
+        "topic.metadata.propagation.max.ms": 5_000,
         "log_level": 0,
     }
 

@@ -30,9 +30,9 @@ class CommitOutcome:
     """What became of one commit.
 
     COMMITTED: offset and metadata are stored. REFUSED: certainly not applied, now or later; `reason` says why, and
-    `retry` that the very same commit may be sent again while the stream is owned. UNKNOWN: may have been applied or
-    may still be on its way; the member has already dropped every stream and is joining under a new member id, which
-    fences the request, so committed metadata read after the next `assigned` is final.
+    `retry` that the very same commit may succeed when sent again, as long as the stream is not dropped. UNKNOWN: may
+    have been applied or may still be on its way; the member has already dropped every stream and is joining under a
+    new member id, which fences the request, so committed metadata read after the next `assigned` is final.
     """
 
     verdict: Verdict
@@ -94,7 +94,8 @@ _REFUSALS: dict[int, str] = {
     KafkaError._FATAL: "ClientFatal",
     KafkaError._NO_OFFSET: "InvalidOffset",
 }
-_RETRY = {KafkaError.REBALANCE_IN_PROGRESS, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
+# Normal while others join or leave: the commit crossed a change of generation in which we keep the stream.
+_RETRY = {KafkaError.REBALANCE_IN_PROGRESS, KafkaError.ILLEGAL_GENERATION, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
 
 
 def judge(error: KafkaError | None) -> CommitOutcome:

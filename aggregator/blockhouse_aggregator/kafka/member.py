@@ -41,7 +41,6 @@ log = structlog.get_logger(__name__)
 _POLL_SECONDS = 0.1
 _LEAVE_SECONDS = 5.0
 _READ_SECONDS = 5.0
-_FIRST_PATIENCE = 2.0
 
 
 class GroupMember:
@@ -59,9 +58,6 @@ class GroupMember:
         self._session: Session | None = None
         self._owned: dict[StreamId, int] = {}
         self._epoch = 0
-        self._first_patience = min(_FIRST_PATIENCE, kafka.commit_timeout)
-        self._patience = self._first_patience
-        self._answered = False
         self._health = Health(listener, cluster.name)
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=f"kafka-member-{cluster.name}", daemon=True)
@@ -157,7 +153,7 @@ class GroupMember:
             return guarded
 
         session = Session(
-            settings(self._cluster, self._kafka, self._instance_id, self._patience),
+            settings(self._cluster, self._kafka, self._instance_id),
             self._kafka.topic,
             on_assign=current(self._on_assign),
             on_revoke=current(lambda _, partitions: self._on_drop(partitions, "revoked")),
@@ -165,7 +161,6 @@ class GroupMember:
             on_error=lambda error: self._health.report(error) if self._session is session else None,
         )
         self._session = session
-        self._answered = False
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         # At the end there is nothing to fetch in the moment before the pause; the committed offset, the default,
@@ -197,23 +192,13 @@ class GroupMember:
         session = self._session
         if session is None or self._owned.get(stream) != epoch:
             return STALE_EPOCH
-        outcome = session.commit(target, self._patience)
+        outcome = session.commit(target, self._kafka.commit_timeout)
         if outcome.verdict is Verdict.UNKNOWN:
-            self._rejoin(stream, outcome.reason)
-        else:
-            self._answered = True
+            # The same instance under a new member id makes the old id, and every request of it, invalid.
+            log.warning("commit_fate_unknown", stream=str(stream), cause=outcome.reason)
+            self._detach("rejoin")
+            self._open()
         return outcome
-
-    def _rejoin(self, stream: StreamId, cause: str) -> None:
-        """Fence the commit whose fate is unknown: the same instance under a new member id makes the old one invalid.
-
-        The next session waits longer if this one never got an answer in time, so that a slow broker is not met with
-        rejoins for ever; else as short as at first, so that a coordinator that moved costs seconds only.
-        """
-        log.warning("commit_fate_unknown", stream=str(stream), cause=cause, patience_seconds=self._patience)
-        self._patience = self._first_patience if self._answered else min(2 * self._patience, self._kafka.commit_timeout)
-        self._detach("rejoin")
-        self._open()
 
     def _committed(self, stream: StreamId, epoch: int) -> Committed:
         session = self._session

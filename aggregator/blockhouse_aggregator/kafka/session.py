@@ -33,14 +33,15 @@ _CLOSE_SECONDS = 5.0
 _BURST = 100
 
 
-def settings(cluster: KafkaCluster, kafka: Kafka, instance_id: str, patience: float) -> dict[str, Any]:
+def settings(cluster: KafkaCluster, kafka: Kafka, instance_id: str) -> dict[str, Any]:
     """librdkafka settings of a group member.
 
     librdkafka retries a commit by itself after a lost connection. A retried answer tells nothing about the first
-    request, which may still arrive. Hence the back-off is longer than `patience`, the time in seconds we wait for an
-    answer: whatever is answered in time answers the only request there is.
+    request, which may still arrive. Hence the back-off is longer than we wait for an answer: whatever is answered in
+    time answers the only request there is. (The wait is not shortened to seconds: while the member rejoins, the
+    broker answers a commit only after the join, which takes a heartbeat interval of the other members.)
     """
-    backoff_ms = math.ceil(patience * 1000 / _JITTER) + 50
+    backoff_ms = math.ceil(kafka.commit_timeout * 1000 / _JITTER) + 50
     session_ms = int(kafka.session_timeout * 1000)
     return {
         **cluster.client_config(),
@@ -52,7 +53,7 @@ def settings(cluster: KafkaCluster, kafka: Kafka, instance_id: str, patience: fl
         "session.timeout.ms": session_ms,
         "heartbeat.interval.ms": int(kafka.heartbeat_interval * 1000),
         # A member whose thread is stuck (its heartbeats go on by themselves) is thrown out after this.
-        "max.poll.interval.ms": max(60_000, 3 * session_ms),
+        "max.poll.interval.ms": max(60_000, 3 * session_ms, 2 * backoff_ms),
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "auto.offset.reset": "error",
