@@ -137,7 +137,9 @@ def loop(table: TableHistory, payloads: Sequence[bytes]) -> int:
     return rows
 
 
-def cpu_seconds(work: Callable[[TableHistory, Sequence[bytes]], int], table: TableHistory, values: list[bytes]) -> float:
+def cpu_seconds(
+    work: Callable[[TableHistory, Sequence[bytes]], int], table: TableHistory, values: list[bytes]
+) -> float:
     began = time.process_time()
     work(table, values)
     return time.process_time() - began
@@ -149,7 +151,7 @@ def main() -> None:
     options.add_argument("--repeat", type=int, default=7)
     options.add_argument("--shape", choices=[shape.name for shape in SHAPES])
     chosen = options.parse_args()
-    print(f"{'shape':10} {'B/row':>6} {'decode+encode':>16} {'MB/s':>7} {'upb + loop':>14} {'ratio':>6}")
+    print("shape       B/row     decode+encode    MB/s      upb + loop  ratio")
     for shape in SHAPES:
         if chosen.shape not in (None, shape.name):
             continue

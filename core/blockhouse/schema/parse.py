@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from blockhouse.errors import Permanent
+from blockhouse.schema.model import ServerColumn
 from blockhouse.schema.types import (
     DECIMAL_DIGITS,
     LEAVES,
@@ -58,6 +59,14 @@ def parse_type(text: str) -> Type:
         return _resolve(_Parser(text).whole())
     except (ValueError, IndexError, TypeError) as error:
         raise Permanent(f"ClickHouse type {text!r} is not supported: {error}", reason="UnsupportedType") from error
+
+
+def column_type(table: str, column: ServerColumn) -> Type:
+    """The column's type. Raises Permanent(reason="UnsupportedType") naming table and column."""
+    try:
+        return parse_type(column.type)
+    except Permanent as error:
+        raise Permanent(f"table {table}, column {column.name}: {error}", reason=error.reason) from error
 
 
 class _Parser:

@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from blockhouse.schema.model import Revision, TableHistory
-from blockhouse.schema.parse import parse_type
+from blockhouse.schema.parse import column_type, parse_type
 from blockhouse.schema.types import LEAVES, Array, Map, Nullable, Proto, Tuple, Type, plain
 
 PACKAGE = "blockhouse.rows"
@@ -45,7 +45,7 @@ def file_descriptor(table: TableHistory, revision: Revision, *, wide: bool = Fal
     file = FileDescriptorProto(name=f"{package}.{revision.number}.proto", package=package, syntax="proto3")
     builder = _Builder(wide)
     row = file.message_type.add(name="Row")
-    builder.fill(row, f".{package}.Row", {c.field: (c.name, parse_type(c.type)) for c in revision.row})
+    builder.fill(row, f".{package}.Row", {c.field: (c.name, column_type(table.name, c)) for c in revision.row})
     batch = file.message_type.add(name="RowBatch")
     batch.field.add(
         name="rows",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from blockhouse.errors import Permanent
 from blockhouse.schema.defaults import constant_default
 from blockhouse.schema.model import Column, DefaultKind

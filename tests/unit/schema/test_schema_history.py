@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from blockhouse.errors import Blocked
 from blockhouse.schema.history import extend, first_revision
 from blockhouse.schema.model import DefaultKind, ServerColumn, TableHistory

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorSet
+
 from blockhouse.errors import Permanent
 from blockhouse.schema.history import extend
 from blockhouse.schema.model import DefaultKind, ServerColumn, TableHistory
@@ -70,8 +72,6 @@ def test_absent_and_zero_are_different() -> None:
 
 
 def test_the_text_compiles_to_the_same_descriptor(tmp_path: Path) -> None:
-    from google.protobuf.descriptor_pb2 import FileDescriptorSet
-
     assert EVERYTHING.current is not None
     (tmp_path / "t.proto").write_text(render_proto(EVERYTHING, EVERYTHING.current))
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{tmp_path}", f"--descriptor_set_out={tmp_path}/t.pb"]
@@ -79,11 +79,9 @@ def test_the_text_compiles_to_the_same_descriptor(tmp_path: Path) -> None:
     compiled = FileDescriptorSet.FromString((tmp_path / "t.pb").read_bytes()).file[0]
     ours = file_descriptor(EVERYTHING, EVERYTHING.current)
 
-    def fields(message: object) -> list[object]:
-        return [
-            (f.name, f.number, f.type, f.label, f.proto3_optional)  # type: ignore[attr-defined]
-            for f in message.field  # type: ignore[attr-defined]
-        ] + [(n.name, fields(n)) for n in message.nested_type]  # type: ignore[attr-defined]
+    def fields(message: DescriptorProto) -> list[object]:
+        own: list[object] = [(f.name, f.number, f.type, f.label, f.proto3_optional) for f in message.field]
+        return own + [(nested.name, fields(nested)) for nested in message.nested_type]
 
     assert compiled.package == ours.package
     assert [fields(message) for message in compiled.message_type] == [fields(message) for message in ours.message_type]
@@ -91,10 +89,10 @@ def test_the_text_compiles_to_the_same_descriptor(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("type_", ["AggregateFunction(sum, UInt64)", "JSON", "Variant(UInt8, String)", "Nothing", "("])
 def test_a_type_that_cannot_be_loaded_is_refused_by_name(type_: str) -> None:
-    table = history(("good", "UInt8"), ("wrong", type_))
+    table = history(("good", "UInt8"), ("culprit", type_))
     assert table.current is not None
     with pytest.raises(Permanent, match=r"not supported") as refused:
         row_batch_class(table, table.current)
     assert refused.value.reason == "UnsupportedType"
     assert type_ in str(refused.value)
-    assert "wrong" in str(refused.value)
+    assert "table db.t, column culprit" in str(refused.value)

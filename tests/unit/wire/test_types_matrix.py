@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from blockhouse.config.pipeline import MAX_ROWS
 from blockhouse.schema.history import first_revision
 from blockhouse.schema.model import ServerColumn, TableHistory
