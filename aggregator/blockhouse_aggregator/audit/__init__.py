@@ -1,0 +1,9 @@
+"""Does every replica hold every row of Kafka exactly once? Compares the logs themselves with the provenance columns.
+
+Independent of what the aggregators believe: it reads neither their metadata nor their metrics.
+"""
+
+from blockhouse_aggregator.audit.auditing import AuditImpossible, AuditSpec, run
+from blockhouse_aggregator.audit.report import AuditReport, TableResult
+
+__all__ = ["AuditImpossible", "AuditReport", "AuditSpec", "TableResult", "run"]

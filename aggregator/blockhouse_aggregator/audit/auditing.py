@@ -1,0 +1,204 @@
+"""The audit itself: read the logs, read every replica, compare; again until exact, if asked to wait."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from blockhouse.config.endpoints import ClickHouse, KafkaCluster
+from blockhouse.errors import BlockhouseError, Retryable
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.audit import manifest as manifests
+from blockhouse_aggregator.audit.compare import Difference, Ints, Produced, Stored, compare
+from blockhouse_aggregator.audit.produced import NO_TABLE, DeadLetterLog, ProducedLog
+from blockhouse_aggregator.audit.report import AuditReport, TableResult, table_result
+from blockhouse_aggregator.audit.stored import StoredTables, Stream
+
+_PAUSE = 2.0
+
+
+class AuditImpossible(BlockhouseError):
+    """Nothing can be said: a cluster, a replica or the manifest could not be read, or there is nothing to compare."""
+
+    exit_code = 3
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSpec:
+    """What to compare with what. `database` is that of tables whose header names none.
+
+    Without `dead_letter_topic` no message may be missing. `wait` is how many seconds to try again until exact.
+    """
+
+    clusters: tuple[KafkaCluster, ...]
+    topic: str
+    replicas: tuple[ClickHouse, ...]
+    database: str = "default"
+    dead_letter_topic: str | None = None
+    manifest: Path | None = None
+    ignore_tables: frozenset[str] = frozenset()
+    wait: float = 0.0
+
+
+def run(spec: AuditSpec, *, progress: Callable[[AuditReport], None] = lambda _: None) -> AuditReport:
+    """The report of the first exact comparison or, when the time to wait is over, of the last one.
+
+    `progress` is called with every report that is not the last. Raises AuditImpossible.
+    """
+    end = time.monotonic() + spec.wait
+    with _Audit(spec) as audit:
+        while True:
+            try:
+                report = audit.compare()
+                if report.exact or time.monotonic() >= end:
+                    return report
+                progress(report)
+            except Retryable as error:
+                if time.monotonic() >= end:
+                    raise AuditImpossible(f"the audit could not be done: {error}") from error
+            except AuditImpossible:
+                if time.monotonic() >= end:
+                    raise
+            except BlockhouseError as error:
+                raise AuditImpossible(f"the audit could not be done: {error}") from error
+            time.sleep(max(0.0, min(_PAUSE, end - time.monotonic())))
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """What one replica had at one moment: its tables, and what they hold by stream."""
+
+    replica: str
+    tables: Mapping[str, Mapping[Stream, Stored]]
+
+
+class _Audit:
+    """Keeps the logs between two comparisons, so that waiting does not read them again."""
+
+    def __init__(self, spec: AuditSpec) -> None:
+        if not spec.clusters or not spec.replicas:
+            raise AuditImpossible("an audit needs a Kafka cluster and a ClickHouse replica")
+        self._spec = spec
+        self._closing = ExitStack()
+        self._logs = {c.name: ProducedLog(c, spec.topic, spec.database) for c in spec.clusters}
+        dead = spec.dead_letter_topic
+        self._dead = {c.name: DeadLetterLog(c, dead, spec.topic) for c in spec.clusters} if dead else {}
+        self._replicas = [StoredTables(config) for config in spec.replicas]
+        self._said: Mapping[manifests.Key, Produced] = {}
+
+    def __enter__(self) -> _Audit:
+        for log in self._logs.values():
+            self._closing.callback(log.close)
+        for dead in self._dead.values():
+            self._closing.callback(dead.close)
+        for replica in self._replicas:
+            self._closing.callback(replica.close)
+        try:
+            if self._spec.manifest is not None:
+                self._said = manifests.read_manifest(self._spec.manifest, self._spec.topic)
+        except BlockhouseError as error:
+            raise AuditImpossible(str(error)) from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.close()
+
+    def compare(self) -> AuditReport:
+        """One comparison. Kafka is read first, so that a stored row without a message is no matter of timing."""
+        self._read_logs()
+        judged = {(c, p): b.end for c, log in self._logs.items() for p, b in log.bounds.items()}
+        tables = {table for log in self._logs.values() for table in log.tables} | {key[0] for key in self._said}
+        tables -= self._spec.ignore_tables
+        if not tables:
+            raise AuditImpossible(f"topic {self._spec.topic} holds no message: there is nothing to compare")
+        snapshots = [self._snapshot(replica, tables) for replica in self._replicas]
+        if any(_beyond(snapshot, judged) for snapshot in snapshots):
+            self._read_logs()  # rows of messages that were produced since
+        results, expired = [], 0
+        for table in sorted(tables):
+            for snapshot in snapshots:
+                result, old = self._judge(table, snapshot, judged)
+                results.append(result)
+                expired += old
+        return AuditReport(self._spec.topic, tuple(results), self._check_manifest(), expired)
+
+    def _read_logs(self) -> None:
+        for log in self._logs.values():
+            log.read()
+        for dead in self._dead.values():
+            dead.read()
+
+    def _snapshot(self, replica: StoredTables, tables: set[str]) -> _Snapshot:
+        existing = replica.existing(tables - {NO_TABLE})
+        return _Snapshot(replica.name, {table: replica.read(table, numbered) for table, numbered in existing.items()})
+
+    def _judge(self, table: str, snapshot: _Snapshot, judged: Mapping[Stream, int]) -> tuple[TableResult, int]:
+        """The table on the replica, and how many of its rows are older than the logs."""
+        stored = snapshot.tables.get(table, {})
+        differences: list[tuple[StreamId, Difference]] = []
+        messages = rows = dead_letters = expired = 0
+        for cluster, partition in sorted({*judged, *stored}):
+            found = stored.get((cluster, partition), _NOTHING)
+            produced, dead, begin = self._expectation(table, cluster, partition)
+            known = (found.offsets >= begin) | np.isin(found.offsets, produced.offsets)
+            expired += int(found.rows[~known].sum())
+            found = found.only(known)
+            end = judged.get((cluster, partition), 0)
+            produced = produced.only((produced.offsets < end) | np.isin(produced.offsets, found.offsets))
+            live = produced.without(dead)
+            differences.append((StreamId(cluster, self._spec.topic, partition), compare(live, found)))
+            messages += len(produced.offsets)
+            rows += int(live.rows.sum())
+            dead_letters += int(np.isin(produced.offsets, dead).sum())
+        result = table_result(
+            table,
+            snapshot.replica,
+            exists=table in snapshot.tables,
+            messages=messages,
+            rows=rows,
+            dead_letters=dead_letters,
+            differences=differences,
+        )
+        return result, expired
+
+    def _expectation(self, table: str, cluster: str, partition: int) -> tuple[Produced, Ints, int]:
+        """The messages, the offsets that were dead-lettered, and where the log begins. A stream we know nothing of is
+        expected to hold nothing."""
+        log = self._logs.get(cluster)
+        if log is None or partition not in log.bounds:
+            return _NO_MESSAGES, _NO_OFFSETS, 0
+        begin = log.bounds[partition].begin
+        said = self._said.get((table, cluster, partition))
+        produced = manifests.with_expired(log.produced(table, partition), said, begin)
+        dead = self._dead[cluster].offsets(partition) if self._dead else _NO_OFFSETS
+        return produced, dead, begin
+
+    def _check_manifest(self) -> manifests.ManifestResult | None:
+        if self._spec.manifest is None:
+            return None
+        pairs = []
+        for (table, cluster, partition), said in self._said.items():
+            log = self._logs.get(cluster)
+            bounds = log.bounds.get(partition) if log else None
+            kept = log.produced(table, partition) if log and bounds else _NO_MESSAGES
+            pairs.append((said, kept, bounds.begin if bounds else 0))
+        return manifests.check(pairs)
+
+
+_NO_OFFSETS: Ints = np.array([], np.int64)
+_NO_MESSAGES = Produced(_NO_OFFSETS, _NO_OFFSETS)
+_NOTHING = Stored(_NO_OFFSETS, _NO_OFFSETS, _NO_OFFSETS, _NO_OFFSETS)
+
+
+def _beyond(snapshot: _Snapshot, judged: Mapping[Stream, int]) -> bool:
+    """Whether the replica has rows of messages that had not been read from Kafka."""
+    return any(
+        len(stored.offsets) > 0 and int(stored.offsets.max()) >= judged.get(stream, 0)
+        for streams in snapshot.tables.values()
+        for stream, stored in streams.items()
+    )

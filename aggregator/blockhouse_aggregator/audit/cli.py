@@ -1,0 +1,89 @@
+"""Compare Kafka itself with every ClickHouse replica: every row exactly once, or which ones are not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from blockhouse.config.endpoints import ClickHouse
+from blockhouse.config.load import load
+from blockhouse.config.pipeline import AggregatorConfig
+from blockhouse_aggregator.audit.auditing import AuditSpec, run
+from blockhouse_aggregator.audit.report import AuditReport
+
+_HELP = """Compare what Kafka holds with what every ClickHouse replica holds, message by message.
+
+Reads the whole topic of every cluster, the dead-letter topic, and the provenance columns of every table on every
+replica. Run it when nothing is being produced, or with --wait. Exit code 0: exact on every replica; 1: not; 3: it
+could not be done, because a cluster or a replica is not reachable.
+
+Examples:
+
+  blockhouse audit --config aggregator.yaml --replica ch-1:9000 --replica ch-2:9000
+
+  blockhouse audit --config aggregator.yaml --manifest sent.jsonl --wait 60 --json
+"""
+
+
+def audit(
+    config: Annotated[Path, typer.Option(help="YAML configuration of any aggregator of the shard.")],
+    replica: Annotated[
+        list[str] | None, typer.Option(help="HOST:PORT of a replica; default: the one of the configuration.")
+    ] = None,
+    manifest: Annotated[Path | None, typer.Option(help="What `blockhouse produce --manifest` wrote.")] = None,
+    ignore_table: Annotated[list[str] | None, typer.Option(help="Table to leave out.")] = None,
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to try again until exact.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    settings = load(config)
+    spec = AuditSpec(
+        clusters=settings.kafka.clusters,
+        topic=settings.kafka.topic,
+        replicas=tuple(_replica(text, settings.clickhouse) for text in replica or ()) or (settings.clickhouse,),
+        database=settings.clickhouse.database,
+        dead_letter_topic=dead_letter_topic(settings),
+        manifest=manifest,
+        ignore_tables=frozenset(_full(name, settings) for name in ignore_table or ()),
+        wait=wait,
+    )
+    waiting = Console(stderr=True)
+    with waiting.status("reading Kafka and ClickHouse") as status:
+        report = run(spec, progress=lambda found: status.update(_summary(found)))
+    if as_json:
+        typer.echo(json.dumps(report.to_json(), indent=2))
+    else:
+        Console().print(report.render())
+    if not report.exact:
+        raise typer.Exit(1)
+
+
+audit.__doc__ = _HELP
+
+
+def dead_letter_topic(settings: AggregatorConfig) -> str:
+    """Where the aggregators of this configuration put bad messages."""
+    return settings.kafka.dead_letter_topic or f"{settings.kafka.topic}.dead-letters"
+
+
+def _summary(report: AuditReport) -> str:
+    missing, duplicates = sum(t.missing for t in report.tables), sum(t.duplicates for t in report.tables)
+    unexpected = sum(t.unexpected for t in report.tables)
+    return (
+        f"not exact yet: {missing:,} rows missing, {duplicates:,} duplicates, {unexpected:,} unexpected; trying again"
+    )
+
+
+def _replica(text: str, like: ClickHouse) -> ClickHouse:
+    """The replica at `HOST:PORT`, with user, password and TLS of the configuration's own."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise typer.BadParameter(f"{text!r} is not HOST:PORT", param_hint="--replica")
+    return like.model_copy(update={"host": host.strip("[]"), "port": int(port)})
+
+
+def _full(name: str, settings: AggregatorConfig) -> str:
+    return name if "." in name else f"{settings.clickhouse.database}.{name}"

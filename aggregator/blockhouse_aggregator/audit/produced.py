@@ -1,0 +1,196 @@
+"""What the Kafka logs of one cluster hold: which message is of which table and has how many rows.
+
+Reads with `read_committed`, outside of any group, from the log's start, and can go on from where it was. It counts a
+message's rows by its structure alone, without the schema: so it does not share a mistake with the aggregator's decoder.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from confluent_kafka import Message
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from blockhouse.config.endpoints import KafkaCluster
+from blockhouse.errors import Permanent, Retryable
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.audit.compare import Ints, Produced
+from blockhouse_aggregator.blocks.routing import Router
+from blockhouse_aggregator.kafka.facts import Bounds, ClusterFacts
+from blockhouse_aggregator.kafka.fetch import StreamReader
+
+NO_TABLE = ""
+"""Stands for the table of messages that name none: they can only be dead-lettered."""
+_BATCH = 5_000
+_PATIENCE = 30.0
+
+
+class _Messages:
+    """Offsets and row counts of one table in one stream, growing: 16 bytes a message."""
+
+    def __init__(self) -> None:
+        self.offsets = array("q")
+        self.rows = array("q")
+
+
+class ProducedLog:
+    """The messages of a topic in one cluster. `read` before anything else; `close` when done.
+
+    Errors are Retryable (cluster unreachable) or Permanent (no such topic, not authorized).
+    """
+
+    def __init__(self, cluster: KafkaCluster, topic: str, database: str) -> None:
+        self.cluster = cluster.name
+        self._tail = TopicTail(cluster, topic)
+        self._router = Router(database)
+        self._tables: dict[tuple[str, int], _Messages] = {}
+
+    def read(self) -> None:
+        """Read every stream up to its present end."""
+        for stream, messages in self._tail.read():
+            for message in messages:
+                self._note(stream, message)
+
+    @property
+    def bounds(self) -> dict[int, Bounds]:
+        """What has been read of each partition: [begin, end)."""
+        return dict(self._tail.bounds)
+
+    @property
+    def tables(self) -> set[str]:
+        return {table for table, _ in self._tables}
+
+    def produced(self, table: str, partition: int) -> Produced:
+        """The table's messages in one partition, as far as read."""
+        found = self._tables.get((table, partition), _Messages())
+        return Produced(_ints(found.offsets), _ints(found.rows))
+
+    def close(self) -> None:
+        self._tail.close()
+
+    def _note(self, stream: StreamId, message: Message) -> None:
+        headers: Any = message.headers()
+        value, offset = message.value(), message.offset()
+        assert offset is not None  # data always has one
+        messages = self._tables.setdefault((self._router.route(headers).table, stream.partition), _Messages())
+        messages.offsets.append(offset)
+        messages.rows.append(count_rows(value if isinstance(value, bytes) else b""))
+
+
+class DeadLetterLog:
+    """Which messages of `topic` are in the dead-letter topic of one cluster; copies of one message count once."""
+
+    def __init__(self, cluster: KafkaCluster, dead_letter_topic: str, topic: str) -> None:
+        self._topic = topic
+        self._cluster = cluster.name
+        self._tail = TopicTail(cluster, dead_letter_topic)
+        self._offsets: dict[int, set[int]] = {}
+
+    def read(self) -> None:
+        """Read on up to the present end; a topic that does not exist (yet) is an empty one."""
+        try:
+            for _, messages in self._tail.read():
+                for message in messages:
+                    self._note(message.key())
+        except Permanent as error:
+            if error.reason != "UnknownTopic":
+                raise
+
+    def offsets(self, partition: int) -> Ints:
+        return np.array(sorted(self._offsets.get(partition, ())), np.int64)
+
+    def close(self) -> None:
+        self._tail.close()
+
+    def _note(self, key: object) -> None:
+        """Keys are `cluster/topic/partition/offset`; whatever else is in the topic is not of the aggregators."""
+        text = key.decode(errors="replace") if isinstance(key, bytes) else str(key)
+        stream_text, _, offset = text.rpartition("/")
+        try:
+            stream = StreamId.parse(stream_text)
+            number = int(offset)
+        except ValueError:
+            return
+        if (stream.cluster, stream.topic) == (self._cluster, self._topic):
+            self._offsets.setdefault(stream.partition, set()).add(number)
+
+
+class TopicTail:
+    """Reads all partitions of a topic up to their ends, one after the other, and later on from there."""
+
+    def __init__(self, cluster: KafkaCluster, topic: str) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._facts = ClusterFacts(cluster)
+        self._readers: dict[int, StreamReader] = {}
+        self.bounds: dict[int, Bounds] = {}
+
+    def read(self) -> Iterator[tuple[StreamId, list[Message]]]:
+        """Messages in batches. When an error ends it, the next call goes on behind the last batch that was taken."""
+        for partition in range(self._facts.topic(self._topic).partitions):
+            stream = StreamId(self._cluster.name, self._topic, partition)
+            found = self._facts.bounds(stream)
+            begin, at = self.bounds.get(partition, Bounds(found.begin, found.begin))
+            self.bounds[partition] = Bounds(begin, at)
+            if found.end > at:
+                for messages in _until(self._reader(stream, at), found.end):
+                    yield stream, messages
+                    self.bounds[partition] = Bounds(begin, max(at, self._readers[partition].position))
+
+    def close(self) -> None:
+        for reader in self._readers.values():
+            reader.close()
+
+    def _reader(self, stream: StreamId, at: int) -> StreamReader:
+        reader = self._readers.get(stream.partition)
+        if reader is None:
+            reader = self._readers[stream.partition] = StreamReader(self._cluster, stream, group="blockhouse-audit")
+        reader.seek(at)
+        return reader
+
+
+def _until(reader: StreamReader, end: int, clock: Callable[[], float] = time.monotonic) -> Iterator[list[Message]]:
+    """Batches up to `end`; the last one may go beyond it. Raises Retryable when the broker falls silent."""
+    heard = clock()
+    while reader.position < end:
+        before = reader.position
+        messages = reader.read(_BATCH, 1.0)
+        if reader.position > before:
+            heard = clock()
+            yield messages
+        elif clock() - heard > _PATIENCE:
+            raise Retryable(f"Kafka: nothing came of {reader.stream} at {before} (its end is {end}) for {_PATIENCE} s")
+
+
+def _row_batch() -> type[Any]:
+    """`message RowBatch { repeated bytes rows = 1; }`: rows are counted without looking into them."""
+    file = FileDescriptorProto(name="blockhouse.audit.proto", package="blockhouse.audit", syntax="proto3")
+    file.message_type.add(name="RowBatch").field.add(
+        name="rows", number=1, label=FieldDescriptorProto.LABEL_REPEATED, type=FieldDescriptorProto.TYPE_BYTES
+    )
+    described = DescriptorPool().AddSerializedFile(file.SerializeToString())
+    return GetMessageClass(described.message_types_by_name["RowBatch"])
+
+
+_ROW_BATCH = _row_batch()
+
+
+def count_rows(payload: bytes) -> int:
+    """Rows of a message of format `rows`. One that cannot be counted counts as one: it must not vanish either."""
+    batch = _ROW_BATCH()
+    try:
+        batch.ParseFromString(payload)
+    except DecodeError:
+        return 1
+    return len(batch.rows) or (1 if payload else 0)
+
+
+def _ints(values: array[int]) -> Ints:
+    return np.array(values, np.int64)

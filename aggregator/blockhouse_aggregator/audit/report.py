@@ -1,0 +1,149 @@
+"""What an audit found, for people (`render`) and for programs (`to_json`). Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.audit.compare import Difference, Example
+from blockhouse_aggregator.audit.manifest import ManifestResult
+from blockhouse_aggregator.audit.produced import NO_TABLE
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Offender:
+    stream: StreamId
+    example: Example
+
+    def __str__(self) -> str:
+        wrong = self.example
+        numbers = "" if wrong.numbered in (None, wrong.stored) else f" ({wrong.numbered} different)"
+        return f"{self.stream} offset {wrong.offset}: {wrong.expected} rows expected, {wrong.stored} stored{numbers}"
+
+
+@dataclass(frozen=True, slots=True)
+class TableResult:
+    """One table on one replica. `messages` and `rows` as produced; `rows` without those of dead letters.
+
+    `table` is empty for messages that name none. `exists` tells whether the replica has the table.
+    """
+
+    table: str
+    replica: str
+    exists: bool
+    messages: int
+    rows: int
+    dead_letters: int
+    stored: int
+    duplicates: int
+    missing: int
+    unexpected: int
+    offenders: tuple[Offender, ...]
+
+    @property
+    def exact(self) -> bool:
+        return not (self.duplicates or self.missing or self.unexpected)
+
+
+def table_result(
+    table: str,
+    replica: str,
+    *,
+    exists: bool,
+    messages: int,
+    rows: int,
+    dead_letters: int,
+    differences: Sequence[tuple[StreamId, Difference]],
+) -> TableResult:
+    """The sum over all streams of a table."""
+    found = [difference for _, difference in differences]
+    offenders = [Offender(stream, example) for stream, d in differences for example in d.examples]
+    return TableResult(
+        table,
+        replica,
+        exists,
+        messages,
+        rows,
+        dead_letters,
+        stored=sum(d.stored for d in found),
+        duplicates=sum(d.duplicates for d in found),
+        missing=sum(d.missing for d in found),
+        unexpected=sum(d.unexpected for d in found),
+        offenders=tuple(offenders[:_SHOWN]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """`exact` only if every row of Kafka is on every replica exactly once, and nothing else is.
+
+    `expired` counts rows below the begin of the logs that no manifest vouches for: they could not be judged.
+    """
+
+    topic: str
+    tables: tuple[TableResult, ...]
+    manifest: ManifestResult | None = None
+    expired: int = 0
+
+    @property
+    def exact(self) -> bool:
+        return all(table.exact for table in self.tables) and (self.manifest is None or self.manifest.exact)
+
+    def to_json(self) -> dict[str, Any]:
+        """`exact` is there for the whole, each table and the manifest."""
+        tables = []
+        for table in self.tables:
+            shown = {key: value for key, value in asdict(table).items() if key != "offenders"}
+            offenders = [{"stream": str(o.stream), **asdict(o.example)} for o in table.offenders]
+            tables.append({**shown, "exact": table.exact, "offenders": offenders})
+        manifest = None if self.manifest is None else {**asdict(self.manifest), "exact": self.manifest.exact}
+        return {
+            "exact": self.exact,
+            "topic": self.topic,
+            "expired": self.expired,
+            "manifest": manifest,
+            "tables": tables,
+        }
+
+    def render(self) -> RenderableType:
+        """A table with a line per table and replica, the first offenders, and a verdict."""
+        lines: list[RenderableType] = [self._grid()]
+        for table in self.tables:
+            if not table.exact:
+                where = f"{_shown(table.table)} on {table.replica}"
+                absent = "" if table.exists or table.table == NO_TABLE else ": there is no such table"
+                lines.append(Text(f"{where}{absent}", style="bold"))
+                lines += [Text(f"  {offender}") for offender in table.offenders]
+        if self.expired:
+            lines.append(Text(f"{self.expired:,} stored rows are older than the logs: they could not be judged"))
+        if self.manifest is not None:
+            m = self.manifest
+            lines.append(Text(f"manifest: {m.messages:,} messages, {m.lost:,} not in Kafka, {m.different:,} different"))
+        verdict = Text("exact: every row once on every replica", style="bold green")
+        lines.append(verdict if self.exact else Text("NOT EXACT", style="bold red"))
+        return Group(*lines)
+
+    def _grid(self) -> Table:
+        grid = Table(title=f"audit of topic {self.topic}", title_justify="left")
+        grid.add_column("table")
+        grid.add_column("replica")
+        for name in ("messages", "rows", "dead letters", "stored", "duplicates", "missing", "unexpected"):
+            grid.add_column(name, justify="right")
+        for t in self.tables:
+            counts = (t.messages, t.rows, t.dead_letters, t.stored)
+            faults = (t.duplicates, t.missing, t.unexpected)
+            cells = [f"{n:,}" for n in counts] + [f"[red]{n:,}[/red]" if n else "0" for n in faults]
+            grid.add_row(_shown(t.table), t.replica, *cells)
+        return grid
+
+
+def _shown(table: str) -> str:
+    return table or "(no table header)"
