@@ -78,7 +78,11 @@ def _execute(fleet: Fleet, wanted: PartitionMap, pause: execution.Pause, in_flig
 def _cancel(fleet: Fleet, wanted: PartitionMap, pause: execution.Pause) -> None:
     for key in execution.cancel(fleet, wanted, pause):
         typer.echo(f"cancelled: {key}")
-    typer.echo("nothing of the plan is moving; what had arrived stays", err=True)
+    typer.echo(
+        "nothing of the plan is moving; Kafka gives back the brokers but not their order in the set: "
+        "apply the --rollback file of the plan to restore it",
+        err=True,
+    )
 
 
 def _pause_until(timeout: float) -> execution.Pause:

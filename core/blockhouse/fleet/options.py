@@ -59,6 +59,10 @@ Out = Annotated[
     Path | None,
     typer.Option(help="Write the plan here; several steps to NAME-1.json, NAME-2.json ...", rich_help_panel=OUTPUT),
 ]
+Rollback = Annotated[
+    Path | None,
+    typer.Option(help="Write the sets these partitions have now here: `apply` it to go back.", rich_help_panel=OUTPUT),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON.", rich_help_panel=OUTPUT)]
 IgnoreWarnings = Annotated[
     bool,
@@ -97,6 +101,7 @@ class Output:
     """How a plan is written and reported."""
 
     out: Path | None
+    rollback: Path | None
     json: bool
     ignore_warnings: bool
     skip_no_ops: bool

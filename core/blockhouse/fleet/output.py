@@ -48,6 +48,8 @@ def deliver(plan: Plan, sizes: Sizes, output: Output) -> None:
     for file, step in zip(files, steps, strict=False):
         _write(file, render_map(step))
         typer.echo(f"{file}: {len(step)} partitions", err=True)
+    if output.rollback is not None and not held_back:
+        _write(output.rollback, render_map(plan.before.changed_from(plan.after) if output.skip_no_ops else plan.before))
     if held_back:
         what = "errors" if plan.errors else "warnings (--ignore-warnings writes it anyway)"
         typer.echo(f"no plan was written because of {what}", err=True)

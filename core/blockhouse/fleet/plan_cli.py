@@ -52,6 +52,7 @@ def rebuild(
     leader_evac_brokers: o.LeaderEvacBrokers = None,
     leader_evac_topics: o.LeaderEvacTopics = None,
     out: o.Out = None,
+    rollback: o.Rollback = None,
     json: o.Json = False,
     ignore_warnings: o.IgnoreWarnings = False,
     skip_no_ops: o.SkipNoOps = False,
@@ -73,7 +74,8 @@ def rebuild(
     inputs = _gather(sources, bootstrap_server, config, kafka_cluster)
     made = plan_rebuild(inputs.current, inputs.cluster, inputs.wanted, settings, inputs.sizes)
     made = evacuated(made, leader_evac_brokers, leader_evac_topics or ())
-    deliver(made, inputs.sizes, o.Output(out, json, ignore_warnings, skip_no_ops, phased_reassignment, chunk_step_size))
+    output = o.Output(out, rollback, json, ignore_warnings, skip_no_ops, phased_reassignment, chunk_step_size)
+    deliver(made, inputs.sizes, output)
 
 
 def unload(
@@ -104,6 +106,7 @@ def unload(
     min_rack_ids: o.MinRackIds = 0,
     optimize_leadership: o.OptimizeLeadership = False,
     out: o.Out = None,
+    rollback: o.Rollback = None,
     json: o.Json = False,
     ignore_warnings: o.IgnoreWarnings = False,
     skip_no_ops: o.SkipNoOps = False,
@@ -124,7 +127,8 @@ def unload(
     sources = _sources(map_file, cluster_file, sizes_file, brokers, topics, topics_exclude)
     inputs = _gather(sources, bootstrap_server, config, kafka_cluster)
     made = plan_rebalance(inputs.current, inputs.cluster, inputs.wanted, inputs.sizes, settings)
-    deliver(made, inputs.sizes, o.Output(out, json, ignore_warnings, skip_no_ops, phased_reassignment, chunk_step_size))
+    output = o.Output(out, rollback, json, ignore_warnings, skip_no_ops, phased_reassignment, chunk_step_size)
+    deliver(made, inputs.sizes, output)
 
 
 app.command(

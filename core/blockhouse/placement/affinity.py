@@ -31,14 +31,22 @@ def substitutes(current: PartitionMap, cluster: Mapping[int, Broker], members: M
         racks = possible_racks(current, cluster, id) if id in missing else [cluster[id].rack]
         match = next((new for rack in racks for new in free if cluster[new].rack == rack), None)
         if match is None:
-            where = f"in rack {racks[0]!r}" if id not in missing else f"in any rack it can have been in {racks}"
-            problems.append(f"substitution affinity: no new broker {where} is left to substitute broker {id}")
+            problems.append(_no_match(id, racks, inferred=id in missing))
             continue
         free.remove(match)
         chosen[id] = match
     if problems:
         raise InvalidInput(problems)
     return chosen
+
+
+def _no_match(id: int, racks: list[str], *, inferred: bool) -> str:
+    start = f"substitution affinity: broker {id}"
+    if not inferred:
+        return f"{start} is in rack {racks[0]!r}, and no new broker of that rack is left; give one more"
+    if not racks:
+        return f"{start} is gone and the map does not tell its rack (its partners are in every rack seen without it)"
+    return f"{start} is gone; it was in one of the racks {', '.join(racks)}, and no new broker of those is left"
 
 
 def possible_racks(current: PartitionMap, cluster: Mapping[int, Broker], gone: int) -> list[str]:
