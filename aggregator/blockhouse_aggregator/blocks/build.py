@@ -7,6 +7,7 @@ and by which replica must never show in its bytes. No I/O, no clock.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +18,7 @@ from blockhouse.config.pipeline import MAX_ROWS
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks.provenance import Provenance
-from blockhouse_aggregator.wire.native import ColumnData, encode_block
+from blockhouse_aggregator.wire.native import ColumnData, ConstantColumn, encode_block
 from blockhouse_aggregator.wire.rows import BadMessage, DecodedBatch, RowsDecoder
 
 
@@ -136,6 +137,44 @@ class BlockBuilder:
             cut_at=None if cut is None else self._offsets[cut],
         )
 
+    def rows_by_offset(self) -> dict[int, int]:
+        """How many rows each good message has: what provenance is compared with."""
+        offsets, counts = self._good()
+        return dict(zip(offsets.tolist(), counts.tolist(), strict=True))
+
+    def part(self, rows: Collection[tuple[int, int]]) -> tuple[bytes, int]:
+        """Native bytes of only these rows, pairs of (offset, index in the message), in block order, and their number.
+
+        For completing a block of which provenance found some rows: never a block by itself.
+        """
+        offsets, counts = self._good()
+        numbers = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        wanted = np.array([offset * (MAX_ROWS + 1) + row for offset, row in rows], np.int64)
+        mask = np.isin(np.repeat(offsets, counts) * (MAX_ROWS + 1) + numbers, wanted)
+        left = int(mask.sum())
+        columns: dict[str, ColumnData] = {
+            name: column.filter(pa.array(mask)) for name, column in self._columns().items()
+        }
+        for name, data in self._provenance.columns(offsets, counts).items():
+            if isinstance(data, ConstantColumn):
+                columns[name] = ConstantColumn(data.value, left)
+            else:
+                columns[name] = np.asarray(data)[mask]
+        return encode_block(self._header, columns), left
+
+    def _good(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Offsets and row counts of the good messages."""
+        self.decode()
+        good = np.ones(len(self._offsets), bool)
+        good[list(self._bad)] = False
+        counts = np.concatenate([part.rows_per_message for part in self._decoded])
+        return np.array(self._offsets, np.int64)[good], counts[good]
+
+    def _columns(self) -> dict[str, pa.Array]:
+        return {
+            name: pa.concat_arrays([part.columns[name] for part in self._decoded]) for name in self._decoded[0].columns
+        }
+
     def _dead_below(self, end: int) -> tuple[DeadMessage, ...]:
         return tuple(
             DeadMessage(self._offsets[index], message.reason, message.detail)
@@ -164,8 +203,5 @@ class BlockBuilder:
         )
 
     def _body(self, offsets: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], rows: int) -> bytes:
-        columns: dict[str, ColumnData] = {
-            name: pa.concat_arrays([part.columns[name] for part in self._decoded]).slice(0, rows)
-            for name in self._decoded[0].columns
-        }
+        columns: dict[str, ColumnData] = {name: column.slice(0, rows) for name, column in self._columns().items()}
         return encode_block(self._header, columns | self._provenance.columns(offsets, counts))

@@ -7,16 +7,23 @@ from __future__ import annotations
 
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Literal
 
 from blockhouse.config.endpoints import ClickHouse
 from blockhouse.config.pipeline import Quorum
-from blockhouse.errors import BlockhouseError, Permanent, Retryable
-from blockhouse_aggregator.blocks.build import EncodedBlock
+from blockhouse.errors import Blocked, BlockhouseError, Permanent, Retryable
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.blocks.build import BlockBuilder, EncodedBlock
 from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.clickhouse.errors import Fault, ServerFault
-from blockhouse_aggregator.clickhouse.model import InsertRequest, InsertResult
+from blockhouse_aggregator.clickhouse.model import InsertRequest
+from blockhouse_aggregator.clickhouse.presence import Absent, Ambiguous, Complete, Partial, decide
+from blockhouse_aggregator.clickhouse.provenance import stored_rows
+from blockhouse_aggregator.clickhouse.tables import describe
 from blockhouse_aggregator.gate.messages import BlockKey, Drop, Grant, Result
 
 CONCURRENT_INSERTS = 4
@@ -24,40 +31,56 @@ TRIES = 3
 """Tries of one grant; beyond them the driver decides, so that a stuck table holds no insert slot for ever."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A block's bytes and, of a rebuilt one, the builder that can tell its rows apart."""
+
+    block: EncodedBlock
+    builder: BlockBuilder | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What one successful try found or did."""
+
+    deduplicated: bool | None = None
+    presence: Literal["", "absent", "complete", "partial"] = ""
+    surplus: int = 0
+
+
 class Inserter:
     """Holds the bytes of sealed blocks until they are inserted or dropped. Thread-safe."""
 
-    def __init__(self, clickhouse: ClickHouse, quorum: Quorum, report: Callable[[Result], None]) -> None:
+    def __init__(
+        self, stream: StreamId, clickhouse: ClickHouse, quorum: Quorum, report: Callable[[Result], None]
+    ) -> None:
+        self._stream = stream
         self._clickhouse = clickhouse
         self._quorum = quorum
         self._report = report
-        self._held: dict[BlockKey, EncodedBlock] = {}
+        self._held: dict[BlockKey, _Held] = {}
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(CONCURRENT_INSERTS, thread_name_prefix="insert")
         self._local = threading.local()
         self._replicas: list[Replica] = []
 
-    def hold(self, block: EncodedBlock) -> None:
+    def hold(self, block: EncodedBlock, builder: BlockBuilder | None = None) -> None:
         with self._lock:
-            self._held[key_of(block)] = block
+            self._held[key_of(block)] = _Held(block, builder)
 
     def drop(self, drop: Drop) -> None:
         with self._lock:
             self._held.pop(drop.block, None)
 
-    def drop_all(self) -> None:
-        with self._lock:
-            self._held.clear()
-
     def grant(self, grant: Grant) -> None:
         """Start the insert of a granted block. The bytes are let go when it is stored or has failed."""
         with self._lock:
-            block = self._held.pop(grant.block, None)
-        if block is None:
+            held = self._held.pop(grant.block, None)
+        if held is None:
             text = f"{grant.block.table} [{grant.block.begin}, {grant.block.end}]: this task does not hold the block"
             self._report(_failure(grant.block, 0, 0.0, Retryable(text)))
         else:
-            self._pool.submit(self._insert, grant, block)
+            self._pool.submit(self._insert, grant, held)
 
     def close(self) -> None:
         """Wait for running inserts, then close the connections."""
@@ -72,64 +95,109 @@ class Inserter:
             self._replicas.append(replica)
         return replica
 
-    def _insert(self, grant: Grant, block: EncodedBlock) -> None:
+    def _insert(self, grant: Grant, held: _Held) -> None:
+        """Every way this can end is reported: a block nobody hears of would stay in flight for ever."""
         started = time.monotonic()
         attempt = 0
-        error: BlockhouseError = Retryable("not tried")
-        while attempt < TRIES:
-            attempt += 1
-            left = grant.lifetime - (time.monotonic() - started)
-            if left <= self._quorum.timeout * 0.1:
-                break
-            try:
-                stored = self._send(grant, block, left)
-            except Permanent as refused:
-                self._report(_failure(grant.block, attempt, time.monotonic() - started, refused))
-                return
-            except Retryable as again:
-                error = again
-                if not isinstance(again, ServerFault) or again.fault is not Fault.RESEND:
-                    break
-                time.sleep(min(again.after * attempt, max(0.0, left)))
-            else:
-                self._report(_success(grant.block, attempt, time.monotonic() - started, stored))
-                return
+        error: BlockhouseError = Retryable("the grant's lifetime was over before the first try")
+        try:
+            while attempt < TRIES and (left := grant.lifetime - (time.monotonic() - started)) > 0.1 * grant.lifetime:
+                attempt += 1
+                try:
+                    done = (
+                        self._complete(grant, held, left)
+                        if grant.ask_provenance
+                        else self._send(grant, held.block, left)
+                    )
+                except ServerFault as again:
+                    error = again
+                    if again.fault is not Fault.RESEND:
+                        break
+                    time.sleep(min(again.after * attempt, left))
+                else:
+                    self._report(_success(grant.block, attempt, time.monotonic() - started, done))
+                    return
+        except BlockhouseError as refused:
+            error = refused
+        except Exception as bug:  # noqa: BLE001 - a bug here is a failed insert with a text, not a lost answer
+            error = Retryable(f"{grant.block.table}: unexpected {bug!r}", after=5.0)
         self._report(_failure(grant.block, attempt, time.monotonic() - started, error))
 
-    def _send(self, grant: Grant, block: EncodedBlock, lifetime: float) -> InsertResult:
+    def _send(self, grant: Grant, block: EncodedBlock, lifetime: float) -> _Done:
         if block.rows == 0:
-            return InsertResult(0.0, None)
+            return _Done()
+        request = self._request(block, block.body, block.rows, grant.token, lifetime)
+        return _Done(deduplicated=self._replica().insert_native(request).deduplicated)
+
+    def _complete(self, grant: Grant, held: _Held, lifetime: float) -> _Done:
+        """Insert only what provenance does not find. Raises Blocked when it cannot tell which rows are missing."""
+        block, builder = held.block, held.builder
+        assert builder is not None, "provenance is only asked for rebuilt blocks"
+        database, _, name = block.table.partition(".")
+        table = describe(self._replica(), database, name)
+        if table is None:
+            raise Permanent(f"table {block.table} is gone", reason="UnknownTable")
+        s = self._stream
+        stored = stored_rows(self._replica(), table, s.cluster, s.partition, block.begin, block.end)
+        presence = decide(builder.rows_by_offset(), stored)
+        surplus = sum(presence.surplus.values())
+        match presence:
+            case Complete():
+                return _Done(presence="complete", surplus=surplus)
+            case Absent():
+                sent = self._send(grant, block, lifetime)
+                return _Done(sent.deduplicated, "absent", surplus)
+            case Partial():
+                body, rows = builder.part(presence.missing)
+                request = self._request(block, body, rows, f"{grant.token}+{zlib.crc32(body):08x}", lifetime)
+                return _Done(self._replica().insert_native(request).deduplicated, "partial", surplus)
+            case Ambiguous():
+                raise Blocked(
+                    f"table {block.table}: of {len(presence.offsets)} messages, the first at offset {presence.offsets[0]},"
+                    " some rows are stored, and without column _kafka_row nobody can say which",
+                    on="ProvenanceAmbiguous",
+                )
+
+    def _request(self, block: EncodedBlock, body: bytes, rows: int, token: str, lifetime: float) -> InsertRequest:
         database, _, table = block.table.partition(".")
-        request = InsertRequest(
+        return InsertRequest(
             database=database,
             table=table,
             header=block.header,
-            body=block.body,
-            rows=block.rows,
+            body=body,
+            rows=rows,
             quorum=self._quorum.replicas,
             quorum_timeout=min(self._quorum.timeout, lifetime * 0.9),
-            token=grant.token,
+            token=token,
             lifetime=lifetime,
         )
-        return self._replica().insert_native(request)
 
 
 def key_of(block: EncodedBlock) -> BlockKey:
     return BlockKey(table=block.table, begin=block.begin, end=block.end)
 
 
-def _success(key: BlockKey, attempts: int, elapsed: float, stored: InsertResult) -> Result:
-    return Result(block=key, outcome="stored", attempts=attempts, elapsed=elapsed, deduplicated=stored.deduplicated)
+def _success(key: BlockKey, attempts: int, elapsed: float, done: _Done) -> Result:
+    return Result(
+        block=key,
+        outcome="stored",
+        attempts=attempts,
+        elapsed=elapsed,
+        deduplicated=done.deduplicated,
+        presence=done.presence,
+        surplus=done.surplus,
+    )
 
 
 def _failure(key: BlockKey, attempts: int, elapsed: float, error: BlockhouseError) -> Result:
-    permanent = isinstance(error, Permanent)
+    retryable = isinstance(error, Retryable)
+    reason = getattr(error, "reason", "") or getattr(error, "on", "") or str(getattr(error, "fault", Fault.RESEND))
     return Result(
         block=key,
-        outcome="permanent" if permanent else "retryable",
+        outcome="retryable" if retryable else "permanent",
         attempts=attempts,
         elapsed=elapsed,
         code=getattr(error, "code", None),
-        reason=error.reason if isinstance(error, Permanent) else str(getattr(error, "fault", Fault.RESEND)),
+        reason=reason,
         message=str(error),
     )

@@ -12,7 +12,7 @@ from typing import Protocol
 from blockhouse.config.pipeline import MAX_ROWS, Blocks
 from blockhouse.errors import Retryable
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.blocks.build import EncodedBlock
+from blockhouse_aggregator.blocks.build import BlockBuilder, EncodedBlock
 from blockhouse_aggregator.blocks.collecting import Catalog, DeadLetter, Limits, Message, TableRound
 from blockhouse_aggregator.blocks.routing import Misrouted, Router
 from blockhouse_aggregator.gate.messages import (
@@ -136,7 +136,7 @@ class Scanner:
         self._next = end
         return end
 
-    def replay(self, order: Replay, finished: Callable[[], bool]) -> tuple[Rebuilt, list[EncodedBlock]]:
+    def replay(self, order: Replay, finished: Callable[[], bool]) -> tuple[Rebuilt, list[Built]]:
         """Rebuild in-flight blocks in one pass. A block whose first or last message is gone is reported as missing."""
         self.catalog.learn(order.catalog)
         wanted = {b.table: b for b in order.blocks}
@@ -153,15 +153,18 @@ class Scanner:
             if block.begin <= message.offset() <= block.end:
                 builder.append(message.offset(), value, message.timestamp()[1])
         self._next = -1  # messages after `end` were read and dropped: the next scan has to seek
-        built, missing = [], []
+        built: list[Built] = []
+        missing: list[BlockKey] = []
         for table, wish in wanted.items():
             builder = builders[table]
-            block_built = builder.seal(MAX_ROWS).block if builder is not None else None
-            if block_built is None or (block_built.begin, block_built.end) != (wish.begin, wish.end):
+            sealed = builder.seal(MAX_ROWS).block if builder is not None else None
+            if builder is None or sealed is None or (sealed.begin, sealed.end) != (wish.begin, wish.end):
                 missing.append(BlockKey(table=table, begin=wish.begin, end=wish.end))
             else:
-                built.append(block_built)
-        return Rebuilt(round=order.round, blocks=tuple(map(describe, built)), missing=tuple(missing)), built
+                built.append((sealed, builder))
+        return Rebuilt(
+            round=order.round, blocks=tuple(describe(block) for block, _ in built), missing=tuple(missing)
+        ), built
 
     def _until(self, end: int, finished: Callable[[], bool]) -> Iterable[Message]:
         """Every message up to and including offset `end`. Raises Retryable when told to finish before that."""
@@ -175,6 +178,9 @@ class Scanner:
                     return
                 yield message
 
+
+Built = tuple[EncodedBlock, BlockBuilder]
+"""A rebuilt block with its builder, which can still tell its rows apart should provenance be asked."""
 
 _TAKEN, _FULL, _REFUSED = object(), object(), object()
 

@@ -60,7 +60,7 @@ class _Lease:
         self._figures = LeaseFigures(str(spec.stream))
         self._gate = GateClient(spec.gate, str(spec.stream), spec.epoch, spec.number)
         welcome = self._gate.welcome
-        self._inserter = Inserter(spec.clickhouse, welcome.quorum, self._gate.send)
+        self._inserter = Inserter(spec.stream, spec.clickhouse, welcome.quorum, self._gate.send)
         self._letters: dead_letters.DeadLetterWriter | None = None
         self._scanner = Scanner(
             spec.stream, cast(Reader, self._reader()), blocks=welcome.blocks, database=welcome.database, bury=self._bury
@@ -106,16 +106,18 @@ class _Lease:
                 answer, blocks = self._scanner.scan(order, finished)
                 self._figures.rounds += 1
                 self._figures.blocks += len(blocks)
+                for block in blocks:
+                    self._inserter.hold(block)
             else:
-                answer, blocks = self._scanner.replay(order, finished)
-                self._figures.replayed += len(blocks)
+                answer, built = self._scanner.replay(order, finished)
+                self._figures.replayed += len(built)
+                for block, builder in built:
+                    self._inserter.hold(block, builder)
         except BlockhouseError as error:
             self._scanner.lose_place()  # where the reader stands is uncertain now: the next order seeks
             reason = getattr(error, "reason", "") or getattr(error, "on", "") or type(error).__name__
             self._gate.send(Trouble(reason=reason, message=str(error), retryable=isinstance(error, Retryable)))
             return
-        for block in blocks:
-            self._inserter.hold(block)
         self._gate.send(answer)
 
 
