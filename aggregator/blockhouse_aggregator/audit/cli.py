@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,9 @@ from blockhouse.config.load import load
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse_aggregator.audit.auditing import AuditSpec, run
 from blockhouse_aggregator.audit.report import AuditReport
+
+_WIDTH = 160
+"""Columns when the output is a file: no name should be cut there."""
 
 _HELP = """Compare what Kafka holds with what every ClickHouse replica holds, message by message.
 
@@ -56,7 +60,7 @@ def audit(
     if as_json:
         typer.echo(json.dumps(report.to_json(), indent=2))
     else:
-        Console().print(report.render())
+        Console(width=None if sys.stdout.isatty() else _WIDTH).print(report.render())
     if not report.exact:
         raise typer.Exit(1)
 

@@ -121,7 +121,7 @@ class AuditReport:
                 where = f"{_shown(table.table)} on {table.replica}"
                 absent = "" if table.exists or table.table == NO_TABLE else ": there is no such table"
                 lines.append(Text(f"{where}{absent}", style="bold"))
-                lines += [Text(f"  {offender}") for offender in table.offenders]
+                lines += [Text(f"  {offender}", no_wrap=True, overflow="ignore") for offender in table.offenders]
         if self.expired:
             lines.append(Text(f"{self.expired:,} stored rows are older than the logs: they could not be judged"))
         if self.manifest is not None:

@@ -41,6 +41,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "queue.buffering.max.messages": 200_000,
     "queue.buffering.max.kbytes": 128 << 10,
     "statistics.interval.ms": 1000,
+    "log_level": 0,  # what matters comes as an error of a delivery
 }
 
 
