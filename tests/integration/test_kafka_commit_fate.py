@@ -75,6 +75,21 @@ def test_an_assigned_stream_fetches_no_data(cluster: KafkaClusterServers, proxy:
     assert proxy.requests[f"blockhouse-{instance}", FETCH] == 0
 
 
+def test_a_request_that_arrives_late_is_applied_while_nobody_has_rejoined(
+    cluster: KafkaClusterServers, proxy: Proxy, names: Names
+) -> None:
+    cluster.create_topic(names.topic, partitions=1)
+    endpoint, kafka = settings_of(cluster.bootstrap, names.topic, names.group, commit_timeout=30)
+    with member(endpoint, kafka, "r1") as (subject, heard):
+        ((stream, epoch),) = heard.owns(1).items()
+        proxy.hold_requests(OFFSET_COMMIT)
+        late = subject.commit(stream, epoch, 20, "late")
+        assert proxy.held.wait(10)
+        proxy.release()
+        assert late.result(30) == COMMITTED
+        assert subject.committed(stream, epoch).result(10) == Committed(20, "late")
+
+
 def test_a_request_that_arrives_after_the_rejoin_changes_nothing(
     cluster: KafkaClusterServers, proxy: Proxy, names: Names
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Message
 from confluent_kafka.admin import AdminClient
@@ -10,9 +12,10 @@ from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Permanent, Retryable
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.dead_letters import DeadLetter, DeadLetterWriter
-from blockhouse_aggregator.kafka.facts import ClusterFacts
+from blockhouse_aggregator.kafka.facts import ClusterFacts, TopicFacts
 from blockhouse_aggregator.kafka.fetch import StreamReader
 from e2e.stack import Stack
+from e2e.stack.process import wait_until
 from tests.integration.conftest import Names, TopicFactory
 
 pytestmark = pytest.mark.integration
@@ -26,6 +29,19 @@ def cluster(stack: Stack) -> KafkaCluster:
 @pytest.fixture
 def facts(cluster: KafkaCluster) -> ClusterFacts:
     return ClusterFacts(cluster)
+
+
+def told_of(facts: ClusterFacts, topic: str) -> TopicFacts:
+    """What is told of a topic that was created just now: brokers learn of it a moment after the controller."""
+    found: list[TopicFacts] = []
+
+    def known() -> bool:
+        with contextlib.suppress(Permanent):
+            found.append(facts.topic(topic))
+        return found != []
+
+    assert wait_until(known, timeout=10)
+    return found[0]
 
 
 def letters(stream: StreamId, count: int, size: int = 10) -> list[DeadLetter]:
@@ -46,7 +62,7 @@ def all_of(cluster: KafkaCluster, topic: str) -> list[Message]:
 
 
 def test_a_topic_tells_its_shape_and_settings(facts: ClusterFacts, topic: TopicFactory) -> None:
-    told = facts.topic(topic(3, config={"retention.ms": "3600000", "max.message.bytes": "2000000"}))
+    told = told_of(facts, topic(3, config={"retention.ms": "3600000", "max.message.bytes": "2000000"}))
     assert (told.partitions, told.replication_factor) == (3, 1)
     assert (told.cleanup_policy, told.compacted, told.retention_ms) == ("delete", False, 3_600_000)
     assert told.max_message_bytes == 2_000_000
@@ -54,10 +70,10 @@ def test_a_topic_tells_its_shape_and_settings(facts: ClusterFacts, topic: TopicF
 
 
 def test_a_topic_created_anew_under_its_name_has_another_id(
-    facts: ClusterFacts, cluster: KafkaCluster, topic: TopicFactory
+    facts: ClusterFacts, cluster: KafkaCluster, topic: TopicFactory, stack: Stack
 ) -> None:
     name = topic(1, config={"cleanup.policy": "compact,delete", "retention.ms": "-1"})
-    before = facts.topic(name)
+    before = told_of(facts, name)
     assert before.compacted
     assert before.retention_ms is None
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
@@ -66,7 +82,8 @@ def test_a_topic_created_anew_under_its_name_has_another_id(
         facts.topic(name)
     assert caught.value.reason == "UnknownTopic"
     assert name in str(caught.value)
-    again = facts.topic(topic(1, name=name))
+    stack.kafka["a"].create_topic(name, partitions=1)
+    again = told_of(facts, name)
     assert len(again.topic_id) == 22
     assert again.topic_id != before.topic_id
     assert not set("+/") & set(again.topic_id + before.topic_id)
@@ -74,13 +91,16 @@ def test_a_topic_created_anew_under_its_name_has_another_id(
 
 def test_an_empty_stream_has_empty_bounds_and_a_leader_epoch(facts: ClusterFacts, topic: TopicFactory) -> None:
     stream = StreamId("a", topic(1), 0)
+    told_of(facts, stream.topic)
     assert facts.bounds(stream) == (0, 0)
     assert facts.leader_epoch(stream) == 0
 
 
 def test_a_partition_that_does_not_exist_is_said(facts: ClusterFacts, topic: TopicFactory) -> None:
-    with pytest.raises(Permanent) as caught:
-        facts.bounds(StreamId("a", topic(1), 7))
+    name = topic(1)
+    told_of(facts, name)
+    with pytest.raises(Permanent, match="has 1 partitions") as caught:
+        facts.bounds(StreamId("a", name, 7))
     assert caught.value.reason == "UnknownTopic"
 
 

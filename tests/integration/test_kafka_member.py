@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from blockhouse.errors import Permanent
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.kafka.group import COMMITTED, STALE_EPOCH, Committed, Verdict
+from blockhouse_aggregator.kafka.group import COMMITTED, STALE_EPOCH, CommitOutcome, Committed, Verdict
 from e2e.stack import Stack
 from tests.integration.conftest import Names, TopicFactory
 from tests.integration.kafka_recorder import Event, member, settings_of
@@ -78,6 +80,42 @@ def test_a_rebalance_drops_a_stream_before_the_other_member_gets_it(
                 assert first.commit(stream, before[stream], 1, "late").result(10) == STALE_EPOCH
                 assert second.commit(stream, epoch, 2, "new").result(10) == COMMITTED
         assert len(heard_first.owns(4)) == 4  # the second left: back at once, not after its session time-out
+
+
+def test_a_commit_during_a_rebalance_is_stored_or_refused_for_certain(
+    stack: Stack, topic: TopicFactory, names: Names
+) -> None:
+    cluster, kafka = settings_of(stack.kafka["a"].bootstrap, topic(4), names.group)
+    done = threading.Event()
+    outcomes: set[CommitOutcome] = set()
+    with member(cluster, kafka, "r1") as (subject, heard):
+        heard.owns(4)
+
+        def commit_all_the_time() -> dict[StreamId, int]:
+            stored = dict.fromkeys(heard.owned, 0)
+            number = 0
+            while not done.is_set():
+                for stream, epoch in list(heard.owned.items()):
+                    number += 1
+                    outcome = subject.commit(stream, epoch, number, str(number)).result(30)
+                    outcomes.add(outcome)
+                    stored[stream] = number if outcome == COMMITTED else stored[stream]
+            return stored
+
+        with ThreadPoolExecutor(1) as pool:
+            committing = pool.submit(commit_all_the_time)
+            for other in ("r2", "r3", "r4"):
+                with member(cluster, kafka, other) as (_, heard_other):
+                    heard_other.owns(2)
+                heard.owns(4)
+            done.set()
+            stored = committing.result(30)
+        for stream, epoch in heard.owned.items():  # what was refused left no trace, what was stored was not undone
+            number = stored[stream]
+            assert subject.committed(stream, epoch).result(10) == Committed(number, str(number))
+    assert {outcome.verdict for outcome in outcomes} == {Verdict.COMMITTED, Verdict.REFUSED}
+    assert all(outcome.retry or outcome in (COMMITTED, STALE_EPOCH) for outcome in outcomes)
+    assert "rejoin" not in heard.drops
 
 
 def test_leaving_hands_over_at_once_and_joining_comes_back(stack: Stack, topic: TopicFactory, names: Names) -> None:

@@ -16,6 +16,7 @@ from blockhouse_aggregator.kafka.group import GroupListener
 from blockhouse_aggregator.kafka.session import Session
 
 _PROBE_SECONDS = 1.0
+_PAUSE_SECONDS = 1.0
 
 # Said by the group callbacks already, or harmless for a member that fetches nothing.
 _IGNORED = {KafkaError._MAX_POLL_EXCEEDED, KafkaError._AUTO_OFFSET_RESET, KafkaError._PARTITION_EOF}
@@ -64,7 +65,7 @@ class Health:
         if not suspected or time.monotonic() < self._next_probe:
             return
         error = session.probe(_PROBE_SECONDS)
-        self._next_probe = time.monotonic() + _PROBE_SECONDS
+        self._next_probe = time.monotonic() + _PAUSE_SECONDS
         if error is None:
             self._suspicion = None
             if not self._until_assigned:

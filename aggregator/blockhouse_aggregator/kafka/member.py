@@ -152,14 +152,17 @@ class GroupMember:
 
             return guarded
 
-        session = Session(
-            settings(self._cluster, self._kafka, self._instance_id),
-            self._kafka.topic,
-            on_assign=current(self._on_assign),
-            on_revoke=current(lambda _, partitions: self._on_drop(partitions, "revoked")),
-            on_lost=current(lambda _, partitions: self._on_drop(partitions, "lost")),
-            on_error=lambda error: self._health.report(error) if self._session is session else None,
-        )
+        try:
+            session = Session(
+                settings(self._cluster, self._kafka, self._instance_id),
+                self._kafka.topic,
+                on_assign=current(self._on_assign),
+                on_revoke=current(lambda _, partitions: self._on_drop(partitions, "revoked")),
+                on_lost=current(lambda _, partitions: self._on_drop(partitions, "lost")),
+                on_error=lambda error: self._health.report(error) if self._session is session else None,
+            )
+        except KafkaException as error:  # the client refuses its settings, e.g. an unreadable certificate
+            raise translate(error, f"joining group {self._kafka.group} in cluster {self._cluster.name}") from error
         self._session = session
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
