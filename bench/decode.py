@@ -14,6 +14,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from clickhouse_driver.bufferedwriter import BufferedSocketWriter
+from clickhouse_driver.columns.service import write_column
+from clickhouse_driver.context import Context
+
 from blockhouse.config.pipeline import MAX_ROWS
 from blockhouse.schema.history import first_revision
 from blockhouse.schema.model import ServerColumn, TableHistory
@@ -25,6 +29,16 @@ STREAM = StreamId("a", "events-0", 0)
 PROVENANCE = "_kafka_cluster LowCardinality(String), _kafka_partition UInt32, _kafka_offset UInt64"
 ROWS_PER_MESSAGE = 10
 MIB = 1 << 20
+CONTEXT = Context()
+CONTEXT.client_settings = {"use_numpy": False, "strings_as_bytes": True, "strings_encoding": "utf-8"}
+CONTEXT.settings = {}
+
+
+class Nowhere:
+    """A socket whose bytes nobody reads."""
+
+    def sendall(self, data: bytes) -> None:
+        pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +131,7 @@ def vectorised(table: TableHistory, payloads: Sequence[bytes]) -> int:
 
 
 def loop(table: TableHistory, payloads: Sequence[bytes]) -> int:
-    """What a plain consumer does: the official runtime, one append per value; it stops before any encoding."""
+    """What a plain consumer does: the official runtime, one append per value, clickhouse-driver's columns."""
     assert table.current is not None
     parse = row_batch_class(table, table.current).FromString
     columns: dict[str, list[object]] = {column.name: [] for column in table.current.row}
@@ -134,6 +148,12 @@ def loop(table: TableHistory, payloads: Sequence[bytes]) -> int:
                 append([list(v.value) if hasattr(v, "value") else v for v in getattr(row, name)])
             for name, append in maybe:
                 append(getattr(row, name) if row.HasField(name) else None)
+    out = BufferedSocketWriter(Nowhere(), MIB)
+    for column in table.current.row:
+        # The driver would ask a server for its time zone to encode a DateTime; the stored number is a UInt32.
+        type_ = "UInt32" if column.type == "DateTime" else column.type
+        write_column(CONTEXT, column.name, type_, columns[column.name], out)
+    out.flush()
     return rows
 
 

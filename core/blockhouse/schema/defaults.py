@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal as Number
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -60,6 +61,7 @@ _EPOCH = datetime(1970, 1, 1)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,9})?)?")
 
 
+@lru_cache(maxsize=4096)
 def constant_default(table: str, column: Column) -> Constant:
     """What stands in `column` when a message lacks it; None is NULL, and of no meaning for Array, Map and Tuple.
 

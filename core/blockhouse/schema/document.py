@@ -1,4 +1,4 @@
-"""The table of types in `docs/message-format.md`, written from the types themselves so that it cannot be wrong for long.
+"""The table of types in `docs/message-format.md`, written from the types themselves: it cannot be wrong for long.
 
 python -m blockhouse.schema.document docs/message-format.md      rewrites the table in place
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from blockhouse.schema.document import with_table
 
 PAGE = Path(__file__).parents[3] / "docs" / "message-format.md"
