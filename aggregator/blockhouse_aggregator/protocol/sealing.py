@@ -82,7 +82,9 @@ def _seal_table(state: StreamState, scan: TableScan, stop: int, resumed: bool, n
     if scan.cursor is not None:
         return TableState(scan.table, block, scan.cursor, pending), 0
     if resumed and stop < state.position:
-        return TableState(scan.table, block, stop, pending), 0
+        assert before.cursor is not None
+        # A scan that another table ended early may not have reached this table's cursor: it never moves back.
+        return TableState(scan.table, block, max(stop, before.cursor), pending), 0
     if pending and not resumed:
         raise ReportRejected(f"table {scan.table}: {pending} messages are neither in a block nor lagging")
     return TableState(scan.table, block, None, 0), pending

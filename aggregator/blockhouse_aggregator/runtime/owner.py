@@ -142,6 +142,8 @@ class StreamOwner:
         self.report.started(self.epoch, start.state, self.stop)
         self.stop = None
         self.report.alarm(*start.alarms)
+        if start.state.in_flight:
+            self.spawn(self.flush())  # the commit that proves the stream is ours, without which nothing is replayed
         self.spawn(self._flush_now_and_then())
 
     async def pause(self, seconds: float) -> None:
