@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from blockhouse.fleet.execution import Progress
@@ -18,7 +19,7 @@ def show_report(console: Console, report: Report, *, all_partitions: bool = Fals
     """Print what changes and why, the brokers before and after, then warnings and errors."""
     changed = [c for c in report.partitions if all_partitions or Reason.NO_OP not in c.reasons]
     for note in report.notes:
-        console.print(note, markup=False)
+        console.print(note, markup=False, soft_wrap=True)
     if report.targets:
         console.print(f"brokers to unload: {_ids(report.targets)}; tolerance {report.tolerance}", markup=False)
     if changed:
@@ -26,9 +27,9 @@ def show_report(console: Console, report: Report, *, all_partitions: bool = Fals
     console.print(_broker_table(report.brokers))
     _show_summary(console, report, len(report.partitions) - len(changed) if not all_partitions else 0)
     for warning in report.warnings:
-        console.print(f"[yellow]warning:[/] {_plain(warning)}")
+        console.print(f"[yellow]warning:[/] {escape(warning)}", soft_wrap=True)
     for error in report.errors:
-        console.print(f"[red]error:[/] {_plain(error)}")
+        console.print(f"[red]error:[/] {escape(error)}", soft_wrap=True)
 
 
 def show_progress(console: Console, progress: Progress) -> None:
@@ -98,7 +99,3 @@ def _gib_change(before: float | None, after: float | None) -> str:
 
 def _ids(ids: Iterable[int]) -> str:
     return ",".join(map(str, ids))
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", r"\[")

@@ -168,7 +168,9 @@ def _fill(
 
 def _substitution(slot: Slot, substitute: Broker, ranking: Ranking) -> tuple[int | None, str]:
     refusal = slot.refusal(substitute, ranking.free_space(substitute.id))
-    return (substitute.id, "") if refusal is None else (None, f"its substitute {substitute.id} may not: {refusal.name}")
+    if refusal is None:
+        return substitute.id, ""
+    return None, f"its substitute {substitute.id} is refused ({refusal.name.lower().replace('_', ' ')})"
 
 
 def _open_slots(drafts: list[Draft], options: RebuildOptions) -> Iterator[tuple[Draft, int, int]]:
