@@ -1,0 +1,221 @@
+"""When a block may be inserted, and when the server's "ok" acknowledges it. ZooKeeper, server and task are scripted,
+because the cases are the rarest moments of a server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from blockhouse.errors import Retryable
+from blockhouse.metadata.model import InFlight
+from blockhouse.schema.history import first_revision
+from blockhouse.schema.model import ServerColumn
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.clickhouse.presence import StoredRows
+from blockhouse_aggregator.clickhouse.quorum import QuorumSnapshot
+from blockhouse_aggregator.clickhouse.tables import ServerTable
+from blockhouse_aggregator.gate.messages import Grant, Result
+from blockhouse_aggregator.runtime.storing import BlockToStore, Storing
+
+NOW = 1_800_000_000_000
+COLUMNS = (ServerColumn(name="n", type="UInt32"), ServerColumn(name="_kafka_offset", type="UInt64"))
+REVISION = first_revision(COLUMNS)
+TABLE = ServerTable(
+    database="default",
+    name="t",
+    engine="ReplicatedMergeTree",
+    replicated=True,
+    zookeeper_path="/t",
+    replica_name="r1",
+    columns=COLUMNS,  # type: ignore[arg-type]
+    deduplication_window=100,
+    deduplication_window_seconds=604_800,
+    provenance=frozenset({"_kafka_offset"}),
+    materialized_views=(),
+    partition_key="",
+)
+CLEAR = QuorumSnapshot(pending=False, failed_parts_version=1)
+PENDING = QuorumSnapshot(pending=True, failed_parts_version=1)
+FAILED = QuorumSnapshot(pending=False, failed_parts_version=2)
+BLOCK = BlockToStore(
+    stream=StreamId("a", "events", 0),
+    topic_id="id",
+    table=TABLE,
+    intent=InFlight(begin=10, end=19, messages=10, revision=1, crc=7, intent_ms=NOW - 1000),
+    revision=REVISION,
+    fresh=False,
+)
+
+
+@dataclass
+class Lease:
+    valid: bool = True
+
+
+@dataclass
+class World:
+    """The shard, its locks and the task: `quorum` answers in turn, the last one for ever."""
+
+    quorum_answers: deque[QuorumSnapshot] = field(default_factory=lambda: deque([CLEAR]))
+    recent_blocks: int = 0
+    stored_offsets: int = 0
+    lock_free: bool = True
+    lease: Lease = field(default_factory=Lease)
+    outcome: Result | None = None
+    held: set[str] = field(default_factory=set)
+    grants: list[Grant] = field(default_factory=list)
+
+    async def acquire(self, table: str, timeout: float) -> Lease | None:
+        if not self.lock_free:
+            return None
+        self.held.add(table)
+        return self.lease
+
+    async def release(self, lease: Lease) -> None:
+        self.held.clear()
+
+    async def quorum(self, table: ServerTable) -> QuorumSnapshot:
+        return self.quorum_answers.popleft() if len(self.quorum_answers) > 1 else self.quorum_answers[0]
+
+    async def blocks_since(self, table: ServerTable, since_ms: int) -> int:
+        return self.recent_blocks
+
+    async def stored(self, table: ServerTable, stream: StreamId, begin: int, end: int) -> StoredRows:
+        return StoredRows({begin + i: 1 for i in range(self.stored_offsets)})
+
+    async def describe(self, table: str) -> ServerTable | None:
+        return TABLE
+
+    async def fingerprints(self) -> Mapping[str, int]:
+        return {}
+
+    async def insert(self, grant: Grant) -> Result:
+        assert self.held == {"default.t"}, "an insert without the table's lock"
+        self.grants.append(grant)
+        return self.outcome or Result(block=grant.block, outcome="stored", attempts=1, elapsed=0.1)
+
+
+def storing(world: World) -> Storing:
+    return Storing(world, world, lifetime=0.6, now_ms=lambda: NOW, slots=2)
+
+
+async def test_a_fresh_block_is_acknowledged_by_the_plain_ok() -> None:
+    world = World(quorum_answers=deque([PENDING]))
+    verdict = await storing(world).store(replace(BLOCK, fresh=True), world)
+    assert verdict.stored
+    assert not world.grants[0].ask_provenance
+
+
+async def test_an_ok_after_a_resend_inside_the_task_does_not_acknowledge() -> None:
+    world = World()
+    world.outcome = Result(block=BLOCK.key, outcome="stored", attempts=2, elapsed=0.1)
+    verdict = await storing(world).store(replace(BLOCK, fresh=True), world)
+    assert not verdict.stored
+    assert not verdict.condemned
+
+
+async def test_an_early_ok_waits_until_no_quorum_is_pending() -> None:
+    world = World(quorum_answers=deque([CLEAR, PENDING, PENDING, CLEAR]))
+    verdict = await storing(world).store(BLOCK, world)
+    assert verdict.stored
+    assert world.quorum_answers == deque([CLEAR])
+
+
+async def test_an_early_ok_does_not_acknowledge_while_the_quorum_stays_unmet() -> None:
+    world = World(quorum_answers=deque([CLEAR, PENDING]))
+    verdict = await storing(world).store(BLOCK, world)
+    assert not verdict.stored
+
+
+async def test_an_early_ok_does_not_acknowledge_when_the_part_failed_meanwhile() -> None:
+    world = World(quorum_answers=deque([CLEAR, PENDING, FAILED]))
+    verdict = await storing(world).store(BLOCK, world)
+    assert not verdict.stored
+
+
+async def test_an_intent_that_may_have_left_the_window_is_decided_by_provenance() -> None:
+    world = World(recent_blocks=60)
+    verdict = await storing(world).store(BLOCK, world)
+    assert world.grants[0].ask_provenance
+    assert verdict.stored
+
+
+async def test_an_intent_older_than_the_windows_time_is_decided_by_provenance() -> None:
+    world = World()
+    old = replace(BLOCK, intent=replace(BLOCK.intent, intent_ms=NOW - 600_000_000))
+    await storing(world).store(old, world)
+    assert world.grants[0].ask_provenance
+
+
+async def test_a_block_of_an_older_revision_is_decided_by_provenance() -> None:
+    world = World()
+    added = replace(TABLE, columns=(*TABLE.columns, ServerColumn(name="new", type="UInt8")))
+    await storing(world).store(replace(BLOCK, table=added), world)
+    assert world.grants[0].ask_provenance
+
+
+async def test_provenance_is_not_asked_while_a_quorum_is_pending() -> None:
+    world = World(recent_blocks=60, quorum_answers=deque([PENDING]))
+    verdict = await storing(world).store(BLOCK, world)
+    assert not verdict.stored
+    assert not world.grants
+
+
+async def test_what_provenance_found_is_not_believed_when_a_part_failed_while_it_was_asked() -> None:
+    world = World(recent_blocks=60, quorum_answers=deque([CLEAR, FAILED]))
+    world.outcome = Result(block=BLOCK.key, outcome="stored", attempts=1, elapsed=0.1, presence="complete")
+    verdict = await storing(world).store(BLOCK, world)
+    assert not verdict.stored
+
+
+async def test_nothing_is_granted_without_the_lock() -> None:
+    world = World(lock_free=False)
+    verdict = await storing(world).store(BLOCK, world)
+    assert not world.grants
+    assert not verdict.stored
+    assert not verdict.condemned
+
+
+async def test_nothing_is_granted_under_a_lock_whose_session_was_lost() -> None:
+    world = World(lease=Lease(valid=False))
+    verdict = await storing(world).store(BLOCK, world)
+    assert not world.grants
+    assert not verdict.stored
+
+
+async def test_two_streams_of_one_aggregator_never_insert_into_a_table_at_once() -> None:
+    world = World()
+    store = storing(world)
+    running = 0
+
+    class Task:
+        async def insert(self, grant: Grant) -> Result:
+            nonlocal running
+            running += 1
+            assert running == 1
+            await asyncio.sleep(0)
+            running -= 1
+            return Result(block=grant.block, outcome="stored", attempts=1, elapsed=0.0)
+
+    verdicts = await asyncio.gather(*(store.store(replace(BLOCK, fresh=True), Task()) for _ in range(5)))
+    assert all(verdict.stored for verdict in verdicts)
+
+
+async def test_a_lost_task_leaves_the_fate_open_and_the_lock_free() -> None:
+    class Gone:
+        async def insert(self, grant: Grant) -> Result:
+            raise Retryable("the connection to the task broke")
+
+    world = World()
+    verdict = await storing(world).store(BLOCK, Gone())
+    assert not verdict.stored
+    assert not world.held
+
+
+async def test_a_block_the_log_lost_is_acknowledged_only_when_every_message_is_stored() -> None:
+    assert (await storing(World(stored_offsets=10)).stored_without_bytes(BLOCK)).stored
+    partly = await storing(World(stored_offsets=4)).stored_without_bytes(BLOCK)
+    assert partly.condemned == "ReplayRangeExpired"
+    assert "4 of 10" in partly.message
