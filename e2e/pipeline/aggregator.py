@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from e2e.stack import process
 from e2e.stack.server import Server, StackError
@@ -26,6 +27,11 @@ class AggregatorProcess(Server):
         self.config = config
         self.replica: str = config["replica"]
         self._port: int = config["admin"]["port"]
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the process we started ended (negative: by a signal); None while it runs."""
+        return None if self._process is None or self.alive else self._process.wait(5)
 
     @property
     def url(self) -> str:
@@ -63,6 +69,34 @@ class AggregatorProcess(Server):
     def counter(self, name: str) -> int:
         """The sum over all streams of one of the status page's counters."""
         return sum(stream["counters"][name] for stream in self.streams())
+
+    def stream(self, name: str) -> Mapping[str, Any]:
+        """One stream's part of the status page, by `cluster/topic/partition`; empty when it is not held here."""
+        return next((stream for stream in self.streams() if stream["stream"] == name), {})
+
+    def in_flight(self, table: str, stage: str) -> list[Mapping[str, Any]]:
+        """The blocks of `database.table` that are in `stage` (sealed, inserting, replay, blocked) in any stream."""
+        return [
+            block
+            for stream in self.streams()
+            for block in stream.get("inFlight", ())
+            if (block["table"], block["stage"]) == (table, stage)
+        ]
+
+    def logged(self, event: str, **values: Any) -> list[Mapping[str, Any]]:
+        """The log's lines about `event` (e.g. `stream.closed`) in which every one of `values` is as given."""
+        lines = (line for line in self.log.read_text(errors="replace").splitlines() if f'"event": "{event}"' in line)
+        found = [json.loads(line) for line in lines]
+        return [line for line in found if all(line.get(key) == value for key, value in values.items())]
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of a metric's samples that have all of `labels`; 0 when there is none."""
+        total = 0.0
+        for family in text_string_to_metric_families(self.get("/metrics")):
+            for sample in family.samples:
+                if sample.name == name and labels.items() <= sample.labels.items():
+                    total += sample.value
+        return total
 
     def members(self, kind: str) -> list[int]:
         """Pids of the Spark JVM (`java`) or of its Python workers (`worker`)."""

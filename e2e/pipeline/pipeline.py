@@ -66,12 +66,17 @@ class Pipeline:
             "clickhouse": {"host": clickhouse.host, "port": clickhouse.port},
             "zookeeper": {
                 "servers": stack.zookeeper.connect,
-                "root": f"/blockhouse/{spec.name}",
+                "root": self.root,
                 "sessionTimeoutSeconds": 6,
             },
             "quorum": {"replicas": spec.quorum, "timeout": "10s"},
             "admin": {"port": self._ports[f"admin.{replica}"]},
         }
+
+    @property
+    def root(self) -> str:
+        """The pipeline's path in ZooKeeper."""
+        return f"/blockhouse/{self.spec.name}"
 
     def create_topic(self, config: Mapping[str, str] | None = None) -> None:
         for cluster in self.stack.kafka.values():
@@ -84,6 +89,24 @@ class Pipeline:
         if wait:
             for aggregator in self.aggregators.values():
                 aggregator.wait_ready()
+
+    def heal(self) -> None:
+        """Start or thaw again every aggregator that does not run."""
+        for aggregator in self.aggregators.values():
+            if aggregator.frozen or not aggregator.alive:
+                aggregator.start(wait=False)
+        for aggregator in self.aggregators.values():
+            aggregator.wait_ready()
+
+    def owner(self, cluster: str, partition: int) -> AggregatorProcess | None:
+        """The aggregator that says it has taken the stream over; None while nobody does. Frozen ones do not answer."""
+        name = str(StreamId(cluster, self.spec.topic, partition))
+        for aggregator in self.aggregators.values():
+            if aggregator.alive and not aggregator.frozen:
+                for stream in aggregator.streams():
+                    if stream["stream"] == name and stream["state"] in ("REPLAY", "CONSUME"):
+                        return aggregator
+        return None
 
     def __enter__(self) -> Self:
         return self

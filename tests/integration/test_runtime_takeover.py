@@ -1,0 +1,147 @@
+"""Aggregators that die, hang, come and go with blocks in flight: whoever owns a stream next completes exactly those."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.pipeline import AggregatorProcess
+from e2e.stack import Stack
+from tests.integration.runtime_pipeline import Loading, eventually, healed, loading
+
+pytestmark = pytest.mark.integration
+
+STREAM = ("a", 0)
+
+
+@pytest.fixture(scope="module")
+def running(running_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loading]:
+    with loading(running_stack, tmp_path_factory.mktemp("takeover"), "takeover") as found:
+        yield found
+
+
+@pytest.fixture
+def pipeline(running: Loading) -> Iterator[Loading]:
+    with healed(running) as found:
+        yield found
+
+
+def with_a_block_in_flight(pipeline: Loading, table: str) -> AggregatorProcess:
+    """The owner of STREAM, once its replica has written a block of `table` that no other replica may fetch."""
+    victim = pipeline.owner(*STREAM)
+    pipeline.feed.send(table, 20, to=[STREAM])
+    pipeline.wait("a block in flight", lambda: bool(victim.in_flight(table, "inserting")))
+    pipeline.wait("its part written", lambda: pipeline.written_without_quorum(table))
+    return victim
+
+
+def test_rows_of_every_stream_arrive_once(pipeline: Loading) -> None:
+    table = pipeline.feed.table("calm")
+    pipeline.feed.send(table, 50)
+    pipeline.settle(table)
+
+
+def test_a_killed_owners_block_is_replayed_and_recognised_as_stored(pipeline: Loading) -> None:
+    table = pipeline.feed.table("killed")
+    other_table = pipeline.feed.table("killed_beside")
+    with pipeline.fetches_stopped(table):
+        victim = with_a_block_in_flight(pipeline, table)
+        survivor = pipeline.peer(victim)
+        before = survivor.counter("deduplicated")
+        victim.kill()
+    pipeline.feed.send(table, 20)
+    pipeline.feed.send(other_table, 20)
+    assert pipeline.owner(*STREAM, other_than=victim) is survivor
+    pipeline.settle(table, other_table)
+    assert survivor.counter("deduplicated") > before
+
+
+def test_a_frozen_owner_that_thaws_can_neither_commit_nor_insert_twice(pipeline: Loading) -> None:
+    table, steady = pipeline.feed.table("frozen"), pipeline.feed.table("frozen_beside")
+    with pipeline.feed.flowing(steady):
+        with pipeline.fetches_stopped(table):
+            zombie = with_a_block_in_flight(pipeline, table)
+            survivor = pipeline.peer(zombie)
+            zombie.freeze()
+        assert pipeline.owner(*STREAM, other_than=zombie) is survivor
+        pipeline.wait("the block replayed by the survivor", lambda: not survivor.in_flight(table, "replay"))
+        held = pipeline.stream(*STREAM)
+        seq = survivor.stream(held)["seq"]
+        pipeline.wait("the survivor's commits", lambda: survivor.stream(held).get("seq", 0) > seq + 2)
+        zombie.thaw()
+        dropped = ("lost", "revoked")
+        assert eventually(
+            lambda: any(line["why"] in dropped for line in zombie.logged("stream.closed", stream=held)), 30
+        )
+    pipeline.settle(table, steady)
+
+
+def test_streams_move_with_blocks_in_flight_when_aggregators_leave_and_come(pipeline: Loading) -> None:
+    table, stuck = pipeline.feed.table("moving"), pipeline.feed.table("moving_stuck")
+    leaver = pipeline.owner(*STREAM)
+    with pipeline.feed.flowing(table):
+        with pipeline.fetches_stopped(stuck):
+            assert with_a_block_in_flight(pipeline, stuck) is leaver
+            leaver.terminate()
+            pipeline.wait("the leaver to end", lambda: not leaver.alive)
+        stayer = pipeline.owner(*STREAM, other_than=leaver)
+        pipeline.wait("all streams with the stayer", lambda: len(stayer.streams()) == len(pipeline.feed.streams))
+        leaver.start()
+        pipeline.wait("streams to move back under load", lambda: len(leaver.streams()) == 2)
+    pipeline.settle(table, stuck)
+
+
+def test_a_dead_spark_ends_the_process_and_a_restart_goes_on(pipeline: Loading) -> None:
+    table = pipeline.feed.table("spark")
+    victim = pipeline.owner(*STREAM)
+    with pipeline.feed.flowing(table):
+        with pipeline.fetches_stopped(table):
+            with_a_block_in_flight(pipeline, table)
+            victim.kill_member("java")
+            pipeline.wait("the process to end by itself", lambda: not victim.alive, 30)
+        assert victim.exit_code == 70
+        victim.start()
+    pipeline.settle(table)
+
+
+def test_killed_python_workers_are_replaced_and_their_blocks_replayed(pipeline: Loading) -> None:
+    table = pipeline.feed.table("workers")
+    with pipeline.feed.flowing(table):
+        with pipeline.fetches_stopped(table):
+            victim = with_a_block_in_flight(pipeline, table)
+            replays = victim.counter("replays")
+            victim.kill_member("worker")
+            pipeline.wait("the block to wait for its replay", lambda: bool(victim.in_flight(table, "replay")))
+        pipeline.wait("the replay", lambda: victim.counter("replays") > replays)
+    pipeline.settle(table)
+    assert victim.logged("lease.failed")
+
+
+def test_an_orderly_end_leaves_nothing_in_flight_and_a_quick_restart_moves_no_stream(pipeline: Loading) -> None:
+    table = pipeline.feed.table("orderly")
+    leaver = pipeline.owner(*STREAM)
+    stayer = pipeline.peer(leaver)
+    pipeline.wait("an even share", lambda: len(stayer.streams()) == 2)
+    owned = {stream["stream"]: stream["epoch"] for stream in stayer.streams()}
+    with pipeline.feed.flowing(table):
+        pipeline.wait("load", lambda: leaver.stream(pipeline.stream(*STREAM)).get("seq", 0) > 3)
+        leaver.terminate()
+        pipeline.wait("the end within its budget", lambda: not leaver.alive, timeout=15)
+        assert leaver.exit_code == 0
+        leaver.start()
+        # A lease of its own after the restart: nothing inherited was in flight.
+        taken = leaver.logged("stream.taken_over")[-2:]
+        assert [line["replays"] for line in taken] == [0, 0]
+    assert {stream["stream"]: stream["epoch"] for stream in stayer.streams()} == owned
+    pipeline.settle(table)
+
+
+def test_all_aggregators_killed_at_once_lose_and_double_nothing(pipeline: Loading) -> None:
+    table = pipeline.feed.table("both")
+    with pipeline.feed.flowing(table):
+        pipeline.wait("load", lambda: sum(a.counter("blocks") for a in pipeline.aggregators) > 0)
+        for aggregator in pipeline.aggregators:
+            aggregator.kill()
+        pipeline.pipeline.heal()
+    pipeline.settle(table)
