@@ -267,7 +267,7 @@ class Aggregator:
             self._ending.set()
 
     async def _finish(self) -> None:
-        """One budget for everything: finish inserts, record them, close. What is left is a replay for the next owner."""
+        """One budget for everything: finish inserts, record them, close. What is left is a replay for the next."""
         deadline = asyncio.get_running_loop().time() + self.config.shutdown_budget
         for owner in self.owners.values():
             owner.draining = True

@@ -1,4 +1,7 @@
-"""What people and Kubernetes ask a running aggregator: /healthz, /readyz, /metrics, /status. Loopback unless a token is set."""
+"""What people and Kubernetes ask a running aggregator: /healthz, /readyz, /metrics, /status.
+
+It listens on loopback unless a token is set, and changes nothing.
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class EncodedBlock:
 
     `header` is (column, ClickHouse type) in the order of the body; the INSERT names exactly these columns. `body` is
     one Native block, `crc` its CRC-32. Messages may hold no rows: they count in `messages`, and a block of nothing else
-    has `rows` 0 and an empty body. Such a block is recorded and acknowledged like any other; only its INSERT is left out.
+    has `rows` 0 and an empty body. It is recorded and acknowledged like any other; only its INSERT is left out.
     """
 
     table: str

@@ -80,7 +80,7 @@ class TableRound:
             self.cursor, self.waits_for = offset, waits_for
 
     def decode(self) -> None:
-        """Decode what was taken since the last time, keep the bad messages whole, and foresee when rows reach their limit."""
+        """Decode what was taken since the last time, keep bad messages whole, foresee when rows reach their limit."""
         if self.builder is None or not self.unread:
             return
         rows = self.builder.decode()

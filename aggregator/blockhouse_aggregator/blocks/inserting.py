@@ -1,6 +1,6 @@
 """Sends granted blocks to the local replica, several tables at once, and reports what became of each.
 
-It decides nothing: a block without a grant stays where it is, and an answer that is not a plain "ok" goes back as it came.
+It decides nothing: a block without a grant stays where it is, and every answer goes back as it came.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Inserter:
                 return _Done(self._replica().insert_native(request).deduplicated, "partial", surplus)
             case Ambiguous():
                 raise Blocked(
-                    f"table {block.table}: of {len(presence.offsets)} messages, the first at offset {presence.offsets[0]},"
+                    f"table {block.table}: of {len(presence.offsets)} messages, the first at {presence.offsets[0]},"
                     " some rows are stored, and without column _kafka_row nobody can say which",
                     on="ProvenanceAmbiguous",
                 )

@@ -1,6 +1,7 @@
 """A range of a stream becomes sealed blocks: the loop every message passes through once.
 
-The range ends at the first limit reached; what was read beyond its end is kept for the next scan, which usually begins there.
+The range ends at the first limit reached; what was read beyond its end is kept for the next scan, which usually
+begins there.
 """
 
 from __future__ import annotations

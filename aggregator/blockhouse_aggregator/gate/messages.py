@@ -23,7 +23,7 @@ class Message(BaseModel):
 
 
 class BlockKey(Message):
-    """Names one block of the stream: at most one is in flight per table, so an old answer can be told from a new one."""
+    """Names one block of the stream: one is in flight per table, so an old answer can be told from a new one."""
 
     table: str
     begin: int
@@ -63,7 +63,7 @@ class Hello(Message):
 
 
 class TableReport(Message):
-    """See `protocol.events.TableScan`; `waits_for` is a revision the catalog does not know, or "" and the table is unknown."""
+    """See `protocol.events.TableScan`; `waits_for` is a revision which the task's catalog does not know yet."""
 
     table: str
     seen: int
@@ -97,8 +97,10 @@ class Rebuilt(Message):
 
 
 class Result(Message):
-    """What became of a granted insert. `outcome`: stored (the server said ok, or provenance found every row), retryable,
-    permanent. `presence` is what provenance said, where it was asked; `surplus` counts rows stored more than once."""
+    """What became of a granted insert. `outcome`: stored (the server said ok, or provenance found every row),
+    retryable, permanent. `presence` is what provenance said, where it was asked; `surplus` counts rows stored more
+    than once.
+    """
 
     type: Literal["result"] = "result"
     block: BlockKey
@@ -183,7 +185,7 @@ class Grant(Message):
     """Insert this block now. With `ask_provenance` deduplication is not trusted for it: insert only the rows that the
     provenance columns show to be missing.
 
-    `token` is the deduplication token for servers that know it; `lifetime` bounds the insert with all its tries, seconds.
+    `token` is the deduplication token for servers that know it; `lifetime` bounds the insert, all tries, in seconds.
     """
 
     type: Literal["grant"] = "grant"

@@ -1,7 +1,7 @@
 """How gate messages travel and how both ends prove that they know the application's key.
 
-One JSON object a line. The driver sends a nonce, the task answers it and sends its own, the driver answers that: neither
-end obeys a stranger. The connection is not encrypted; rows and passwords never cross it.
+One JSON object a line. The driver sends a nonce, the task answers it and sends its own, the driver answers that:
+neither end obeys a stranger. The connection is not encrypted; rows and passwords never cross it.
 """
 
 from __future__ import annotations

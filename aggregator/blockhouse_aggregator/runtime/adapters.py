@@ -1,4 +1,4 @@
-"""The real clients behind `ports`: each blocking call runs in a thread of its kind, so that none delays another kind."""
+"""The real clients behind `ports`: each blocking call runs in a thread of its kind, so that no kind delays another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of the pipeline as the driver knows them: ids for the metadata, revisions for the workers, and why a table waits.
+"""The tables of the pipeline as the driver knows them: ids for the metadata, revisions for workers, reasons to wait.
 
 A table is *usable* when the local replica has it, its columns are the current revision of the history, and every column
 can be encoded. Any other table is *held*: its messages lag, the others flow.

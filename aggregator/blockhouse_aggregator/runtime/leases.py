@@ -56,7 +56,7 @@ class Leases:
                 "lease.refused", stream=hello.stream, lease=hello.lease, why="not expected, or a second attempt"
             )
             return
-        owner, arrived = expected
+        _, arrived = expected
         if not arrived.done():
             arrived.set_result(session)
             await session.gone.wait()

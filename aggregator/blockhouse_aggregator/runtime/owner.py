@@ -222,7 +222,7 @@ class StreamOwner:
             await self.apply(CommitUnknown(seq))
 
     async def _mark_started(self) -> None:
-        """Before its first commit the stream is marked in ZooKeeper: expired group offsets must never look like a new one."""
+        """Before its first commit a stream is marked in ZooKeeper: expired offsets must not look like a new stream."""
         while not self._marked and not self.closed.is_set():
             assert self.state is not None
             try:
@@ -258,7 +258,7 @@ class StreamOwner:
     # --- blocks ---------------------------------------------------------------------------------------------
 
     async def rebuilt(self, block: BuiltBlock) -> None:
-        """A block came back from the log; if it is not the recorded one, provenance may still show that it is stored."""
+        """A block came back from the log; if it is not the recorded one, provenance may show that it is stored."""
         table_id = await self.around.catalog.id_of(block.table)
         self.report.replayed()
         self._sizes[_key(block)] = block

@@ -1,7 +1,7 @@
 """How large the next round's blocks may be. Pure: what was observed goes in, limits come out.
 
-Large blocks more than halve what ClickHouse spends, small ones keep rows fresh: blocks grow while the stream is behind or
-inserts cannot keep the cadence, and shrink as soon as it has caught up.
+Large blocks more than halve what ClickHouse spends, small ones keep rows fresh: blocks grow while the stream is behind
+or inserts cannot keep the cadence, and shrink as soon as it has caught up.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One block on its way into the local replica: lock, decision whether deduplication can be trusted, grant, acknowledgement.
+"""One block on its way into the local replica: lock, trust in deduplication or not, grant, acknowledgement.
 
-The rules are those of `docs/protocol.md`, "Old intents" and "Acknowledgement". Nothing here may report a block as stored
-unless it is stored for good.
+The rules are those of `docs/protocol.md`, "Old intents" and "Acknowledgement". Nothing here may report a block as
+stored unless it is stored for good.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ QUORUM_POLL = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of one attempt to store a block: exactly one of `stored`, `condemned` (reason) or neither (try again)."""
+    """What became of one attempt to store a block: `stored`, or `condemned` (a reason), or neither: try again."""
 
     stored: bool = False
     condemned: str = ""
@@ -113,7 +113,7 @@ class Storing:
             return Verdict(condemned=reason, message=str(error))
 
     async def stored_without_bytes(self, block: BlockToStore) -> Verdict:
-        """The block cannot be rebuilt (the log lost its messages): only provenance can acknowledge it, whole or not at all."""
+        """The log lost messages of the block: only provenance can acknowledge it, whole or not at all."""
         try:
             async with self._queue.holding(block.table.full_name):
                 before = await self._settled(block.table)

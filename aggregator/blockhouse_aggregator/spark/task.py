@@ -91,7 +91,7 @@ class _Lease:
             if order is not None:
                 self._gate.send(Bye())
         except OSError:
-            self._inserter.close()  # the driver is gone; running inserts were granted and are replays for the next owner
+            self._inserter.close()  # the driver is gone; what was granted is a replay for the next owner
         finally:
             self._gate.close()
             if self._letters is not None:

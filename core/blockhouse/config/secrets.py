@@ -1,4 +1,4 @@
-"""Secrets come from the environment or from a file (a mounted Kubernetes Secret), never from the configuration itself."""
+"""Secrets come from the environment or from a file (a mounted Secret), never from the configuration itself."""
 
 from __future__ import annotations
 

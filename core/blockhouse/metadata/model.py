@@ -1,6 +1,6 @@
 """What a stream's owner commits beside the Kafka offset: the write-ahead log of one block per table.
 
-The meaning of each field is `docs/protocol.md`; the text it becomes is `docs/metadata.md`. Values only: no I/O, no clock.
+The meaning of each field is in `docs/protocol.md`, the text it becomes in `docs/metadata.md`. Values only.
 """
 
 from __future__ import annotations
