@@ -78,10 +78,18 @@ def test_a_topic_created_anew_under_its_name_has_another_id(
     assert before.retention_ms is None
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     admin.delete_topics([name])[name].result(10)
-    with pytest.raises(Permanent) as caught:
-        facts.topic(name)
-    assert caught.value.reason == "UnknownTopic"
-    assert name in str(caught.value)
+    refusals: list[Permanent] = []
+
+    def gone() -> bool:
+        try:
+            facts.topic(name)
+        except Permanent as error:
+            refusals.append(error)
+        return refusals != []
+
+    assert wait_until(gone, timeout=10)
+    assert refusals[0].reason == "UnknownTopic"
+    assert name in str(refusals[0])
     stack.kafka["a"].create_topic(name, partitions=1)
     again = told_of(facts, name)
     assert len(again.topic_id) == 22

@@ -86,7 +86,9 @@ class ClusterFacts:
     def __init__(self, cluster: KafkaCluster, *, timeout: float = 10.0) -> None:
         self._name = cluster.name
         self._timeout = timeout
-        self._admin = AdminClient({**cluster.client_config(), "client.id": "blockhouse-facts", "log_level": 0})
+        self._refusal: KafkaError | None = None
+        config: dict[str, Any] = {**cluster.client_config(), "client.id": "blockhouse-facts", "log_level": 0}
+        self._admin = AdminClient({**config, "error_cb": self._note})
 
     def topic(self, topic: str) -> TopicFacts:
         """Identity, shape and retention. Permanent `UnknownTopic` when there is no such topic."""
@@ -170,9 +172,16 @@ class ClusterFacts:
         try:
             return future.result(self._timeout + 1)
         except KafkaException as error:
-            raise translate(error, doing) from error
+            # A wrong password shows as a time-out of the call; the reason is told beside it.
+            self._admin.poll(0)
+            cause, self._refusal = self._refusal or error, None
+            raise translate(cause, doing) from error
         except FutureTimeoutError as error:
             raise Retryable(f"Kafka: {doing} took longer than {self._timeout:g} s", after=1.0) from error
+
+    def _note(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._AUTHENTICATION:
+            self._refusal = error
 
 
 def _replication(description: Any) -> int:
