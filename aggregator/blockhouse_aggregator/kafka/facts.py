@@ -87,8 +87,13 @@ class ClusterFacts:
         self._name = cluster.name
         self._timeout = timeout
         self._refusal: KafkaError | None = None
-        config: dict[str, Any] = {**cluster.client_config(), "client.id": "blockhouse-facts", "log_level": 0}
-        self._admin = AdminClient({**config, "error_cb": self._note})
+        config: dict[str, Any] = {
+            **cluster.client_config(),
+            "client.id": "blockhouse-facts",
+            "log_level": 0,
+            "error_cb": self._note,
+        }
+        self._admin = AdminClient(config)
 
     def topic(self, topic: str) -> TopicFacts:
         """Identity, shape and retention. Permanent `UnknownTopic` when there is no such topic."""
