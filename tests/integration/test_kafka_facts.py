@@ -171,10 +171,10 @@ def test_a_write_without_acknowledgement_is_retryable_and_the_next_one_succeeds(
     stack: Stack, cluster: KafkaCluster, topic: TopicFactory
 ) -> None:
     target = topic(1)
-    writer = DeadLetterWriter(cluster, target, timeout=2)
+    writer = DeadLetterWriter(cluster, target, timeout=5)
     stack.kafka["a"].brokers[0].freeze()
     with pytest.raises(Retryable):
         writer.write(letters(StreamId("a", target, 0), 3))
     stack.heal()
-    DeadLetterWriter(cluster, target).write(letters(StreamId("a", target, 0), 3))
+    writer.write(letters(StreamId("a", target, 0), 3))
     assert {message.key() for message in all_of(cluster, target)} == {f"a/{target}/0/{n}".encode() for n in range(3)}
