@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from blockhouse.schema.model import PROVENANCE_COLUMNS, DefaultKind
-from blockhouse_aggregator.clickhouse.tables import ServerColumn, caught_up, describe, list_tables
+from blockhouse_aggregator.clickhouse.tables import caught_up, describe, list_tables
 from e2e.stack import Stack
 from e2e.stack.process import wait_until
 from tests.integration.clickhouse_blocks import block, fetches_stopped, nodes, replica, rows
@@ -29,10 +29,10 @@ def test_a_replicated_table_is_described_in_full(stack: Stack, table: TableFacto
     assert (found.deduplication_window, found.deduplication_window_seconds) == (7, 900)
     assert found.provenance == set(PROVENANCE_COLUMNS)
     assert "id" in found.partition_key
-    assert found.columns[0] == ServerColumn("id", "UInt64", DefaultKind.NONE, "")
+    assert found.columns[0] == ServerColumn(name="id", type="UInt64")
     kinds = {column.name: column.default_kind for column in found.columns if column.default_kind}
     assert kinds == {"text": DefaultKind.DEFAULT, "twice": DefaultKind.MATERIALIZED}
-    assert [column.name for column in found.columns if not column.insertable] == ["twice"]
+    assert [column.name for column in found.columns if not column.default_kind.insertable] == ["twice"]
 
 
 def test_without_settings_of_its_own_a_table_has_the_servers_window(stack: Stack, table: TableFactory) -> None:

@@ -49,7 +49,7 @@ def audit(
         topic=settings.kafka.topic,
         replicas=tuple(_replica(text, settings.clickhouse) for text in replica or ()) or (settings.clickhouse,),
         database=settings.clickhouse.database,
-        dead_letter_topic=dead_letter_topic(settings),
+        dead_letter_topic=settings.kafka.dead_letters,
         manifest=manifest,
         ignore_tables=frozenset(_full(name, settings) for name in ignore_table or ()),
         wait=wait,
@@ -66,11 +66,6 @@ def audit(
 
 
 audit.__doc__ = _HELP
-
-
-def dead_letter_topic(settings: AggregatorConfig) -> str:
-    """Where the aggregators of this configuration put bad messages."""
-    return settings.kafka.dead_letter_topic or f"{settings.kafka.topic}.dead-letters"
 
 
 def _summary(report: AuditReport) -> str:

@@ -9,27 +9,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from blockhouse.schema.model import PROVENANCE_COLUMNS, DefaultKind
+from blockhouse.schema.model import PROVENANCE_COLUMNS, DefaultKind, ServerColumn
 from blockhouse_aggregator.clickhouse.client import Replica
 
 _WINDOW = "deduplication_window"
 _SECONDS = "deduplication_window_seconds"
 _SMALLEST = {_WINDOW: 100, _SECONDS: 3600}
 _SYSTEM_DATABASES = ("system", "INFORMATION_SCHEMA", "information_schema")
-
-
-@dataclass(frozen=True, slots=True)
-class ServerColumn:
-    """One column, in the server's words. Those of kind MATERIALIZED and ALIAS cannot be inserted."""
-
-    name: str
-    type: str
-    default_kind: DefaultKind
-    default_expression: str
-
-    @property
-    def insertable(self) -> bool:
-        return self.default_kind not in (DefaultKind.MATERIALIZED, DefaultKind.ALIAS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +114,10 @@ def _columns(replica: Replica, database: str, table: str) -> tuple[ServerColumn,
         " WHERE database = %(database)s AND table = %(table)s",
         {"database": database, "table": table},
     )
-    return tuple(ServerColumn(name, type_, DefaultKind(kind), expression) for name, type_, kind, expression in rows)
+    return tuple(
+        ServerColumn(name=name, type=type_, default_kind=DefaultKind(kind), default_expression=expression)
+        for name, type_, kind, expression in rows
+    )
 
 
 def _deduplication(replica: Replica, create: str, replicated: bool) -> tuple[int, int]:

@@ -114,7 +114,7 @@ class Leases:
         config = self._config
         assert self.address is not None
         cluster = next(c for c in config.kafka.clusters if c.name == owner.stream.cluster)
-        topic = config.kafka.dead_letter_topic or f"{config.kafka.topic}.dead-letters"
+        topic = config.kafka.dead_letters
         return LeaseSpec(owner.stream, owner.epoch, number, self.address, cluster, config.clickhouse, topic)
 
 

@@ -6,23 +6,22 @@ or inserts cannot keep the cadence, and shrink as soon as it has caught up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from blockhouse.config.pipeline import MAX_ROWS, Blocks
 
-CATCH_UP_AGE = 10.0
-"""Seconds a block may be gathered while catching up: long enough to fill the largest."""
+CATCH_UP_AGE, LATE_AGE = 10.0, 2.5
+"""Seconds a block may be gathered: while catching up, long enough to fill the largest; while inserts merely cannot keep
+the cadence, so short that rows stay fresh."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """`factor` (a power of two from 1) by which the configured block limits are stretched now."""
+    """`factor` (a power of two from 1) by which the configured block limits are stretched now, and whether because the
+    stream is behind (`catching_up`) or only because inserts are slow."""
 
     factor: int = 1
-
-    @property
-    def catching_up(self) -> bool:
-        return self.factor > 1
+    catching_up: bool = False
 
     def max_bytes(self, blocks: Blocks) -> int:
         return max(blocks.max_bytes, min(blocks.max_bytes * self.factor, blocks.grow_to_bytes))
@@ -31,7 +30,10 @@ class Pace:
         return min(blocks.max_rows * self.factor, MAX_ROWS)
 
     def max_age(self) -> float:
-        return CATCH_UP_AGE if self.catching_up else 0.0
+        """The least age of a block, in seconds; 0 for the configured one."""
+        if self.factor == 1:
+            return 0.0
+        return CATCH_UP_AGE if self.catching_up else LATE_AGE
 
 
 def next_pace(pace: Pace, blocks: Blocks, *, behind: int, taken: int, late: bool) -> Pace:
@@ -39,7 +41,7 @@ def next_pace(pace: Pace, blocks: Blocks, *, behind: int, taken: int, late: bool
     than the blocks' age, so that the next round begins behind time."""
     ceiling = max(1, -(-blocks.grow_to_bytes // blocks.max_bytes))
     if behind > taken or late:
-        return replace(pace, factor=min(pace.factor * 2, ceiling))
+        return Pace(min(pace.factor * 2, ceiling), behind > taken)
     if behind * 4 < taken or taken == 0:
-        return replace(pace, factor=max(1, pace.factor // 2))
+        return Pace(max(1, pace.factor // 2), False)
     return pace

@@ -63,6 +63,11 @@ class Kafka(Settings):
     dead_letter_topic: str | None = None
     weak_offsets_topic: Literal["warn", "refuse"] = "warn"
 
+    @property
+    def dead_letters(self) -> str:
+        """The topic, in each cluster, for messages that can be put into no table."""
+        return self.dead_letter_topic or f"{self.topic}.dead-letters"
+
     @model_validator(mode="after")
     def _distinct(self) -> Kafka:
         names = [cluster.name for cluster in self.clusters]

@@ -16,7 +16,9 @@ def test_blocks_double_while_more_is_left_than_was_taken_up_to_the_configured_ce
 
 
 def test_blocks_grow_when_inserts_cannot_keep_the_cadence() -> None:
-    assert next_pace(Pace(), BLOCKS, behind=0, taken=10, late=True).factor == 2
+    pace = next_pace(Pace(), BLOCKS, behind=0, taken=10, late=True)
+    assert pace.factor == 2
+    assert 1 < pace.max_age() < 5, "rows must stay fresh"
 
 
 def test_blocks_shrink_step_by_step_once_caught_up() -> None:
