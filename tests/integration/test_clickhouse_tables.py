@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blockhouse.schema.model import PROVENANCE_COLUMNS, ServerColumn
+from blockhouse.schema.model import PROVENANCE_COLUMNS, DefaultKind, ServerColumn
 from blockhouse_aggregator.clickhouse.tables import caught_up, describe, list_tables
 from e2e.stack import Stack
 from e2e.stack.process import wait_until
