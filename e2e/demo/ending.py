@@ -1,0 +1,67 @@
+"""The last page: the audit, what was done to whom, what came of it, and where to look next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from blockhouse_aggregator.audit import AuditReport
+from e2e.demo.faults import Frozen, Killed
+from e2e.demo.tally import Tally
+from e2e.demo.verdict import Check
+
+
+def show_faults(console: Console, killed: Sequence[Killed], frozen: Sequence[Frozen], tally: Tally) -> None:
+    for kill in killed:
+        block = kill.block
+        console.print(
+            f"killed: aggregator {kill.replica} after {kill.at:.1f} s of load; its block of {block.table} from "
+            f"{block.stream} [{block.begin}, {block.end}] was recorded in Kafka and had {kill.rows_stored:,} rows in "
+            f"ClickHouse, quorum {'not met' if kill.quorum_pending else 'met'}",
+            highlight=False,
+        )
+    for freeze in frozen:
+        console.print(
+            f"frozen: aggregator {freeze.replica} after {freeze.at:.1f} s of load, for {freeze.seconds:.1f} s; "
+            f"{freeze.taken_over} of its {freeze.streams} streams were taken over before it was thawed",
+            highlight=False,
+        )
+    console.print(
+        f"blocks: {tally.total('blocks'):,} acknowledged, {tally.total('replays'):,} replayed, of these "
+        f"{tally.total('deduplicated'):,} deduplicated, {tally.total('provenance_decisions'):,} decided by provenance",
+        highlight=False,
+    )
+
+
+def show_checks(console: Console, checks: Sequence[Check]) -> None:
+    for check in checks:
+        mark = Text("  ok    ", "green") if check.holds else Text("  FAILED", "bold red")
+        console.print(mark, Text(f"{check.wanted}: {check.found}"), soft_wrap=True)
+
+
+def show_next(console: Console, folder: Path, kept: bool, killed: Sequence[Killed], names: Mapping[int, str]) -> None:
+    """Commands to paste. The servers are down by then; with `kept` they can be started on their data again."""
+    tables = ",".join(f"{number}={name}" for number, name in sorted(names.items()))
+    console.print("\nwhere to look next", style="bold")
+    lines = [f"logs and configurations   {folder}/aggregator-*/, messages sent: {folder}/manifest.jsonl"]
+    for kill in killed[:1]:
+        text = kill.committed
+        command = f"blockhouse metadata decode --offset {text.offset} --names {tables} {shlex.quote(text.metadata)}"
+        lines.append(f"what {kill.replica} left in Kafka  {command}")
+    if kept:
+        lines.append(f"the servers again         blockhouse stack up --folder {folder}/stack")
+    else:
+        lines.append('the servers again         make demo ARGS="--keep" keeps their data')
+    lines.append("how it works              docs/protocol.md, docs/metadata.md, docs/clickhouse.md, docs/demo.md")
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def with_names(report: AuditReport, names: Mapping[str, str]) -> AuditReport:
+    """The report with replicas called by their names, not their addresses."""
+    return replace(report, tables=tuple(replace(t, replica=names.get(t.replica, t.replica)) for t in report.tables))

@@ -1,0 +1,192 @@
+"""The demonstration from beginning to end: servers up, rows flowing, harm done, everything audited, all gone again."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from blockhouse.config.endpoints import ClickHouse, KafkaCluster, ZooKeeper
+from blockhouse.schema.model import TableHistory
+from blockhouse_aggregator.audit import AuditReport, AuditSpec
+from blockhouse_aggregator.audit import run as run_audit
+from blockhouse_aggregator.clickhouse.quorum import QuorumProbe
+from blockhouse_aggregator.coordination.schema_store import SchemaStore
+from blockhouse_aggregator.coordination.session import Session
+from blockhouse_aggregator.produce import MessagePool
+from e2e.demo.ending import show_checks, show_faults, show_next, with_names
+from e2e.demo.faults import Faults, Frozen, Killed
+from e2e.demo.load import Load
+from e2e.demo.progress import Figures, Teller, progress_of
+from e2e.demo.scenario import FIRST_MESSAGES, TABLES, Scenario, Table
+from e2e.demo.verdict import Check, judge
+from e2e.demo.watch import Watcher
+from e2e.demo.workspace import STACK
+from e2e.pipeline import Pipeline, PipelineSpec
+from e2e.stack import Stack, StackSpec
+from e2e.stack.process import wait_until
+from e2e.stack.server import StackError
+from e2e.stack.tables import create_replicated_table
+
+WINDOW = {"replicated_deduplication_window": 10_000}
+"""The server's default of 100 blocks is half a minute here; docs/clickhouse.md tells how to size it."""
+SCHEMA_TIMEOUT = 30.0
+READY_TIMEOUT = 120.0
+WARM_TIMEOUT = 120.0
+DRAIN_TIMEOUT = 120.0
+AUDIT_WAIT = 20.0
+
+
+@dataclass(slots=True)
+class Stage:
+    """Everything that runs."""
+
+    pipeline: Pipeline
+    schemas: SchemaStore
+    watcher: Watcher
+    load: Load
+    faults: Faults
+    teller: Teller
+
+
+def perform(scenario: Scenario, folder: Path, console: Console, *, keep: bool) -> tuple[Check, ...]:
+    """Run the scenario in an empty folder and print everything. Returns the checks; StackError when a server fails."""
+    teller = Teller(console)
+    with ExitStack() as exits:
+        stage = _set_up(scenario, folder, teller, exits, keep=keep)
+        with progress_of(teller, Figures(stage.watcher, stage.load)):
+            killed, frozen = _play(scenario, stage)
+            _drain(stage)
+        teller.say("comparing Kafka itself with every replica")
+        report = _audit(stage, folder)
+        for name in stage.pipeline.aggregators:
+            stage.watcher.look(name)
+        tally = stage.watcher.tally
+        names = {history.id: history.name for history in stage.schemas.all()}
+    console.print(report.render())
+    show_faults(console, [killed], [frozen], tally)
+    checks = judge(
+        report,
+        replicas=scenario.replicas,
+        tables=[t.full_name for t in TABLES],
+        rows=stage.load.rows,
+        killed=[killed],
+        frozen=[frozen],
+        replays=tally.total("replays"),
+        deduplicated=tally.total("deduplicated"),
+    )
+    show_checks(console, checks)
+    show_next(console, folder, keep, [killed], names)
+    teller.say("all servers and aggregators are stopped")
+    return checks
+
+
+def _set_up(scenario: Scenario, folder: Path, teller: Teller, exits: ExitStack, *, keep: bool) -> Stage:
+    teller.say(f"seed {scenario.seed}: starting ZooKeeper, 2 Kafka clusters, {scenario.replicas} ClickHouse replicas")
+    stack = Stack(folder / STACK, StackSpec(kafka_clusters=2, replicas=scenario.replicas), keep=keep)
+    exits.callback(stack.close)
+    stack.start()
+    for table in TABLES:
+        if not table.late:
+            _create(stack, table)
+    pipeline = exits.enter_context(Pipeline(stack, folder, PipelineSpec(partitions=scenario.partitions)))
+    pipeline.create_topic()
+    session = Session(ZooKeeper(servers=stack.zookeeper.connect, root=f"/blockhouse/{pipeline.spec.name}"))
+    exits.callback(session.close)
+    session.connect()
+    schemas = SchemaStore(session)
+    for table in TABLES:
+        schemas.ensure_id(table.full_name)
+        if table.late:  # as a rollout does it: the schema is known before the table is there
+            schemas.append(table.full_name, 0, table.revision)
+    teller.say(f"starting {scenario.replicas} aggregators, each a process with its own Spark")
+    pipeline.start()
+    pools = {t.full_name: MessagePool(_history(schemas, t), scenario.seed) for t in TABLES}
+    clusters = [KafkaCluster(name=k.name, bootstrap_servers=k.bootstrap) for k in stack.kafka.values()]
+    watcher = exits.enter_context(Watcher(pipeline))
+    load = exits.enter_context(Load(scenario.load, clusters, pipeline.spec.topic, pools, folder / "manifest.jsonl"))
+    faults = Faults(pipeline, watcher, QuorumProbe(session.client), load.clock)
+    return Stage(pipeline, schemas, watcher, load, faults, teller)
+
+
+def _create(stack: Stack, table: Table) -> None:
+    create_replicated_table(stack, table.name, table.sql_columns, order_by=table.order_by, settings=WINDOW)
+
+
+def _history(schemas: SchemaStore, table: Table) -> TableHistory:
+    """The table's history, once an aggregator has recorded what it found in ClickHouse."""
+    found: list[TableHistory] = []
+
+    def recorded() -> bool:
+        history = schemas.get(table.full_name)
+        found[:] = [history] if history is not None and history.current is not None else []
+        return bool(found)
+
+    if not wait_until(recorded, timeout=SCHEMA_TIMEOUT, interval=0.2):
+        raise StackError(f"no aggregator recorded the schema of {table.full_name} within {SCHEMA_TIMEOUT:g} s")
+    return found[0]
+
+
+def _play(scenario: Scenario, stage: Stage) -> tuple[Killed, Frozen]:
+    """Everything that happens while rows flow."""
+    load, faults, say = stage.load, stage.faults, stage.teller.say
+    load.send_first(FIRST_MESSAGES)
+    if not wait_until(lambda: _warm(scenario, stage), timeout=WARM_TIMEOUT, interval=0.5):
+        raise StackError(f"the first rows were not stored within {WARM_TIMEOUT:g} s: see the aggregators' logs")
+    load.start()
+    say(f"producing {scenario.rows:,} rows to both Kafka clusters, {scenario.load.rate:,.0f} messages a second")
+    load.wait(scenario.kill.at)
+    killed = faults.kill(scenario.kill.candidates)
+    say(f"killed aggregator {killed.replica} while a stored block of {killed.block.table} was unacknowledged", "red")
+    _wait_for_takeover(killed, stage)
+    say(f"its streams are taken over; starting aggregator {killed.replica} again", "green")
+    stage.pipeline.aggregators[killed.replica].start(wait=False)
+    load.wait(scenario.create_late_at)
+    for table in TABLES:
+        if table.late:
+            _create(stage.pipeline.stack, table)
+            say(f"created table {table.full_name}, whose messages have been waiting")
+    load.wait(scenario.freeze.at)
+    stage.pipeline.aggregators[killed.replica].wait_ready(READY_TIMEOUT)
+    order = sorted(scenario.freeze.candidates, key=lambda name: name == killed.replica)
+    say("freezing an aggregator for longer than its session lasts", "cyan")
+    frozen = faults.freeze(order, scenario.freeze_seconds)
+    say(f"thawed aggregator {frozen.replica} after {frozen.seconds:.1f} s; others have its streams", "green")
+    return killed, frozen
+
+
+def _warm(scenario: Scenario, stage: Stage) -> bool:
+    """Every stream is owned, and its task has read to the end once."""
+    streams = [lag for seen in stage.watcher.latest for lag in seen.lags.values()]
+    return len(streams) == 2 * scenario.partitions and not any(streams) and stage.watcher.tally.total("rows") > 0
+
+
+def _wait_for_takeover(killed: Killed, stage: Stage) -> None:
+    stream = killed.block.stream
+    if not wait_until(lambda: stream in stage.faults.owned_by_others(killed.replica), timeout=READY_TIMEOUT):
+        raise StackError(f"nobody took over {stream} within {READY_TIMEOUT:g} s of its owner's death")
+
+
+def _drain(stage: Stage) -> None:
+    """Until all is produced and stored."""
+    load = stage.load
+    load.finish(DRAIN_TIMEOUT)
+    stage.teller.say(f"produced {load.rows:,} rows in {load.messages:,} messages; waiting until all are stored")
+    stage.pipeline.wait_for("every stream quiet", stage.pipeline.quiet, DRAIN_TIMEOUT)
+
+
+def _audit(stage: Stage, folder: Path) -> AuditReport:
+    pipeline, stack = stage.pipeline, stage.pipeline.stack
+    servers = {f"{s.host}:{s.port}": s for s in stack.clickhouse.values()}
+    topic = pipeline.spec.topic
+    spec = AuditSpec(
+        clusters=tuple(KafkaCluster(name=k.name, bootstrap_servers=k.bootstrap) for k in stack.kafka.values()),
+        topic=topic,
+        replicas=tuple(ClickHouse(host=s.host, port=s.port) for s in servers.values()),
+        dead_letter_topic=f"{topic}.dead-letters",
+        manifest=folder / "manifest.jsonl",
+        wait=AUDIT_WAIT,
+    )
+    return with_names(run_audit(spec), {address: server.replica for address, server in servers.items()})

@@ -1,0 +1,113 @@
+"""Looks at every aggregator twice a second, from outside, as any monitoring would: `/status` and `/metrics`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from e2e.demo.tally import Tally, read_counters
+from e2e.pipeline import AggregatorProcess, Pipeline
+
+INTERVAL = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class BlockInFlight:
+    """An intent that is committed to Kafka, as `/status` shows it. `stream` is cluster/topic/partition."""
+
+    stream: str
+    table: str
+    begin: int
+    end: int
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One aggregator at one moment. `condition`: down, frozen, starting or ready; `streams` has the state
+    of each, `lags` the messages behind its end."""
+
+    replica: str
+    condition: str
+    streams: Mapping[str, str]
+    lags: Mapping[str, int]
+    in_flight: tuple[BlockInFlight, ...]
+    waiting_tables: frozenset[str]
+
+    @property
+    def lag(self) -> int:
+        """Messages behind the ends of its streams, as far as it knows them."""
+        return sum(self.lags.values())
+
+
+class Watcher:
+    """Keeps the latest look at each aggregator, and the tally. Thread-safe."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.tally = Tally()
+        self._aggregators = pipeline.aggregators
+        self._seen = {name: Seen(name, "starting", {}, {}, (), frozenset()) for name in self._aggregators}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
+        self._pool = ThreadPoolExecutor(len(self._aggregators), thread_name_prefix="watch")
+
+    @property
+    def latest(self) -> tuple[Seen, ...]:
+        return tuple(self._seen[name] for name in sorted(self._seen))
+
+    def look(self, name: str) -> Seen:
+        """Look at one aggregator now."""
+        aggregator = self._aggregators[name]
+        condition = "frozen" if aggregator.frozen else "starting" if aggregator.alive else "down"
+        status: Mapping[str, Any] = {}
+        if condition == "starting":
+            status = aggregator.status()
+            self._note_counters(aggregator)
+            condition = "ready" if status.get("ready") else "starting"
+        self._seen[name] = seen = read_status(name, condition, status)
+        return seen
+
+    def _note_counters(self, aggregator: AggregatorProcess) -> None:
+        pid = aggregator.pid
+        try:
+            page = aggregator.get("/metrics")
+        except OSError:  # it is dying, or not up yet: the last answer stands
+            return
+        if pid is not None:
+            self.tally.note(aggregator.replica, pid, read_counters(page))
+
+    def _run(self) -> None:
+        while not self._stop.wait(INTERVAL):
+            list(self._pool.map(self.look, self._aggregators))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join(10)
+        self._pool.shutdown(wait=False)
+
+
+def read_status(replica: str, condition: str, status: Mapping[str, Any]) -> Seen:
+    """A status page as a value; an empty page is an aggregator that owns nothing."""
+    streams = status.get("streams", ())
+    return Seen(
+        replica,
+        condition,
+        {s["stream"]: s["state"] for s in streams},
+        {s["stream"]: s["lag"] for s in streams if "lag" in s},
+        tuple(
+            BlockInFlight(s["stream"], b["table"], b["begin"], b["end"], b["stage"])
+            for s in streams
+            for b in s.get("inFlight", ())
+        ),
+        frozenset(table["table"] for s in streams for table in s.get("lagging", ())),
+    )
