@@ -81,7 +81,7 @@ def _seal_table(state: StreamState, scan: TableScan, stop: int, resumed: bool, n
         return replace(before, pending=pending), 0
     if scan.cursor is not None:
         return TableState(scan.table, block, scan.cursor, pending), 0
-    if resumed and stop < state.position:
+    if resumed and pending and stop < state.position:
         assert before.cursor is not None
         # A scan that another table ended early may not have reached this table's cursor: it never moves back.
         return TableState(scan.table, block, max(stop, before.cursor), pending), 0

@@ -62,6 +62,11 @@ def test_a_catch_up_scan_that_stops_below_the_position_leaves_the_rest_pending()
     assert (state.position, state.table(A).cursor, state.table(A).pending) == (104, 102, 1)
 
 
+def test_a_lagging_table_with_nothing_left_needs_no_entry_even_below_the_position() -> None:
+    state = sealing(lagging_stream(), 101, 103, TableScan(A, 0, sealed(101, 102)), resumed=frozenset({A}))
+    assert (state.position, state.table(A).cursor, state.table(A).pending) == (104, None, 0)
+
+
 def test_pending_messages_that_never_came_are_counted_as_holes_loudly() -> None:
     report = ScanReport(101, 104, (TableScan(A, 0, sealed(101, 101)),))
     state, alarms = seal(lagging_stream(), report, frozenset({A}), NOW)
