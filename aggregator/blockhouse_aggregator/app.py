@@ -270,10 +270,10 @@ class Aggregator:
         """One budget for everything: finish inserts, record them, close. What is left is a replay for the next."""
         deadline = asyncio.get_running_loop().time() + self.config.shutdown_budget
         for owner in self.owners.values():
-            owner.draining = True
+            owner.draining.set()
             owner.wake.set()
         while asyncio.get_running_loop().time() < deadline and self.exit_code == EXIT_OK:
-            if all(owner.clean or owner.state is None for owner in self.owners.values()):
+            if all(owner.clean for owner in self.owners.values()):
                 break
             await asyncio.sleep(0.1)
         for owner in self.owners.values():

@@ -98,6 +98,11 @@ class AggregatorProcess(Server):
                     total += sample.value
         return total
 
+    def terminate(self) -> None:
+        """SIGTERM to the process itself only, as Kubernetes does: Spark must live until the driver has finished."""
+        if self.pid is not None:
+            os.kill(self.pid, signal.SIGTERM)
+
     def members(self, kind: str) -> list[int]:
         """Pids of the Spark JVM (`java`) or of its Python workers (`worker`)."""
         assert self.pid is not None, f"{self.name} does not run"

@@ -118,25 +118,6 @@ def test_killed_python_workers_are_replaced_and_their_blocks_replayed(pipeline: 
     assert victim.logged("lease.failed")
 
 
-def test_an_orderly_end_leaves_nothing_in_flight_and_a_quick_restart_moves_no_stream(pipeline: Loading) -> None:
-    table = pipeline.feed.table("orderly")
-    leaver = pipeline.owner(*STREAM)
-    stayer = pipeline.peer(leaver)
-    pipeline.wait("an even share", lambda: len(stayer.streams()) == 2)
-    owned = {stream["stream"]: stream["epoch"] for stream in stayer.streams()}
-    with pipeline.feed.flowing(table):
-        pipeline.wait("load", lambda: leaver.stream(pipeline.stream(*STREAM)).get("seq", 0) > 3)
-        leaver.terminate()
-        pipeline.wait("the end within its budget", lambda: not leaver.alive, timeout=15)
-        assert leaver.exit_code == 0
-        leaver.start()
-        # A lease of its own after the restart: nothing inherited was in flight.
-        taken = leaver.logged("stream.taken_over")[-2:]
-        assert [line["replays"] for line in taken] == [0, 0]
-    assert {stream["stream"]: stream["epoch"] for stream in stayer.streams()} == owned
-    pipeline.settle(table)
-
-
 def test_all_aggregators_killed_at_once_lose_and_double_nothing(pipeline: Loading) -> None:
     table = pipeline.feed.table("both")
     with pipeline.feed.flowing(table):

@@ -15,6 +15,7 @@ from blockhouse_aggregator.gate.messages import (
     BlockKey,
     Bye,
     Drop,
+    Finish,
     Grant,
     Rebuilt,
     Replay,
@@ -90,16 +91,18 @@ class Conversation:
             self.session.close()
 
     async def _listen(self) -> None:
-        while (message := await self.session.receive()) is not None:
-            if isinstance(message, Result):
-                waiting = self._results.pop(message.block, None)
-                if waiting is not None and not waiting.done():
-                    waiting.set_result(message)
-            elif isinstance(message, Sealed | Rebuilt | Trouble | Bye):
-                self._answers.put_nowait(message)
-        self._answers.put_nowait(None)
-        self._fail_results("the connection to the task broke")
-        self.owner.wake.set()
+        try:
+            while (message := await self.session.receive()) is not None:
+                if isinstance(message, Result):
+                    waiting = self._results.pop(message.block, None)
+                    if waiting is not None and not waiting.done():
+                        waiting.set_result(message)
+                elif isinstance(message, Sealed | Rebuilt | Trouble | Bye):
+                    self._answers.put_nowait(message)
+        finally:
+            self._answers.put_nowait(None)
+            self._fail_results("the connection to the task broke")
+            self.owner.wake.set()
 
     def _fail_results(self, why: str) -> None:
         for future in self._results.values():
@@ -140,19 +143,31 @@ class Conversation:
                     return
 
     async def _answer(self, order: Scan | Replay | Stop) -> Sealed | Rebuilt | Trouble | Bye | None:
-        """The answer to an order; a task that is told to stop although its stream was dropped still answers or dies."""
+        """The answer to an order; once the stream is dropped, only the task's farewell."""
         answering = asyncio.ensure_future(self._answers.get())
         closed = asyncio.ensure_future(self.owner.closed.wait())
+        draining = asyncio.ensure_future(self.owner.draining.wait())
         try:
             if not isinstance(order, Stop):
-                await asyncio.wait({answering, closed}, return_when=asyncio.FIRST_COMPLETED)
+                waiting = {answering, closed} | ({draining} if isinstance(order, Scan) else set())
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                if draining.done() and not closed.done() and not answering.done():
+                    self.session.send(Finish())  # a block that is still being filled must not use up the time
+                    await asyncio.wait({answering, closed}, return_when=asyncio.FIRST_COMPLETED)
                 if not answering.done():
                     self.session.send(Stop())
-                    return None
-            return await answering
+            answer = await answering
         finally:
-            answering.cancel()
-            closed.cancel()
+            for future in (answering, closed, draining):
+                future.cancel()
+        return await self._farewell(answer) if self.owner.closed.is_set() else answer
+
+    async def _farewell(self, answer: Sealed | Rebuilt | Trouble | Bye | None) -> Bye | None:
+        """The stream is dropped: hear the task until its last insert has ended, so that a lock outlives its insert."""
+        while answer is not None and not isinstance(answer, Bye):
+            self.session.send(Stop())
+            answer = await self._answers.get()
+        return answer
 
     async def _next_order(self) -> Scan | Replay | Stop:
         """Wait until there is something to do."""
@@ -161,7 +176,7 @@ class Conversation:
             state = self.owner.state
             if state is None or self.owner.closed.is_set() or not self._answers.empty():
                 return Stop()
-            ending = self.owner.draining or self.should_end()
+            ending = self.owner.draining.is_set() or self.should_end()
             if ending and not self._inserting(state):
                 return Stop()
             if not ending and (order := self._ready_order(state)) is not None:

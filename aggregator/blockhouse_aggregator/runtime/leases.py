@@ -63,11 +63,11 @@ class Leases:
 
     async def serve(self, owner: StreamOwner) -> None:
         """Lease after lease until the stream is dropped."""
-        while not owner.closed.is_set() and not owner.draining:
+        while not owner.closed.is_set() and not owner.draining.is_set():
             self._waiting += 1
             async with self._slots:
                 self._waiting -= 1
-                if owner.closed.is_set() or owner.draining:
+                if owner.closed.is_set() or owner.draining.is_set():
                     return
                 failed = await self._lease(owner)
             if failed and not owner.closed.is_set():

@@ -95,7 +95,7 @@ class StreamOwner:
         self.closed = asyncio.Event()
         self.wake = asyncio.Event()
         self.entry_units = ENTRY_UNITS
-        self.draining = False
+        self.draining = asyncio.Event()
         self.task: Callable[[Grant], Coroutine[Any, Any, Result]] | None = None
         self.retries: dict[int, Retry] = {}
         self._on_rebuild = on_rebuild
@@ -240,7 +240,7 @@ class StreamOwner:
             await self.pause(0.5)
             close_window = _now() - self._window_closed > config.window_flush
             quiet = _now() - self._last_commit > 1.5 * config.blocks.max_age
-            if quiet or close_window or self.draining:
+            if quiet or close_window or self.draining.is_set():
                 await self.flush(close_window=close_window)
             if close_window:
                 self._window_closed = _now()
@@ -251,9 +251,11 @@ class StreamOwner:
 
     @property
     def clean(self) -> bool:
-        """Nothing in flight and nothing the broker does not know."""
+        """Nothing the broker does not know, and nothing in flight that a task still works on."""
         state = self.state
-        return state is None or (not state.in_flight and same_log(state.recorded, metadata_of(state, 0)))
+        if state is None:
+            return True
+        return same_log(state.recorded, metadata_of(state, 0)) and (self.task is None or not state.in_flight)
 
     # --- blocks ---------------------------------------------------------------------------------------------
 

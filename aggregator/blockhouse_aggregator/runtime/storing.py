@@ -148,7 +148,13 @@ class Storing:
             if not lease.valid:
                 raise Retryable(f"lock of table {block.table.full_name} was lost before the insert", after=0.5)
             grant = Grant(block=block.key, token=block.token, lifetime=self._lifetime, ask_provenance=ask_provenance)
-            return await task.insert(grant)
+            inserting = asyncio.ensure_future(task.insert(grant))
+            try:
+                return await asyncio.shield(inserting)
+            except asyncio.CancelledError:
+                # The stream is dropped, the insert goes on: nobody else may have the lock before it has ended.
+                await asyncio.wait({inserting})
+                raise
 
     def _verdict(self, result: Result, *, acknowledged: bool) -> Verdict:
         if result.outcome == "permanent":
