@@ -47,7 +47,8 @@ def demo(
     from e2e.demo.workspace import stderr_to, workspace
 
     console = Console()
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
     with ExitStack() as exits:
         home = exits.enter_context(workspace(folder))
         try:

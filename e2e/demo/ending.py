@@ -8,12 +8,33 @@ from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from blockhouse_aggregator.audit import AuditReport
 from e2e.demo.faults import Frozen, Killed
 from e2e.demo.tally import Tally
 from e2e.demo.verdict import Check
+
+
+def show_audit(console: Console, report: AuditReport) -> None:
+    """One line per table: what Kafka holds, what each replica holds. The whole report when that is not the same."""
+    replicas = sorted({result.replica for result in report.tables})
+    grid = Table(
+        title=f"audit: topic {report.topic} of both Kafka clusters against every replica", title_justify="left"
+    )
+    grid.add_column("table")
+    for name in ("messages", "rows in Kafka", *(f"rows on {r}" for r in replicas), "lost", "duplicates"):
+        grid.add_column(name, justify="right")
+    for table in sorted({result.table for result in report.tables}):
+        results = {result.replica: result for result in report.tables if result.table == table}
+        first = next(iter(results.values()))
+        counts = (first.messages, first.rows, *(results[r].stored for r in replicas))
+        faults = (sum(r.missing for r in results.values()), sum(r.duplicates for r in results.values()))
+        grid.add_row(table, *(f"{count:,}" for count in (*counts, *faults)))
+    console.print(grid)
+    if not report.exact:
+        console.print(report.render())
 
 
 def show_faults(console: Console, killed: Sequence[Killed], frozen: Sequence[Frozen], tally: Tally) -> None:
@@ -24,17 +45,20 @@ def show_faults(console: Console, killed: Sequence[Killed], frozen: Sequence[Fro
             f"{block.stream} [{block.begin}, {block.end}] was recorded in Kafka and had {kill.rows_stored:,} rows in "
             f"ClickHouse, quorum {'not met' if kill.quorum_pending else 'met'}",
             highlight=False,
+            soft_wrap=True,
         )
     for freeze in frozen:
         console.print(
             f"frozen: aggregator {freeze.replica} after {freeze.at:.1f} s of load, for {freeze.seconds:.1f} s; "
             f"{freeze.taken_over} of its {freeze.streams} streams were taken over before it was thawed",
             highlight=False,
+            soft_wrap=True,
         )
     console.print(
         f"blocks: {tally.total('blocks'):,} acknowledged, {tally.total('replays'):,} replayed, of these "
         f"{tally.total('deduplicated'):,} deduplicated, {tally.total('provenance_decisions'):,} decided by provenance",
         highlight=False,
+        soft_wrap=True,
     )
 
 

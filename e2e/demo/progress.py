@@ -55,7 +55,11 @@ class Rate:
 
 
 class Figures:
-    """The numbers of one moment, from what watcher and load know."""
+    """The numbers of one moment, from what watcher and load know.
+
+    Acknowledged rows are what the aggregators say: a replayed block is acknowledged again, so they may exceed the rows
+    produced. What is stored, the audit tells.
+    """
 
     def __init__(self, watcher: Watcher, load: Load) -> None:
         self._watcher = watcher
@@ -74,7 +78,7 @@ class Figures:
         waiting = sorted(frozenset[str]().union(*(s.waiting_tables for s in self._watcher.latest)))
         text = (
             f"produced {rows:,} rows ({self._produced.per_second(now, rows):,.0f}/s), "
-            f"stored {stored:,} ({self._stored.per_second(now, stored):,.0f}/s), lag {lag:,} messages"
+            f"acknowledged {stored:,} ({self._stored.per_second(now, stored):,.0f}/s), lag {lag:,} messages"
         )
         return text + (f", waiting: {', '.join(waiting)}" if waiting else "")
 

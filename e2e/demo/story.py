@@ -16,7 +16,7 @@ from blockhouse_aggregator.clickhouse.quorum import QuorumProbe
 from blockhouse_aggregator.coordination.schema_store import SchemaStore
 from blockhouse_aggregator.coordination.session import Session
 from blockhouse_aggregator.produce import MessagePool
-from e2e.demo.ending import show_checks, show_faults, show_next, with_names
+from e2e.demo.ending import show_audit, show_checks, show_faults, show_next, with_names
 from e2e.demo.faults import Faults, Frozen, Killed
 from e2e.demo.load import Load
 from e2e.demo.progress import Figures, Teller, progress_of
@@ -34,6 +34,8 @@ WINDOW = {"replicated_deduplication_window": 10_000}
 """The server's default of 100 blocks is half a minute here; docs/clickhouse.md tells how to size it."""
 SCHEMA_TIMEOUT = 30.0
 READY_TIMEOUT = 120.0
+REJOIN_TIMEOUT = 15.0
+"""For a restarted aggregator to get streams again. Without any it can still take over those of a frozen one."""
 WARM_TIMEOUT = 120.0
 DRAIN_TIMEOUT = 120.0
 AUDIT_WAIT = 20.0
@@ -65,7 +67,7 @@ def perform(scenario: Scenario, folder: Path, console: Console, *, keep: bool) -
             stage.watcher.look(name)
         tally = stage.watcher.tally
         names = {history.id: history.name for history in stage.schemas.all()}
-    console.print(report.render())
+    show_audit(console, report)
     show_faults(console, [killed], [frozen], tally)
     checks = judge(
         report,
@@ -150,6 +152,7 @@ def _play(scenario: Scenario, stage: Stage) -> tuple[Killed, Frozen]:
             say(f"created table {table.full_name}, whose messages have been waiting")
     load.wait(scenario.freeze.at)
     stage.pipeline.aggregators[killed.replica].wait_ready(READY_TIMEOUT)
+    wait_until(lambda: all(seen.streams for seen in stage.watcher.latest), timeout=REJOIN_TIMEOUT)
     order = sorted(scenario.freeze.candidates, key=lambda name: name == killed.replica)
     say("freezing an aggregator for longer than its session lasts", "cyan")
     frozen = faults.freeze(order, scenario.freeze_seconds)
