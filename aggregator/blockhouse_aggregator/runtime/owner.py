@@ -42,7 +42,7 @@ from blockhouse_aggregator.protocol.events import (
 )
 from blockhouse_aggregator.protocol.state import Stage, StreamState, metadata_of, same_log
 from blockhouse_aggregator.protocol.step import step
-from blockhouse_aggregator.runtime.arrival import stop_of, take_over
+from blockhouse_aggregator.runtime.arrival import restarted, stop_of, take_over
 from blockhouse_aggregator.runtime.catalog import Catalog
 from blockhouse_aggregator.runtime.figures import Figures
 from blockhouse_aggregator.runtime.ports import Fate, Outside
@@ -100,7 +100,8 @@ class StreamOwner:
         self.retries: dict[int, Retry] = {}
         self._on_rebuild = on_rebuild
         self._committing = asyncio.Lock()
-        self._marked = False
+        self._start_recorded = False
+        self._accepted = False
         self._jobs: set[asyncio.Task[None]] = set()
         self._last_commit = 0.0
         self._window_closed = 0.0
@@ -122,7 +123,8 @@ class StreamOwner:
                     now_ms=around.now_ms(),
                 )
                 self.log_end = facts.log_end
-                self._marked = facts.marker_topic_id == facts.topic_id
+                self._accepted = restarted(decision)
+                self._start_recorded = facts.marker_topic_id == facts.topic_id and not self._accepted
             except Retryable as error:
                 log.warning("stream.takeover_waits", stream=self._label, error=str(error))
                 await self.pause(max(error.after, 1.0))
@@ -207,27 +209,29 @@ class StreamOwner:
 
     async def _commit(self, commit: Commit) -> None:
         text = codec.encode(commit.metadata)
-        await self._mark_started()
-        if self.closed.is_set():
-            return
         result = await self.around.outside.group.commit(self.stream, commit.epoch, commit.offset, text)
         self.report.committed(result.fate.value, result.reason, len(text))
         self._last_commit = _now()
         seq = commit.metadata.seq
         if result.fate is Fate.COMMITTED:
+            await self._record_start()
             await self.apply(CommitSucceeded(seq))
         elif result.fate is Fate.REFUSED:
             await self.apply(CommitRefused(seq, result.reason))
         else:
             await self.apply(CommitUnknown(seq))
 
-    async def _mark_started(self) -> None:
-        """Before its first commit a stream is marked in ZooKeeper: expired offsets must not look like a new stream."""
-        while not self._marked and not self.closed.is_set():
+    async def _record_start(self) -> None:
+        """Between its first commit and its first insert a stream is marked in ZooKeeper: expired offsets must never
+        look like a new stream. (Marked before the commit, a stream that moved in between would look expired.)"""
+        markers = self.around.outside.markers
+        while not self._start_recorded and not self.closed.is_set():
             assert self.state is not None
             try:
-                await self.around.outside.markers.mark_started(self.stream, self.state.topic_id)
-                self._marked = True
+                await markers.mark_started(self.stream, self.state.topic_id)
+                if self._accepted:
+                    await markers.consume_acceptance(self.stream)
+                self._start_recorded = True
             except Retryable as error:
                 log.warning("stream.marker_waits", stream=self._label, error=str(error))
                 await self.pause(1.0)
