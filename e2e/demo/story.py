@@ -34,8 +34,6 @@ WINDOW = {"replicated_deduplication_window": 10_000}
 """The server's default of 100 blocks is half a minute here; docs/clickhouse.md tells how to size it."""
 SCHEMA_TIMEOUT = 30.0
 READY_TIMEOUT = 120.0
-REJOIN_TIMEOUT = 15.0
-"""For a restarted aggregator to get streams again. Without any it can still take over those of a frozen one."""
 WARM_TIMEOUT = 120.0
 DRAIN_TIMEOUT = 120.0
 AUDIT_WAIT = 20.0
@@ -151,8 +149,7 @@ def _play(scenario: Scenario, stage: Stage) -> tuple[Killed, Frozen]:
             _create(stage.pipeline.stack, table)
             say(f"created table {table.full_name}, whose messages have been waiting")
     load.wait(scenario.freeze.at)
-    stage.pipeline.aggregators[killed.replica].wait_ready(READY_TIMEOUT)
-    wait_until(lambda: all(seen.streams for seen in stage.watcher.latest), timeout=REJOIN_TIMEOUT)
+    _wait_for_two(stage)
     order = sorted(scenario.freeze.candidates, key=lambda name: name == killed.replica)
     say("freezing an aggregator for longer than its session lasts", "cyan")
     frozen = faults.freeze(order, scenario.freeze_seconds)
@@ -170,6 +167,16 @@ def _wait_for_takeover(killed: Killed, stage: Stage) -> None:
     stream = killed.block.stream
     if not wait_until(lambda: stream in stage.faults.owned_by_others(killed.replica), timeout=READY_TIMEOUT):
         raise StackError(f"nobody took over {stream} within {READY_TIMEOUT:g} s of its owner's death")
+
+
+def _wait_for_two(stage: Stage) -> None:
+    """Until one may be frozen and another one is there to take over."""
+
+    def enough() -> bool:
+        return sum(seen.condition == "ready" and bool(seen.streams) for seen in stage.watcher.latest) >= 2
+
+    if not wait_until(enough, timeout=READY_TIMEOUT):
+        raise StackError(f"the killed aggregator did not work again within {READY_TIMEOUT:g} s: see its log")
 
 
 def _drain(stage: Stage) -> None:
