@@ -67,6 +67,13 @@ class TestRebuildByCount:
 
         assert plan_rebuild(sets((1, 2)), cluster, [2, 3, 4]).after == sets((4, 2))
 
+    def test_slots_are_exchanged_when_the_last_ones_had_no_choice(self) -> None:
+        cluster = fleet({1: "b", 2: "c", 3: "a"})
+
+        plan = plan_rebuild(sets((3,), (2,), (1,)), cluster, [1, 2, 3], RebuildOptions(force=True, replication=2))
+
+        assert set(plan.after.replica_counts().values()) == {2}  # position by position it would be 1, 2 and 3
+
     def test_a_forced_rebuild_of_an_even_map_moves_nothing(self) -> None:
         even = sets((1, 2), (2, 3), (3, 1))
 
@@ -113,9 +120,16 @@ class TestSubstitutionAffinity:
 
         assert plan.after == sets((8, 7), (7, 3), (3, 8))
 
+    def test_two_brokers_of_a_rack_get_a_substitute_each(self) -> None:
+        cluster = fleet({1: "a", 2: "a", 3: "b", 7: "a", 8: "a"})
+
+        plan = plan_rebuild(sets((1, 3), (2, 3)), cluster, [3, 7, 8], self.OPTIONS)
+
+        assert plan.after == sets((7, 3), (8, 3))
+
     def test_the_rack_of_a_broker_that_is_gone_is_inferred(self) -> None:
-        current = sets((1, 2), (4, 3), (3, 2))  # 1 was beside b; a and c are seen without it
-        cluster = fleet({2: "b", 3: "c", 4: "a", 7: "b", 8: "a"})
+        current = sets((1, 2), (4, 3), (3, 2))  # 1 was beside a; b and c are seen without it
+        cluster = fleet({2: "a", 3: "c", 4: "b", 7: "a", 8: "b"})
 
         plan = plan_rebuild(current, cluster, [2, 3, 4, 7, 8], self.OPTIONS)
 
@@ -205,3 +219,12 @@ class TestNewTopics:
     def test_an_existing_partition_is_never_placed_again(self) -> None:
         with pytest.raises(InvalidInput, match="t partition 0 exists already"):
             assign_partitions("t", range(2), 1, fleet({1: "a", 2: "b"}), sets((1,)))
+
+    def test_a_broker_two_replicas_ahead_passes_slots_on_even_through_another_broker(self) -> None:
+        cluster = fleet({0: "a", 1: "b", 2: "c", 3: "a", 4: "b", 5: "c"})
+
+        existing = PartitionMap({})
+        for topic in ("a", "b", "c"):
+            existing = existing.updated(assign_partitions(topic, range(4), 2, cluster, existing))
+
+        assert set(existing.replica_counts().values()) == {4}
