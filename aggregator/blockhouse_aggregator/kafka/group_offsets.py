@@ -1,0 +1,34 @@
+"""What a consumer group has committed, asked from outside the group. Never joins it, never commits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import TimeoutError as FutureTimeoutError
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from blockhouse.config.endpoints import KafkaCluster
+from blockhouse.errors import Retryable
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.kafka.errors import translate
+from blockhouse_aggregator.kafka.group import Committed
+
+
+def committed_offsets(cluster: KafkaCluster, group: str, *, timeout: float = 10.0) -> Mapping[StreamId, Committed]:
+    """Every stream of the group that has a committed offset. Raises Retryable or Permanent."""
+    admin = AdminClient({**cluster.client_config(), "client.id": "blockhouse-offsets", "log_level": 0})
+    doing = f"reading the offsets of group {group} in cluster {cluster.name}"
+    request = ConsumerGroupTopicPartitions(group)
+    future = admin.list_consumer_group_offsets([request], request_timeout=timeout)[group]
+    try:
+        answer = future.result(timeout + 1)
+    except KafkaException as error:
+        raise translate(error, doing) from error
+    except FutureTimeoutError as error:
+        raise Retryable(f"Kafka: {doing} took longer than {timeout:g} s", after=1.0) from error
+    return {
+        StreamId(cluster.name, found.topic, found.partition): Committed(found.offset, found.metadata or "")
+        for found in answer.topic_partitions or ()
+        if found.offset >= 0
+    }
