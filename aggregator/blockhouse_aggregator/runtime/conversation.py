@@ -220,7 +220,7 @@ class Conversation:
         dead = around.catalog.dead_lettered(
             around.config.unknown_table == "deadLetter", around.config.max_unknown_tables
         )
-        held = around.catalog.held() - dead
+        held = (around.catalog.held() | self._waiting_for_revisions()) - dead
         self._catch_up = not self._catch_up and schedule.has_far(state, held=held, near=NEAR)
         request = schedule.scan(state, held=held, near=NEAR, catch_up=self._catch_up)
         blocks, name = around.config.blocks, around.catalog.name
@@ -243,6 +243,15 @@ class Conversation:
             patience=IDLE_PATIENCE,
             max_seconds=CATCH_UP_SECONDS if request.stop is not None else age + IDLE_PATIENCE,
         )
+
+    def _waiting_for_revisions(self) -> frozenset[int]:
+        """Tables whose next message has a schema revision nobody knows yet: reading it again before that is in vain."""
+        catalog, waiting = self.owner.around.catalog, self.owner.awaited_revisions
+        for table, revision in tuple(waiting.items()):
+            known = catalog.known(table)
+            if known is not None and known.history.revision(revision) is not None:
+                del waiting[table]
+        return frozenset(known.history.id for table in waiting if (known := catalog.known(table)) is not None)
 
     def _replay(self, request: schedule.ReplayRequest) -> Replay:
         self._round += 1
@@ -268,6 +277,7 @@ class Conversation:
             for block in blocks:
                 self.session.send(Drop(block=BlockKey(table=block.table, begin=block.begin, end=block.end)))
             return
+        self.owner.awaited_revisions |= {t.table: t.waits_for for t in sealed.tables if t.waits_for is not None}
         now = asyncio.get_running_loop().time()
         late = now - self._last.since > 2 * self.owner.around.config.blocks.max_age + sealed.elapsed
         taken = sum(block.messages for block in blocks)

@@ -98,6 +98,7 @@ class StreamOwner:
         self.draining = asyncio.Event()
         self.task: Callable[[Grant], Coroutine[Any, Any, Result]] | None = None
         self.retries: dict[int, Retry] = {}
+        self.awaited_revisions: dict[str, int] = {}
         self._on_rebuild = on_rebuild
         self._committing = asyncio.Lock()
         self._start_recorded = False
