@@ -1,0 +1,96 @@
+"""What processes cost: CPU and memory of a whole session, so that workers which leave their process group count too.
+
+A session is named by its leader's pid, as `e2e.stack` starts its servers. Reads /proc only: must never signal anything.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from e2e.stack.process import session_members
+
+_TICK: int = os.sysconf("SC_CLK_TCK")
+_PAGE: int = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes of all processes of a session. `rss` counts a shared page once per process, `pss` once in all."""
+
+    rss: int = 0
+    pss: int = 0
+
+
+def cpu_seconds(leader: int) -> float:
+    """CPU time, user and system, that the session's living processes and their reaped children have used so far.
+
+    A child that outlives its parent and then dies is lost: none of our servers has such children.
+    """
+    return sum(_cpu_ticks(pid) for pid in session_members(leader)) / _TICK
+
+
+def memory(leader: int) -> Memory:
+    """What the session occupies now."""
+    pids = session_members(leader)
+    return Memory(sum(map(_rss, pids)), sum(map(_pss, pids)))
+
+
+class MemoryPeak:
+    """Samples a session's memory from entering to leaving the context; `peak` has the largest sum of each kind."""
+
+    def __init__(self, leader: int, *, interval: float = 0.5) -> None:
+        self.peak = Memory()
+        self._leader = leader
+        self._interval = interval
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._sample, name="memory-peak")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _sample(self) -> None:
+        while True:
+            now = memory(self._leader)
+            self.peak = Memory(max(self.peak.rss, now.rss), max(self.peak.pss, now.pss))
+            if self._over.wait(self._interval):
+                return
+
+
+def _cpu_ticks(pid: int) -> int:
+    # After the name in parentheses, which may hold anything: utime, stime, cutime, cstime are fields 12 to 15.
+    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return sum(map(int, fields[11:15]))
+
+
+def _rss(pid: int) -> int:
+    fields = _read(f"/proc/{pid}/statm").split()
+    return int(fields[1]) * _PAGE if fields else 0
+
+
+def _pss(pid: int) -> int:
+    return sum(int(line.split()[1]) << 10 for line in _lines(f"/proc/{pid}/smaps_rollup") if line.startswith("Pss:"))
+
+
+def _lines(path: str) -> Iterator[str]:
+    yield from _read(path).splitlines()
+
+
+def _read(path: str) -> str:
+    """Empty for a process that is gone."""
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
