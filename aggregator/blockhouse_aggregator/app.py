@@ -28,7 +28,7 @@ from blockhouse_aggregator.runtime.catalog import REFRESH, UNKNOWN_REFRESH, Cata
 from blockhouse_aggregator.runtime.figures import Figures
 from blockhouse_aggregator.runtime.health import ReplicaHealth
 from blockhouse_aggregator.runtime.leases import Leases
-from blockhouse_aggregator.runtime.owner import StreamOwner, Surroundings
+from blockhouse_aggregator.runtime.owner import MetadataRoom, StreamOwner, Surroundings
 from blockhouse_aggregator.runtime.ports import Outside
 from blockhouse_aggregator.runtime.storing import Storing
 from blockhouse_aggregator.spark.session import SparkApplication
@@ -140,7 +140,15 @@ class Aggregator:
         storing = Storing(shard, locks, lifetime=lifetime, now_ms=now_ms, slots=INSERTS_AT_ONCE)
         self.health = ReplicaHealth(shard.unfit, config.handover_after)
         self._around = Surroundings(
-            config, outside, self.catalog, storing, self.figures, now_ms, self.health.report, random.Random()
+            config,
+            outside,
+            self.catalog,
+            storing,
+            self.figures,
+            now_ms,
+            self.health.report,
+            random.Random(),
+            MetadataRoom(config.kafka.offset_metadata_max_units),
         )
         await self._patiently("catalog", self.catalog.start)
         for cluster in config.kafka.clusters:

@@ -101,7 +101,7 @@ class TableRound:
         self.decode()
         sealed = self.builder.seal(hard_rows)
         if sealed.cut_at is not None and (self.cursor is None or sealed.cut_at < self.cursor):
-            self.cursor = sealed.cut_at
+            self.cursor, self.waits_for = sealed.cut_at, None
         for dead in sealed.dead:  # found only now, such as a message with more rows than a block may hold
             assert dead.offset in self._dead, f"dead letter {dead.offset} of {self.name} lost its message"
         kept = [d for o, d in sorted(self._dead.items()) if sealed.cut_at is None or o < sealed.cut_at]

@@ -29,6 +29,7 @@ from blockhouse_aggregator.gate.messages import (
 )
 from blockhouse_aggregator.gate.server import TaskSession
 from blockhouse_aggregator.protocol import schedule
+from blockhouse_aggregator.protocol.events import Alarm
 from blockhouse_aggregator.protocol.state import Stage, StreamState, metadata_of
 from blockhouse_aggregator.runtime.owner import StreamOwner
 from blockhouse_aggregator.runtime.pacing import Pace, next_pace
@@ -65,6 +66,7 @@ class Conversation:
     _round: int = 0
     _told: int = 0
     _catch_up: bool = False
+    _full: bool = False
     _last: _RoundInserts = field(default_factory=_RoundInserts)
     _answers: asyncio.Queue[Sealed | Rebuilt | Trouble | Bye | None] = field(default_factory=asyncio.Queue)
     _results: dict[BlockKey, asyncio.Future[Result]] = field(default_factory=dict)
@@ -211,7 +213,7 @@ class Conversation:
 
     def _entries(self, state: StreamState) -> int:
         """How many more tables the metadata has room for."""
-        limit = self.owner.around.config.kafka.offset_metadata_max_units
+        limit = self.owner.around.room.units
         used = len(codec.encode(metadata_of(state, self.owner.around.now_ms())))
         return max(0, (limit - used) // self.owner.entry_units)
 
@@ -288,6 +290,17 @@ class Conversation:
         scanned = sum(t.seen for t in sealed.tables) or 1
         most = taken * 2 > scanned
         self._last = _RoundInserts(frozenset(b.table for b in blocks), now, LARGE_WAIT if most else SMALL_WAIT)
+        if order.stop is None and sealed.stop == order.position and sealed.log_end > sealed.stop:
+            await self._no_room()
+
+    async def _no_room(self) -> None:
+        """The next message is of a table for which the metadata has no room: wait until others have left it."""
+        state = self.owner.state
+        if state is not None and not state.in_flight and not self._full:
+            self._full = True
+            text = f"the metadata holds {len(state.tables)} lagging tables and has no room for another"
+            self.owner.report.alarm(Alarm("MetadataFull", text))
+        await self._sleep()
 
     async def _rebuilt(self, rebuilt: Rebuilt) -> None:
         for block in rebuilt.blocks:

@@ -71,6 +71,14 @@ class Surroundings:
     now_ms: Callable[[], int]
     fault: Callable[[str, str], None]
     random: random.Random
+    room: MetadataRoom
+
+
+@dataclass(slots=True)
+class MetadataRoom:
+    """UTF-16 units the metadata may have: as configured, or fewer once a broker has refused that much."""
+
+    units: int
 
 
 @dataclass(slots=True)
@@ -177,7 +185,7 @@ class StreamOwner:
 
     def _too_large(self, effects: tuple[Effect, ...]) -> bool:
         """A round whose metadata would not fit is dropped whole and read again with room for fewer tables."""
-        limit = self.around.config.kafka.offset_metadata_max_units
+        limit = self.around.room.units
         for effect in effects:
             if isinstance(effect, Commit) and (units := len(codec.encode(effect.metadata))) > limit:
                 log.warning("stream.round_too_large", stream=self._label, units=units, limit=limit)
@@ -218,6 +226,9 @@ class StreamOwner:
             await self._record_start()
             await self.apply(CommitSucceeded(seq))
         elif result.fate is Fate.REFUSED:
+            if result.reason == "OffsetMetadataTooLarge":
+                self.around.room.units = min(self.around.room.units, len(text) * 3 // 4)
+                log.error("stream.metadata_refused", stream=self._label, units=len(text), now=self.around.room.units)
             await self.apply(CommitRefused(seq, result.reason))
         else:
             await self.apply(CommitUnknown(seq))
