@@ -24,7 +24,7 @@ test: setup ## Everything: lint, unit, property and integration tests (SEED=n re
 unit: setup ## The tests that need no servers
 	@$(BIN)/pytest -q -m "not integration" $(ARGS)
 
-demo: setup ## Two Kafka clusters into replicated ClickHouse, with kills and an audit (REPLICAS=4, SEED=n)
+demo: setup ## Two Kafka clusters into replicated ClickHouse, with kills and an audit (REPLICAS=4 SEED=n ROWS=n)
 	@$(BIN)/blockhouse demo $(ARGS)
 
 mutate: setup ## Break each safeguard and see that a test notices
