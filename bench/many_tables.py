@@ -33,6 +33,8 @@ from e2e.stack.tables import create_replicated_table
 
 COLUMNS = "id UInt64, text String, price Float64, at DateTime"
 PINNED = "default.pinned"
+WARM_UP = 5.0
+"""Seconds of load before anything is counted: workers start, decoders are made."""
 LATENCY = "blockhouse_message_latency_seconds_bucket"
 
 
@@ -45,6 +47,7 @@ class Observed:
     units: int = 0
     latencies: dict[float, float] = field(default_factory=dict)
     lagging: set[str] = field(default_factory=set)
+    before: dict[float, float] = field(default_factory=dict)
 
     def look(self, aggregators: Mapping[str, AggregatorProcess], at: float) -> None:
         self.seconds.append(at)
@@ -61,7 +64,8 @@ class Observed:
                         self.units = max(self.units, int(sample.value))
             for stream in aggregator.streams():
                 self.lagging |= {t["table"] for t in stream.get("lagging", [])}
-        self.latencies = buckets
+        self.before = self.before or buckets
+        self.latencies = {limit: count - self.before[limit] for limit, count in buckets.items()}
 
     def slowest(self) -> float:
         """The least histogram bound, in seconds, that no acknowledgement exceeded."""
@@ -91,7 +95,10 @@ def main(
             with Session(ZooKeeper(servers=stack.zookeeper.connect, root="/blockhouse/many")) as session:
                 store = SchemaStore(session)
                 pools = schemas(store, [f"default.{name}" for name in names], seed)
-            observed = run(pipeline, pools, minutes * 60, rate, seed)
+            pipeline.wait_for("every stream owned", pipeline.quiet, 60)
+            run(pipeline, pools, WARM_UP, rate, seed)
+            pipeline.wait_for("the first messages stored", lambda: settled(pipeline), 60)
+            observed = run(pipeline, pools, minutes * 60, rate, seed + 1)
             pipeline.wait_for("all but the pinned table", lambda: settled(pipeline), 120)
             report(pipeline, observed, names)
 
@@ -115,6 +122,7 @@ def run(pipeline: Pipeline, pools: list[MessagePool], seconds: float, rate: floa
         Transport([KafkaCluster(name=k.name, bootstrap_servers=k.bootstrap)], pipeline.spec.topic)
         for k in pipeline.stack.kafka.values()
     ]
+    observed.look(pipeline.aggregators, 0)
     started, sent, next_look = time.monotonic(), 0, 10.0
     while (now := time.monotonic() - started) < seconds:
         while sent < now * rate:

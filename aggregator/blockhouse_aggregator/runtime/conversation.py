@@ -41,18 +41,17 @@ NEAR = 20_000
 IDLE_PATIENCE = 1.0
 CATCH_UP_SECONDS = 2.0
 SMALL_WAIT, LARGE_WAIT = 1.0, 8.0
-"""Seconds to wait for a round's inserts before the next scan leaves their tables behind: small blocks, and blocks that
-are most of what is read, whose table would only be read twice."""
+"""Seconds to wait for a block before the next scan leaves its table behind: for a table among many, and for one that is
+much of what is read, and would only be read twice."""
 GRACE = 10.0
 
 
 @dataclass(slots=True)
 class _RoundInserts:
-    """The blocks of the last round and since when they are waited for."""
+    """The tables with a block in the last round, by the seconds they are waited for at most, and since when."""
 
-    tables: frozenset[str] = frozenset()
+    waits: dict[str, float] = field(default_factory=dict)
     since: float = 0.0
-    wait: float = 0.0
 
 
 @dataclass(slots=True)
@@ -208,8 +207,9 @@ class Conversation:
         return any(t.block is not None and t.block.stage is Stage.INSERTING for t in state.tables)
 
     def _waiting_for_inserts(self, state: StreamState, now: float) -> bool:
-        names = {self.owner.around.catalog.name(t.table) for t in state.in_flight if t.block and t.block.fresh}
-        return bool(names & self._last.tables) and now - self._last.since < self._last.wait
+        waited = now - self._last.since
+        fresh = [self.owner.around.catalog.name(t.table) for t in state.in_flight if t.block and t.block.fresh]
+        return any(waited < self._last.waits.get(name, 0.0) for name in fresh)
 
     def _entries(self, state: StreamState) -> int:
         """How many more tables the metadata has room for."""
@@ -287,9 +287,9 @@ class Conversation:
             behind = max(0, sealed.log_end - sealed.stop)
             blocks_config = self.owner.around.config.blocks
             self.pace = next_pace(self.pace, blocks_config, behind=behind, taken=taken, late=late and bool(taken))
-        scanned = sum(t.seen for t in sealed.tables) or 1
-        most = taken * 2 > scanned
-        self._last = _RoundInserts(frozenset(b.table for b in blocks), now, LARGE_WAIT if most else SMALL_WAIT)
+        scanned = sum(t.seen for t in sealed.tables)
+        waits = {b.table: LARGE_WAIT if b.messages * 4 > scanned else SMALL_WAIT for b in blocks}
+        self._last = _RoundInserts(waits, now)
         if order.stop is None and sealed.stop == order.position and sealed.log_end > sealed.stop:
             await self._no_room()
 
