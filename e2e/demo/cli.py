@@ -47,6 +47,8 @@ def demo(
     from e2e.demo.workspace import stderr_to, workspace
 
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=120)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     with ExitStack() as exits:

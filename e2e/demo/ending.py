@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -20,11 +21,10 @@ from e2e.demo.verdict import Check
 def show_audit(console: Console, report: AuditReport) -> None:
     """One line per table: what Kafka holds, what each replica holds. The whole report when that is not the same."""
     replicas = sorted({result.replica for result in report.tables})
-    grid = Table(
-        title=f"audit: topic {report.topic} of both Kafka clusters against every replica", title_justify="left"
-    )
-    grid.add_column("table")
-    for name in ("messages", "rows in Kafka", *(f"rows on {r}" for r in replicas), "lost", "duplicates"):
+    title = f"audit: topic {report.topic} of both Kafka clusters against every replica"
+    grid = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    grid.add_column("rows of table", no_wrap=True)
+    for name in ("messages", "in Kafka", *(f"on {r}" for r in replicas), "lost", "duplicates"):
         grid.add_column(name, justify="right")
     for table in sorted({result.table for result in report.tables}):
         results = {result.replica: result for result in report.tables if result.table == table}
@@ -40,10 +40,11 @@ def show_audit(console: Console, report: AuditReport) -> None:
 def show_faults(console: Console, killed: Sequence[Killed], frozen: Sequence[Frozen], tally: Tally) -> None:
     for kill in killed:
         block = kill.block
+        recorded = "in flight" if kill.recorded else "NOT in flight"
         console.print(
-            f"killed: aggregator {kill.replica} after {kill.at:.1f} s of load; its block of {block.table} from "
-            f"{block.stream} [{block.begin}, {block.end}] was recorded in Kafka and had {kill.rows_stored:,} rows in "
-            f"ClickHouse, quorum {'not met' if kill.quorum_pending else 'met'}",
+            f"killed: aggregator {kill.replica} after {kill.at:.1f} s of load; its block [{block.begin}, {block.end}] of "
+            f"{block.table} from {block.stream} was {recorded} in Kafka's metadata, {kill.rows_stored:,} of its rows were "
+            f"in ClickHouse, their quorum was {'not met' if kill.quorum_pending else 'met'}",
             highlight=False,
             soft_wrap=True,
         )

@@ -40,10 +40,14 @@ class Killed:
     committed: Committed
 
     @property
+    def recorded(self) -> bool:
+        """The metadata in Kafka says that the block is in flight."""
+        return self.committed.has_in_flight(self.block.begin, self.block.end)
+
+    @property
     def between_commit_and_acknowledgement(self) -> bool:
         """The intent is in Kafka, the rows are in ClickHouse, and no server can have said so: the quorum is not met."""
-        recorded = self.committed.has_in_flight(self.block.begin, self.block.end)
-        return recorded and self.rows_stored > 0 and self.quorum_pending
+        return self.recorded and self.rows_stored > 0 and self.quorum_pending
 
 
 @dataclass(frozen=True, slots=True)
