@@ -42,9 +42,9 @@ def show_faults(console: Console, killed: Sequence[Killed], frozen: Sequence[Fro
         block = kill.block
         recorded = "in flight" if kill.recorded else "NOT in flight"
         console.print(
-            f"killed: aggregator {kill.replica} after {kill.at:.1f} s of load; its block [{block.begin}, {block.end}] of "
-            f"{block.table} from {block.stream} was {recorded} in Kafka's metadata, {kill.rows_stored:,} of its rows were "
-            f"in ClickHouse, their quorum was {'not met' if kill.quorum_pending else 'met'}",
+            f"killed: aggregator {kill.replica} after {kill.at:.1f} s of load; block [{block.begin}, {block.end}] of "
+            f"{block.table} from {block.stream} was {recorded} in Kafka's metadata, {kill.rows_stored:,} of its rows "
+            f"were in ClickHouse, their quorum was {'not met' if kill.quorum_pending else 'met'}",
             highlight=False,
             soft_wrap=True,
         )
