@@ -83,13 +83,13 @@ class AggregatorProcess(Server):
             if (block["table"], block["stage"]) == (table, stage)
         ]
 
-    def logged(self, event: str, **values: Any) -> list[Mapping[str, Any]]:
+    def logged(self, event: str, /, **values: Any) -> list[Mapping[str, Any]]:
         """The log's lines about `event` (e.g. `stream.closed`) in which every one of `values` is as given."""
         lines = (line for line in self.log.read_text(errors="replace").splitlines() if f'"event": "{event}"' in line)
         found = [json.loads(line) for line in lines]
         return [line for line in found if all(line.get(key) == value for key, value in values.items())]
 
-    def metric(self, name: str, **labels: str) -> float:
+    def metric(self, name: str, /, **labels: str) -> float:
         """The sum of a metric's samples that have all of `labels`; 0 when there is none."""
         total = 0.0
         for family in text_string_to_metric_families(self.get("/metrics")):

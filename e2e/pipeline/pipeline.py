@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,13 +23,17 @@ TEST_SESSION_TIMEOUT = "6s"
 
 @dataclass(frozen=True)
 class PipelineSpec:
-    """`overrides` are merged over the generated configuration of every aggregator, section by section."""
+    """`overrides` are merged over the generated configuration of every aggregator, section by section; `aggregators`
+    is how many of them there are (by default one per replica of the shard), `clusters` of how many Kafka clusters they
+    load the topic (by default of all)."""
 
     name: str = "demo"
     shard: int = 1
     topic: str = "events-01"
     partitions: int = 2
     quorum: int = 2
+    aggregators: int | None = None
+    clusters: int | None = None
     overrides: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -39,10 +44,11 @@ class Pipeline:
         self.stack = stack
         self.folder = folder
         self.spec = spec
+        self.kafka = dict(islice(stack.kafka.items(), spec.clusters))
         self.aggregators: dict[str, AggregatorProcess] = {}
         self._ports = Ports()
         for (shard, number), server in sorted(stack.clickhouse.items()):
-            if shard == spec.shard:
+            if shard == spec.shard and number <= (spec.aggregators or number):
                 config = merged(self.config(server.replica, number), spec.overrides)
                 self.aggregators[server.replica] = AggregatorProcess(
                     f"aggregator-{server.replica}", folder / f"aggregator-{server.replica}", config
@@ -59,7 +65,7 @@ class Pipeline:
             "kafka": {
                 "topic": spec.topic,
                 "group": f"{spec.name}-{clickhouse.shard}",
-                "clusters": [{"name": k.name, "bootstrapServers": k.bootstrap} for k in stack.kafka.values()],
+                "clusters": [{"name": k.name, "bootstrapServers": k.bootstrap} for k in self.kafka.values()],
                 "sessionTimeout": TEST_SESSION_TIMEOUT,
                 "heartbeatInterval": "1s",
             },
@@ -79,7 +85,7 @@ class Pipeline:
         return f"/blockhouse/{self.spec.name}"
 
     def create_topic(self, config: Mapping[str, str] | None = None) -> None:
-        for cluster in self.stack.kafka.values():
+        for cluster in self.kafka.values():
             cluster.create_topic(self.spec.topic, partitions=self.spec.partitions, config=config)
 
     def start(self, *, wait: bool = True) -> None:
@@ -130,7 +136,7 @@ class Pipeline:
     def log_ends(self) -> dict[str, int]:
         """The end of every stream's log, asked of the brokers."""
         ends = {}
-        for kafka in self.stack.kafka.values():
+        for kafka in self.kafka.values():
             facts = ClusterFacts(KafkaCluster(name=kafka.name, bootstrap_servers=kafka.bootstrap))
             for partition in range(self.spec.partitions):
                 stream = StreamId(kafka.name, self.spec.topic, partition)

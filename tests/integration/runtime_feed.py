@@ -64,7 +64,7 @@ class Feed:
 
     @property
     def streams(self) -> list[tuple[str, int]]:
-        return [(c, p) for c in self._stack.kafka for p in range(self._pipeline.spec.partitions)]
+        return [(c, p) for c in self._pipeline.kafka for p in range(self._pipeline.spec.partitions)]
 
     # --- tables ---------------------------------------------------------------------------------------------
 
@@ -103,6 +103,13 @@ class Feed:
                 for _ in range(messages):
                     self._send(table, cluster, partition)
             self._flush(c for c, _ in to or self.streams)
+
+    def send_one_of_each(self, tables: Sequence[str], *, to: tuple[str, int]) -> None:
+        """One message of each table to one stream, close together: in one round of its owner."""
+        with self._guard:
+            for table in tables:
+                self._send(table, *to)
+            self._flush(iter([to[0]]))
 
     def _send(self, table: str, cluster: str, partition: int) -> None:
         rows = [{"id": next(self._ids), "text": "x" * 20} for _ in range(ROWS)]
@@ -182,8 +189,8 @@ class Feed:
         """Offsets of the table's messages in one stream."""
         return sorted(o for c, p, o in self._expected[table] if (c, p) == stream)
 
-    def differences(self, *tables: str) -> list[str]:
-        """Every way in which a replica's rows are not those produced; nothing when all is exact."""
+    def differences(self, *tables: str, streams: Sequence[tuple[str, int]] | None = None) -> list[str]:
+        """Every way in which the rows of these streams are not those produced, on any replica; none when exact."""
         found = []
         for table in tables or tuple(self._expected):
             expected = {place: (rows, rows) for place, rows in self._expected[table].items()}
@@ -199,11 +206,11 @@ class Feed:
                 found += [
                     f"{table} on {server.name}: {place}: (rows, distinct) {stored.get(place, 'absent')}, "
                     f"produced {expected.get(place, 'never')}"
-                    for place in sorted(wrong)[:5]
+                    for place in [p for p in sorted(wrong) if streams is None or p[:2] in streams][:5]
                 ]
         return found
 
-    def wait_exact(self, *tables: str, timeout: float = 60) -> None:
+    def wait_exact(self, *tables: str, streams: Sequence[tuple[str, int]] | None = None, timeout: float = 60) -> None:
         """Until every replica holds exactly what was produced; fails with the differences that remain."""
-        wait_until(lambda: not self.differences(*tables), timeout=timeout, interval=0.5)
-        assert self.differences(*tables) == []
+        wait_until(lambda: not self.differences(*tables, streams=streams), timeout=timeout, interval=0.5)
+        assert self.differences(*tables, streams=streams) == []

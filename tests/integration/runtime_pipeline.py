@@ -87,20 +87,35 @@ class Loading:
 
 @contextmanager
 def loading(
-    stack: Stack, folder: Path, name: str, *, partitions: int = 2, settings: Mapping[str, Any] | None = None
+    stack: Stack,
+    folder: Path,
+    name: str,
+    *,
+    partitions: int = 2,
+    aggregators: int | None = None,
+    clusters: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    before: Callable[[Loading], None] = lambda _: None,
 ) -> Iterator[Loading]:
-    """A pipeline `name` with a topic of its own in every cluster; ends with every aggregator dead."""
+    """A pipeline `name` with a topic of its own in its clusters; ends with every aggregator dead.
+
+    `before` is called when the topic exists and before anything loads it.
+    """
     spec = PipelineSpec(
         name=name,
         topic=f"{name}-events",
         partitions=partitions,
+        aggregators=aggregators,
+        clusters=clusters,
         overrides=merged(SETTINGS, settings or {}),
     )
     with Pipeline(stack, folder, spec) as pipeline:
         pipeline.create_topic()
         with Feed(pipeline) as feed:
+            found = Loading(stack, pipeline, feed)
+            before(found)
             pipeline.start()
-            yield Loading(stack, pipeline, feed)
+            yield found
 
 
 @contextmanager
