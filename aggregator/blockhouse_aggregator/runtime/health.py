@@ -14,6 +14,9 @@ from blockhouse.errors import BlockhouseError
 
 log = structlog.get_logger(__name__)
 PERIOD = 2.0
+REPORT_HOLDS = 15.0
+"""Seconds for which a fault that an insert met counts: longer than the pause between two tries, so that it lasts as
+long as inserts fail. A block that is stored ends it at once."""
 
 
 class ReplicaHealth:
@@ -23,13 +26,16 @@ class ReplicaHealth:
         self._check = check
         self._after = handover_after
         self._reported = ""
+        self._reported_at = 0.0
         self._since: float | None = None
         self.unfit = ""
 
     def report(self, fault: str, message: str) -> None:
-        """An insert met a fault; only those of the replica itself count."""
+        """An insert met a fault (empty: it was stored); only those of the replica itself count."""
         if fault == "replica":
-            self._reported = message
+            self._reported, self._reported_at = message, asyncio.get_running_loop().time()
+        elif not fault:
+            self._reported = ""
 
     async def look(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -37,8 +43,9 @@ class ReplicaHealth:
             found = await self._check()
         except BlockhouseError as error:
             found = str(error)
+        if now - self._reported_at > REPORT_HOLDS:
+            self._reported = ""
         found = found or self._reported
-        self._reported = ""
         if found and self._since is None:
             self._since = now
             log.warning("replica.unfit", why=found)

@@ -343,6 +343,7 @@ class StreamOwner:
         if verdict.stored:
             self.report.stored(table, built, verdict, self.around.now_ms())
             self.retries.pop(table_id, None)
+            self.around.fault("", "")
             await self.apply(Stored(table_id, begin, end))
         elif verdict.condemned:
             self.report.condemned(table, verdict)

@@ -1,0 +1,69 @@
+"""A table's lock is released when the insert under it has ended, not when somebody stops waiting for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from blockhouse.metadata.model import InFlight
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.clickhouse.presence import StoredRows
+from blockhouse_aggregator.clickhouse.quorum import QuorumSnapshot
+from blockhouse_aggregator.clickhouse.tables import ServerTable
+from blockhouse_aggregator.gate.messages import Grant, Result
+from blockhouse_aggregator.runtime.storing import BlockToStore, Storing
+
+TABLE = ServerTable("default", "t", "MergeTree", False, None, None, (), 0, 0, frozenset(), (), "")
+
+
+class Everything:
+    """Shard, lock and task at once; the insert ends when `answer` is set."""
+
+    valid = True
+
+    def __init__(self) -> None:
+        self.inserting, self.answer, self.released = asyncio.Event(), asyncio.Event(), False
+
+    async def acquire(self, table: str, timeout: float) -> Everything:
+        return self
+
+    async def release(self, lease: Everything) -> None:
+        self.released = True
+
+    async def insert(self, grant: Grant) -> Result:
+        self.inserting.set()
+        await self.answer.wait()
+        return Result(block=grant.block, outcome="stored", attempts=1, elapsed=0)
+
+    async def describe(self, table: str) -> ServerTable | None:
+        raise NotImplementedError
+
+    async def fingerprints(self) -> Mapping[str, int]:
+        raise NotImplementedError
+
+    async def quorum(self, table: ServerTable) -> QuorumSnapshot:
+        raise NotImplementedError
+
+    async def blocks_since(self, table: ServerTable, since_ms: int) -> int:
+        raise NotImplementedError
+
+    async def stored(self, table: ServerTable, stream: StreamId, begin: int, end: int) -> StoredRows:
+        raise NotImplementedError
+
+
+async def test_a_dropped_stream_keeps_the_lock_until_its_running_insert_has_ended() -> None:
+    outside = Everything()
+    storing = Storing(outside, outside, lifetime=10, now_ms=lambda: 0, slots=1)
+    block = BlockToStore(StreamId("a", "t", 0), "id", TABLE, InFlight(0, 9, 10, 1, 0, 0), None, fresh=True)
+    work = asyncio.ensure_future(storing.store(block, outside))
+    await outside.inserting.wait()
+    work.cancel()
+    done, _ = await asyncio.wait({work}, timeout=0.05)
+    assert not done
+    assert not outside.released
+    outside.answer.set()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert outside.released
