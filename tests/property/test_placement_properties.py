@@ -181,6 +181,15 @@ def test_forced_count_leaves_no_broker_more_than_one_replica_ahead(fleet: Fleet)
 
 @fast
 @given(fleets())
+def test_a_forced_rebuild_made_again_moves_nothing(fleet: Fleet) -> None:
+    first = rebuilt(fleet, RebuildOptions(force=True))
+    second = plan_rebuild(first.after, fleet.cluster, fleet.wanted, RebuildOptions(force=True))
+
+    assert second.after == first.after
+
+
+@fast
+@given(fleets())
 def test_leaders_are_as_even_as_any_choice_of_leaders(fleet: Fleet) -> None:
     sets = dict(list(fleet.current.items())[:6])
     balanced = balance_leaders(PartitionMap(sets))

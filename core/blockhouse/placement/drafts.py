@@ -38,12 +38,14 @@ class Draft:
 
 def even_out(
     drafts: Sequence[Draft], brokers: Mapping[int, Broker], used: Mapping[int, int], min_rack_ids: int
-) -> None:
+) -> dict[int, int]:
     """Pass filled slots on, in place, until no chain leads from a broker to one with at least two replicas less.
 
-    `used` are the replicas each broker holds now, these drafts included.
+    `used` are the replicas each broker holds now, these drafts included. Returns the same afterwards.
     """
-    _Evening(drafts, brokers, used, min_rack_ids).run()
+    evening = _Evening(drafts, brokers, used, min_rack_ids)
+    evening.run()
+    return evening.counts
 
 
 _Handover = tuple[int, int, int]
@@ -58,7 +60,7 @@ class _Evening:
     ) -> None:
         self._drafts = drafts
         self._brokers = brokers
-        self._counts = dict(used)
+        self.counts = dict(used)
         self._min_rack_ids = min_rack_ids
         self._held: dict[int, dict[int, None]] = {id: {} for id in brokers}
         for index, draft in enumerate(drafts):
@@ -77,9 +79,9 @@ class _Evening:
             stuck = set() if chain else stuck | reached
 
     def _heaviest(self, stuck: Collection[int]) -> int | None:
-        lightest = min(self._counts.values(), default=0)
-        heavy = [id for id, count in self._counts.items() if count >= lightest + 2 and id not in stuck]
-        return max(heavy, key=lambda id: (self._counts[id], id), default=None)
+        lightest = min(self.counts.values(), default=0)
+        heavy = [id for id, count in self.counts.items() if count >= lightest + 2 and id not in stuck]
+        return max(heavy, key=lambda id: (self.counts[id], id), default=None)
 
     def _search(self, start: int) -> tuple[set[int], list[_Handover]]:
         """Everyone a slot of `start` can be passed to, and the shortest chain to one with two replicas less.
@@ -95,7 +97,7 @@ class _Evening:
                     continue
                 for taker in self._takers(index, giver, chains):
                     chains[taker] = [*chains[giver], (index, giver, taker)]
-                    if self._counts[taker] <= self._counts[start] - 2:
+                    if self.counts[taker] <= self.counts[start] - 2:
                         return set(chains), chains[taker]
                     queue.append(taker)
         return set(chains), []
@@ -111,5 +113,5 @@ class _Evening:
         slots[slots.index(giver)] = taker
         del self._held[giver][index]
         self._held[taker][index] = None
-        self._counts[giver] -= 1
-        self._counts[taker] += 1
+        self.counts[giver] -= 1
+        self.counts[taker] += 1

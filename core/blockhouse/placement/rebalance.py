@@ -76,17 +76,7 @@ def plan_rebalance(
     if max(free.values()) <= 0:
         raise InvalidInput(["no broker has free space left, so no replica can move; add brokers with free space"])
     targets = offload_targets(free, members, options)
-    setting = Setting(
-        current=current,
-        cluster=cluster,
-        sizes=sizes,
-        free=free,
-        targets=targets,
-        limit=options.partition_limit,
-        min_size=options.min_partition_mib * MIB,
-        rack_local=options.rack_local,
-        min_rack_ids=options.min_rack_ids,
-    )
+    setting = _setting(current, cluster, sizes, free, targets, options)
     best = _best(setting, (options.tolerance,) if options.tolerance is not None else TOLERANCES)
     after = current.updated(best.sets) if best.improves_on(free) else current
     return Plan(
@@ -98,6 +88,27 @@ def plan_rebalance(
         free_after=best.free if best.improves_on(free) else dict(free),
         targets=targets,
         tolerance=best.tolerance,
+    )
+
+
+def _setting(
+    current: PartitionMap,
+    cluster: Mapping[int, Broker],
+    sizes: Sizes,
+    free: Mapping[int, float],
+    targets: tuple[int, ...],
+    options: RebalanceOptions,
+) -> Setting:
+    return Setting(
+        current=current,
+        cluster=cluster,
+        sizes=sizes,
+        free=free,
+        targets=targets,
+        limit=options.partition_limit,
+        min_size=options.min_partition_mib * MIB,
+        rack_local=options.rack_local,
+        min_rack_ids=options.min_rack_ids,
     )
 
 

@@ -14,6 +14,7 @@ from typing import Literal
 from blockhouse.placement.affinity import substitutes
 from blockhouse.placement.constraints import Slot
 from blockhouse.placement.drafts import Draft, even_out
+from blockhouse.placement.homing import spare_moves, unless_more_even
 from blockhouse.placement.leadership import balance_leaders
 from blockhouse.placement.membership import Membership, compare_membership
 from blockhouse.placement.model import Broker, InvalidInput, PartitionMap, ReplicaSet, Sizes, TopicPartition
@@ -66,14 +67,12 @@ def plan_rebuild(
     drafts = [_draft(key, replicas, members, options, sizes or {}) for key, replicas in current.items()]
     free = _free_after_removal(drafts, current, cluster, members, options) if by_storage else {}
     usable = {id: cluster[id] for id in members.usable}
-    ranking: Ranking = (
-        ByFreeSpace(usable, free, usable) if by_storage else ByCount(usable, _used(drafts, usable.values()))
-    )
     taken_over = substitutes(current, cluster, members) if options.sub_affinity else {}
-    errors = tuple(_fill(drafts, ranking, usable, options, taken_over))
-    if isinstance(ranking, ByCount) and not taken_over:
-        even_out(drafts, usable, ranking.used, options.min_rack_ids)
-    after = PartitionMap({draft.key: _finished(draft, options) for draft in drafts})
+    if by_storage:
+        errors = tuple(_fill(drafts, ByFreeSpace(usable, free, usable), usable, options, taken_over))
+        after = PartitionMap({draft.key: _finished(draft, options) for draft in drafts})
+    else:
+        after, errors = _by_count(drafts, current, usable, options, taken_over)
     return Plan(
         before=current,
         after=balance_leaders(after) if options.optimize_leadership else after,
@@ -83,6 +82,25 @@ def plan_rebuild(
         free_before=known_free_space(cluster, free) if by_storage else None,
         free_after=free if by_storage else None,
     )
+
+
+def _by_count(
+    drafts: list[Draft],
+    current: PartitionMap,
+    usable: Mapping[int, Broker],
+    options: RebuildOptions,
+    taken_over: Mapping[int, int],
+) -> tuple[PartitionMap, tuple[str, ...]]:
+    """Fill the drafts and even them out; when forced, move no more than that needs. Returns the map and errors."""
+    ranking = ByCount(usable, _used(drafts, usable.values()))
+    errors = tuple(_fill(drafts, ranking, usable, options, taken_over))
+    used = dict(ranking.used) if taken_over else even_out(drafts, usable, ranking.used, options.min_rack_ids)
+    if options.force:
+        spare_moves(drafts, usable, used, options.min_rack_ids)
+    after = PartitionMap({draft.key: _finished(draft, options) for draft in drafts})
+    if options.force:
+        after = unless_more_even(current, balance_leaders(after), usable, options.min_rack_ids)
+    return after, errors
 
 
 def place_new(

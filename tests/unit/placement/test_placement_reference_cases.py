@@ -160,7 +160,7 @@ def test_the_table_of_all_cases() -> None:
         row[2] += plan.after == recorded
         row[3] += moves(before, plan.after)
         row[4] += moves(before, recorded)
-    print(f"\n{'kind':28}{'cases':>6}{'errors':>7}{'same map':>9}{'moves':>6}{'recorded':>9}")  # noqa: T201
+    print(f"\n{'kind':28}{'cases':>6}{'errors':>7}{'same map':>9}{'moves':>6}{'recorded':>9}")
     for kind, row in sorted(kinds.items()):
-        print(f"{kind:28}{row[0]:6}{row[1]:7}{row[2]:9}{row[3]:6}{row[4]:9}")  # noqa: T201
+        print(f"{kind:28}{row[0]:6}{row[1]:7}{row[2]:9}{row[3]:6}{row[4]:9}")
     assert sum(row[0] for row in kinds.values()) == len(ALL)

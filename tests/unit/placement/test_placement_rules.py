@@ -81,6 +81,19 @@ class TestRebuildByCount:
 
         assert report_on(plan).replicas_moved == 0
 
+    def test_a_forced_rebuild_on_more_brokers_moves_no_more_than_their_share(self) -> None:
+        cluster = fleet({id: "abc"[id % 3] for id in range(6)})
+        current = PartitionMap({})
+        for topic in ("t", "u", "v"):
+            current = current.updated(assign_partitions(topic, range(20), 2, cluster, current))
+        larger = cluster | fleet({6: "a", 7: "b", 8: "c"})
+
+        plan = plan_rebuild(current, larger, larger, RebuildOptions(force=True))
+
+        held = plan.after.replica_counts()
+        assert max(held.values()) - min(held.values()) <= 1
+        assert report_on(plan).replicas_moved == held[6] + held[7] + held[8]
+
 
 class TestRebuildByStorage:
     OPTIONS = RebuildOptions(placement="storage")
