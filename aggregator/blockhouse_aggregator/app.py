@@ -28,14 +28,17 @@ from blockhouse_aggregator.runtime.catalog import REFRESH, UNKNOWN_REFRESH, Cata
 from blockhouse_aggregator.runtime.figures import Figures
 from blockhouse_aggregator.runtime.health import ReplicaHealth
 from blockhouse_aggregator.runtime.leases import Leases
-from blockhouse_aggregator.runtime.owner import MetadataRoom, StreamOwner, Surroundings
+from blockhouse_aggregator.runtime.owner import StreamOwner
 from blockhouse_aggregator.runtime.ports import Outside
 from blockhouse_aggregator.runtime.storing import Storing
+from blockhouse_aggregator.runtime.surroundings import MetadataRoom, Surroundings
 from blockhouse_aggregator.spark.session import SparkApplication
 from blockhouse_aggregator.wire.rows import RowsDecoder
 
 log = structlog.get_logger(__name__)
 INSERTS_AT_ONCE = 8
+FAREWELL = 2.0
+"""Seconds in which tasks may say goodbye at the end, before Spark throws them out."""
 EXIT_OK, EXIT_SPARK_DEAD, EXIT_FATAL = 0, 70, 71
 
 
@@ -83,6 +86,7 @@ class Aggregator:
         self._ending = asyncio.Event()
         self._session = Session(config.zookeeper)
         self._background: set[asyncio.Task[None]] = set()
+        self._serving: set[asyncio.Task[None]] = set()
 
     async def run(self) -> int:
         """Start, work, end; returns the exit code."""
@@ -177,7 +181,9 @@ class Aggregator:
             former.close("assigned again")
         owner = StreamOwner(stream, epoch, self._around, lambda reason: self._rebuild(stream, epoch, reason))
         self.owners[stream] = owner
-        self._go(self._own(owner))
+        serving = self._go(self._own(owner))
+        self._serving.add(serving)
+        serving.add_done_callback(self._serving.discard)
 
     def dropped(self, stream: StreamId, epoch: int, reason: DropReason) -> None:
         owner = self.owners.get(stream)
@@ -219,10 +225,11 @@ class Aggregator:
 
     # --- background -----------------------------------------------------------------------------------------
 
-    def _go(self, work: Coroutine[Any, Any, None]) -> None:
+    def _go(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         self._background.add(task)
         task.add_done_callback(self._over)
+        return task
 
     def _over(self, task: asyncio.Task[None]) -> None:
         self._background.discard(task)
@@ -286,6 +293,8 @@ class Aggregator:
             await asyncio.sleep(0.1)
         for owner in self.owners.values():
             owner.close("the aggregator ends")
+        if self._serving and self.exit_code == EXIT_OK:
+            await asyncio.wait(self._serving, timeout=FAREWELL)
         for task in tuple(self._background):
             task.cancel()
         for member in getattr(self, "members", {}).values():

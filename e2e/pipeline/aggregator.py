@@ -104,27 +104,36 @@ class AggregatorProcess(Server):
             os.kill(self.pid, signal.SIGTERM)
 
     def members(self, kind: str) -> list[int]:
-        """Pids of the Spark JVM (`java`) or of its Python workers (`worker`)."""
+        """Pids of the driver's JVM (`java`), of executors in JVMs of their own (`executor`) or of Python workers
+        (`worker`)."""
         assert self.pid is not None, f"{self.name} does not run"
         found = []
         for pid in process.session_members(self.pid):
             words = _command_line(pid)
-            is_java = any(word.endswith("java") for word in words[:1])
-            if (kind == "java" and is_java) or (kind == "worker" and "pyspark.daemon" in words):
+            if kind == _kind(words):
                 found.append(pid)
         return found
 
-    def kill_member(self, kind: str) -> None:
-        """SIGKILL the Spark JVM or every Python worker, but not the driver."""
-        pids = self.members(kind)
+    def kill_member(self, kind: str, count: int | None = None) -> None:
+        """SIGKILL the first `count` (by default all) processes of the kind, but not the driver."""
+        pids = self.members(kind)[:count]
         if not pids:
             raise StackError(f"{self.name} has no process of kind {kind}")
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
 
 
+def _kind(words: list[str]) -> str:
+    """What a process of an aggregator's session is, by its command line."""
+    if "pyspark.daemon" in words:
+        return "worker"
+    if words[0].endswith("java"):
+        return "executor" if any(word.endswith("CoarseGrainedExecutorBackend") for word in words) else "java"
+    return ""
+
+
 def _command_line(pid: int) -> list[str]:
     try:
         return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
     except OSError:
-        return []
+        return [""]

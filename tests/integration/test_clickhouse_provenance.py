@@ -38,6 +38,12 @@ def test_a_block_is_absent_before_it_is_inserted_and_complete_after(stack: Stack
         assert presence(r1, name) == Complete()
 
 
+def test_a_table_that_nobody_has_inserted_into_answers_too(stack: Stack, table: TableFactory) -> None:
+    name = table()
+    with replica(stack.clickhouse[1, 2]) as r2:
+        assert presence(r2, name) == Absent()
+
+
 def test_rows_stored_twice_are_an_anomaly_beside_the_answer(stack: Stack, table: TableFactory) -> None:
     name = table()
     server = stack.clickhouse[1, 1]

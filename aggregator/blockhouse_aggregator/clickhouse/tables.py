@@ -92,11 +92,17 @@ def caught_up(replica: Replica, database: str, table: str) -> bool:
     something only while nobody else inserts.
     """
     rows = replica.query(
-        "SELECT is_readonly OR is_session_expired, log_pointer > log_max_index, inserts_in_queue"
+        "SELECT is_readonly OR is_session_expired, log_pointer, log_max_index, inserts_in_queue, zookeeper_path"
         " FROM system.replicas WHERE database = %(database)s AND table = %(table)s",
         {"database": database, "table": table},
     )
-    return bool(rows) and not rows[0][0] and bool(rows[0][1]) and rows[0][2] == 0
+    if not rows or rows[0][0]:
+        return False
+    _, pointer, newest, waiting, path = rows[0]
+    if pointer == newest == 0:  # says both an empty log and one whose first entry was not read yet
+        entries = replica.query("SELECT count() FROM system.zookeeper WHERE path = %(log)s", {"log": f"{path}/log"})
+        return bool(entries[0][0] == 0)
+    return bool(pointer > newest and waiting == 0)
 
 
 def _replication(replica: Replica, database: str, table: str) -> tuple[str, str] | tuple[None, None]:

@@ -81,6 +81,7 @@ class Leases:
         self._expected[number] = (owner, arrived)
         job = loop.run_in_executor(self._threads, self._application.run_lease, self._spec(owner, number))
         try:
+            job.add_done_callback(lambda job: job.cancelled() or job.exception())  # it may end after we have
             both: set[asyncio.Future[Any]] = {job, arrived}
             done, _ = await asyncio.wait(both, timeout=START_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
             if arrived in done:

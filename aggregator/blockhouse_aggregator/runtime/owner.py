@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-import random
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
-from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.errors import BlockhouseError, Retryable
 from blockhouse.metadata import codec
 from blockhouse.metadata.model import InFlight
@@ -43,11 +40,10 @@ from blockhouse_aggregator.protocol.events import (
 from blockhouse_aggregator.protocol.state import Stage, StreamState, metadata_of, same_log
 from blockhouse_aggregator.protocol.step import step
 from blockhouse_aggregator.runtime.arrival import restarted, stop_of, take_over
-from blockhouse_aggregator.runtime.catalog import Catalog
-from blockhouse_aggregator.runtime.figures import Figures
-from blockhouse_aggregator.runtime.ports import Fate, Outside
+from blockhouse_aggregator.runtime.ports import Fate
 from blockhouse_aggregator.runtime.reporting import StreamReport
-from blockhouse_aggregator.runtime.storing import BlockToStore, Storing, Verdict
+from blockhouse_aggregator.runtime.storing import BlockToStore, Verdict
+from blockhouse_aggregator.runtime.surroundings import Retry, Surroundings
 from blockhouse_aggregator.runtime.translate import scan_report, sealed_block
 
 log = structlog.get_logger(__name__)
@@ -57,36 +53,6 @@ DECISION_POLL = 5.0
 """Seconds between looks for an operator's decision about a stopped stream."""
 ENTRY_UNITS = 26
 """UTF-16 units a new metadata entry is first expected to take."""
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What every owner shares."""
-
-    config: AggregatorConfig
-    outside: Outside
-    catalog: Catalog
-    storing: Storing
-    figures: Figures
-    now_ms: Callable[[], int]
-    fault: Callable[[str, str], None]
-    random: random.Random
-    room: MetadataRoom
-
-
-@dataclass(slots=True)
-class MetadataRoom:
-    """UTF-16 units the metadata may have: as configured, or fewer once a broker has refused that much."""
-
-    units: int
-
-
-@dataclass(slots=True)
-class Retry:
-    """When a table's replay may be tried again."""
-
-    tries: int = 0
-    at: float = 0.0
 
 
 class StreamOwner:
@@ -302,6 +268,7 @@ class StreamOwner:
             if verdict.stored or verdict.condemned:
                 await self._settle(table_id, intent, verdict)
                 return
+            log.warning("block.waits", stream=self._label, table=block.table.full_name, why=verdict.message)
             await self.pause(max(1.0, verdict.after))
 
     async def _store(self, insert: Insert) -> None:

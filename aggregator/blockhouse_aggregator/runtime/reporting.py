@@ -45,6 +45,8 @@ class StreamReport:
     def started(self, epoch: int, state: StreamState, after: Stop | None) -> None:
         if after is not None:
             self._figures.blocked.labels(self.label, after.reason).set(0)
+        before = state.recorded.window.holes if state.recorded is not None else 0
+        self._figures.holes.labels(self.label).inc(state.window.holes - before)
         log.info(
             "stream.taken_over",
             stream=self.label,
