@@ -51,7 +51,16 @@ class Figures:
         self.lagging = Gauge("blockhouse_lagging_tables", "Tables behind P", ["stream"], registry=r)
         self.in_flight = Gauge("blockhouse_in_flight_blocks", "Blocks not acknowledged", ["stream"], registry=r)
         self.alarms = Counter("blockhouse_alarms_total", "Alarms by reason", ["reason"], registry=r)
-        self.blocked = Gauge(
-            "blockhouse_blocked", "1 while a stream or table is blocked", ["name", "reason"], registry=r
+        self.stopped = Gauge(
+            "blockhouse_stream_stopped",
+            "1 while the stream must not be consumed until somebody decides",
+            ["stream", "reason"],
+            registry=r,
+        )
+        self.table_blocked = Gauge(
+            "blockhouse_table_blocked",
+            "1 while a block of the table must not be inserted until somebody decides",
+            ["stream", "table", "reason"],
+            registry=r,
         )
         self.rejoins = Counter("blockhouse_rejoins_total", "Rejoins after a commit of unknown fate", registry=r)

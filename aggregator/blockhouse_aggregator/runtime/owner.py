@@ -164,6 +164,7 @@ class StreamOwner:
         if self.state is None or self.closed.is_set():
             return
         self.state, effects = step(self.state, event, self.around.now_ms())
+        self.report.blocked(self.state)
         await self._perform(effects)
         self.wake.set()
 
@@ -250,21 +251,21 @@ class StreamOwner:
         assert self.state is not None
         blocked = self.state.table(table_id).block
         if blocked is not None and blocked.stage is Stage.BLOCKED:
-            self.spawn(self._ask_provenance(table_id, blocked.intent))
+            self.spawn(self._ask_provenance(table_id, blocked.intent, blocked.reason))
 
     def lost(self, table_id: int, intent: InFlight) -> None:
         """The log no longer holds the whole block: it can only be acknowledged, never rebuilt."""
         self.retries[table_id] = Retry(at=math.inf)
-        self.spawn(self._ask_provenance(table_id, intent))
+        self.spawn(self._ask_provenance(table_id, intent, "ReplayRangeExpired"))
 
     def reassess(self, reason: str) -> None:
         """The log is not what the state says: take the stream over again, from the facts."""
         self.report.alarm(Alarm(reason, "the task cannot read where the stream stands"))
         self._rebuild(reason)
 
-    async def _ask_provenance(self, table_id: int, intent: InFlight) -> None:
+    async def _ask_provenance(self, table_id: int, intent: InFlight, reason: str) -> None:
         while not self.closed.is_set() and (block := self._to_store(table_id, intent, fresh=False)) is not None:
-            verdict = await self.around.storing.stored_without_bytes(block)
+            verdict = await self.around.storing.stored_without_bytes(block, reason)
             if verdict.stored or verdict.condemned:
                 await self._settle(table_id, intent, verdict)
                 return

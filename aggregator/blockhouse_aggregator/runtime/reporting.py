@@ -10,7 +10,7 @@ import structlog
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.gate.messages import BuiltBlock, Sealed
 from blockhouse_aggregator.protocol.events import Alarm
-from blockhouse_aggregator.protocol.state import StreamState
+from blockhouse_aggregator.protocol.state import Stage, StreamState
 from blockhouse_aggregator.protocol.takeover import Stop
 from blockhouse_aggregator.runtime.catalog import Catalog
 from blockhouse_aggregator.runtime.figures import Figures
@@ -41,10 +41,11 @@ class StreamReport:
         self.label = str(stream)
         self.counters = Counters()
         self.alarms: deque[Alarm] = deque(maxlen=20)
+        self._blocked: frozenset[tuple[str, str]] = frozenset()
 
     def started(self, epoch: int, state: StreamState, after: Stop | None) -> None:
         if after is not None:
-            self._figures.blocked.labels(self.label, after.reason).set(0)
+            self._figures.stopped.labels(self.label, after.reason).set(0)
         before = state.recorded.window.holes if state.recorded is not None else 0
         self._figures.holes.labels(self.label).inc(state.window.holes - before)
         log.info(
@@ -58,15 +59,27 @@ class StreamReport:
 
     def stopped(self, before: Stop | None, stop: Stop) -> None:
         if before is not None:
-            self._figures.blocked.labels(self.label, before.reason).set(0)
+            self._figures.stopped.labels(self.label, before.reason).set(0)
         log.error("stream.stopped", stream=self.label, reason=stop.reason, message=stop.message)
         self._figures.alarms.labels(stop.reason).inc()
-        self._figures.blocked.labels(self.label, stop.reason).set(1)
+        self._figures.stopped.labels(self.label, stop.reason).set(1)
 
     def closed(self, epoch: int, why: str, stop: Stop | None) -> None:
+        self.blocked(None)
         log.info("stream.closed", stream=self.label, epoch=epoch, why=why)
         if stop is not None:
-            self._figures.blocked.labels(self.label, stop.reason).set(0)
+            self._figures.stopped.labels(self.label, stop.reason).set(0)
+
+    def blocked(self, state: StreamState | None) -> None:
+        """Which tables have a block that waits for somebody's decision now; None when the stream is not ours."""
+        now = frozenset(
+            (self._catalog.name(table.table), table.block.reason)
+            for table in (state.in_flight if state is not None else ())
+            if table.block is not None and table.block.stage is Stage.BLOCKED
+        )
+        for table, reason in self._blocked ^ now:
+            self._figures.table_blocked.labels(self.label, table, reason).set((table, reason) in now)
+        self._blocked = now
 
     def alarm(self, *alarms: Alarm) -> None:
         for alarm in alarms:

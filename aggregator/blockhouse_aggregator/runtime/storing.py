@@ -112,8 +112,8 @@ class Storing:
             reason = getattr(error, "reason", "") or getattr(error, "on", "") or "Blocked"
             return Verdict(condemned=reason, message=str(error))
 
-    async def stored_without_bytes(self, block: BlockToStore) -> Verdict:
-        """The log lost messages of the block: only provenance can acknowledge it, whole or not at all."""
+    async def stored_without_bytes(self, block: BlockToStore, reason: str = "ReplayRangeExpired") -> Verdict:
+        """The block cannot be rebuilt, for `reason`: only provenance can acknowledge it, whole or not at all."""
         try:
             async with self._queue.holding(block.table.full_name):
                 before = await self._settled(block.table)
@@ -124,11 +124,11 @@ class Storing:
         except Retryable as error:
             return Verdict(message=str(error), after=error.after)
         except BlockhouseError as error:
-            return Verdict(condemned="ReplayRangeExpired", message=str(error))
+            return Verdict(condemned=reason, message=str(error))
         if len(rows.counts) == block.intent.messages:
             return Verdict(stored=True, by_provenance=True)
-        text = f"{len(rows.counts)} of {block.intent.messages} messages are stored and the log no longer holds the rest"
-        return Verdict(condemned="ReplayRangeExpired", message=text)
+        text = f"{len(rows.counts)} of {block.intent.messages} messages are stored and the rest cannot be rebuilt"
+        return Verdict(condemned=reason, message=text)
 
     async def _store(self, block: BlockToStore, task: Task, lease: Lease) -> Verdict:
         if block.fresh:
