@@ -7,7 +7,7 @@ and by which replica must never show in its bytes. No I/O, no clock.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -98,10 +98,14 @@ class BlockBuilder:
 
     def append(self, offset: int, value: bytes, timestamp_ms: int) -> None:
         """Takes the next message. Offsets must rise."""
-        self._offsets.append(offset)
-        self._timestamps.append(timestamp_ms)
-        self._waiting.append(value)
-        self.payload_bytes += len(value)
+        self.extend((offset,), (value,), (timestamp_ms,))
+
+    def extend(self, offsets: Sequence[int], values: Sequence[bytes], timestamps_ms: Sequence[int]) -> None:
+        """Takes the next messages. Offsets must rise."""
+        self._offsets += offsets
+        self._timestamps += timestamps_ms
+        self._waiting += values
+        self.payload_bytes += sum(map(len, values))
 
     def decode(self) -> int:
         """Decodes what came since the last call and lets go of its payloads. Returns the good rows so far."""

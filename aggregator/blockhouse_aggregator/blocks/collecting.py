@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import methodcaller
 from typing import Protocol
 
 from blockhouse.schema.model import TableHistory
@@ -11,6 +15,8 @@ from blockhouse_aggregator.blocks.build import BlockBuilder, EncodedBlock
 
 DECODE_STEP = 1 << 20
 """Bytes of message values decoded at a time: large enough for the vectorised decoder, small enough to count rows."""
+
+_offset, _timestamp = methodcaller("offset"), methodcaller("timestamp")
 
 
 class Message(Protocol):
@@ -61,19 +67,34 @@ class TableRound:
         """True while messages go into the block: a table that lags does not take what comes after its cursor."""
         return self.builder is not None and self.cursor is None
 
-    def take(self, offset: int, message: Message, value: bytes) -> bool:
-        """Add a message; True when the block is full."""
-        assert self.builder is not None
-        self.builder.append(offset, value, message.timestamp()[1])
-        self.unread.append(message)
-        self.size += len(value)
-        if self.size - self._decoded_size >= DECODE_STEP:
-            self.decode()
+    @property
+    def full(self) -> bool:
+        """The block has reached its bytes, or what its rows so far foretell."""
         return self.size >= self._row_limit_size
 
-    def reject(self, offset: int, message: Message, reason: str) -> None:
-        """Dead-letter a message of this table without decoding it."""
-        self._dead[offset] = DeadLetter(message, reason, self.name)
+    def take(self, messages: Sequence[Message], values: Sequence[bytes], *, room: int) -> int:
+        """Add messages until the block is full or `room` more bytes are in it, at least one; returns how many."""
+        assert self.builder is not None
+        ends = list(accumulate(map(len, values)))
+        before, count = self.size, 0
+        while count < len(messages) and not self.full and self.size - before < room:
+            # The next size at which something happens; the message that reaches it is still taken.
+            mark = min(self._decoded_size + DECODE_STEP, self._row_limit_size, before + room)
+            part = slice(count, bisect_left(ends, mark - before) + 1)
+            taken = messages[part]
+            times = [time for _, time in map(_timestamp, taken)]
+            self.builder.extend(list(map(_offset, taken)), values[part], times)
+            self.unread.extend(taken)
+            count += len(taken)
+            self.size = before + ends[count - 1]
+            if self.size - self._decoded_size >= DECODE_STEP:
+                self.decode()
+        return count
+
+    def reject(self, messages: Sequence[Message], reason: str) -> int:
+        """Dead-letter messages of this table without decoding them; returns how many."""
+        self._dead |= {message.offset(): DeadLetter(message, reason, self.name) for message in messages}
+        return len(messages)
 
     def lag(self, offset: int, waits_for: int | None = None) -> None:
         if self.cursor is None:

@@ -7,23 +7,24 @@ begins there.
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
+from operator import methodcaller
 from typing import Protocol
 
 from blockhouse.config.pipeline import MAX_ROWS, Blocks
 from blockhouse.errors import Retryable
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks.build import BlockBuilder, EncodedBlock
-from blockhouse_aggregator.blocks.collecting import Catalog, DeadLetter, Limits, Message, TableRound
+from blockhouse_aggregator.blocks.collecting import Catalog, DeadLetter, Message
+from blockhouse_aggregator.blocks.round import Round, describe
 from blockhouse_aggregator.blocks.routing import Misrouted, Router
 from blockhouse_aggregator.gate.messages import (
     BlockKey,
-    BuiltBlock,
     Rebuilt,
     Replay,
     Scan,
     Sealed,
-    TableReport,
 )
 
 POLL = 0.25
@@ -69,7 +70,7 @@ class Scanner:
         """Carry out the order. Dead letters are acknowledged by the broker before this returns."""
         started = self._clock()
         self.catalog.learn(order.catalog)
-        scan_round = _Round(self, order)
+        scan_round = Round(order, stream=self._stream, blocks=self._blocks, catalog=self.catalog, router=self._router)
         stop = self._collect(scan_round, order, finished, started)
         blocks, reports, dead = scan_round.seal()
         if dead:
@@ -86,7 +87,7 @@ class Scanner:
         )
         return sealed, blocks
 
-    def _collect(self, scan_round: _Round, order: Scan, finished: Callable[[], bool], started: float) -> int:
+    def _collect(self, scan_round: Round, order: Scan, finished: Callable[[], bool], started: float) -> int:
         """Read until a limit; returns the end of the range (exclusive, trailing holes included)."""
         self._seek(order.start, order.leader_epoch)
         idle_until = started + order.patience
@@ -96,20 +97,25 @@ class Scanner:
             until = min(scan_round.deadline if scan_round.busy else idle_until, hard_until)
             if finished() or now >= until:
                 return self._place(order)
-            for message in (batch := self._read(until - now)):
-                if order.stop is not None and message.offset() >= order.stop:
-                    return self._put_back(batch, message, order.stop)
-                verdict = scan_round.add(message, now)
-                if verdict is _REFUSED:
-                    return self._put_back(batch, message, message.offset())
-                if verdict is _FULL:
-                    return self._put_back(batch, message, message.offset() + 1)
-            if order.stop is not None and self._reader.position >= order.stop:
-                return self._place(order)
+            batch = self._read(until - now)
+            inside = _below(batch, order.stop)
+            count = scan_round.add(inside, now)
+            if scan_round.full:
+                return self._put_back(batch[count:], inside[count - 1].offset() + 1)
+            if count < len(inside):
+                return self._put_back(batch[count:], inside[count].offset())
+            if order.stop is not None and (len(inside) < len(batch) or self._reader.position >= order.stop):
+                return self._put_back(batch[count:], order.stop)
+            if order.max_age and scan_round.busy and self._reader.position >= self._reader.log_end:
+                return self._place(order)  # it has caught up: nothing is gained by waiting
 
     def _place(self, order: Scan) -> int:
-        """Where the range ends when no message ends it: the reader's position, holes included."""
-        self._next = max(self._reader.position, order.start)
+        """Where the range ends when no message ends it: the reader's position, holes included.
+
+        A scan that is told to finish before it has read finds what the one before it has put back.
+        """
+        position = self._unused[0].offset() if self._unused else self._reader.position
+        self._next = max(position, order.start)
         return self._next if order.stop is None else min(self._next, order.stop)
 
     def _seek(self, offset: int, leader_epoch: int = -1) -> None:
@@ -130,10 +136,9 @@ class Scanner:
             return batch
         return self._reader.read(BATCH, max(0.0, min(POLL, wait)))
 
-    def _put_back(self, batch: Sequence[Message], message: Message, end: int) -> int:
-        """Keep what lies at or after `end` for the next scan."""
-        index = next(i for i, m in enumerate(batch) if m is message)
-        self._unused = [m for m in batch[index:] if m.offset() >= end]
+    def _put_back(self, rest: Sequence[Message], end: int) -> int:
+        """End the range at `end` and keep `rest`, which begins at or after it, for the next scan."""
+        self._unused = list(rest)
         self._next = end
         return end
 
@@ -183,114 +188,9 @@ class Scanner:
 Built = tuple[EncodedBlock, BlockBuilder]
 """A rebuilt block with its builder, which can still tell its rows apart should provenance be asked."""
 
-_TAKEN, _FULL, _REFUSED = object(), object(), object()
 
-
-class _Round:
-    """The tables of one scan."""
-
-    def __init__(self, scanner: Scanner, order: Scan) -> None:
-        self._scanner = scanner
-        self._order = order
-        self._tables: dict[str, TableRound] = {}
-        self._excluded = frozenset(order.exclude)
-        self._dead_tables = frozenset(order.dead_tables)
-        self._entries = order.entries
-        self._size = 0
-        self._blocks = scanner._blocks
-        self.headless = 0
-        self._dead: list[DeadLetter] = []
-        self.busy = False
-        self.deadline = float("inf")
-        for table, cursor in order.resume.items():
-            self._open(table, lowest=cursor)
-
-    def add(self, message: Message, now: float) -> object:
-        """Put one message where it belongs."""
-        offset = message.offset()
-        new = offset >= self._order.position
-        route = self._scanner._router.route(message.headers())
-        if not route.table:
-            if new:
-                self.headless += 1
-                self._dead.append(DeadLetter(message, "NoTableHeader", ""))
-            return _TAKEN
-        table = self._tables.get(route.table)
-        if table is None:
-            if not new:
-                return _TAKEN
-            if self._entries <= 0 and route.table not in self._excluded:
-                return _REFUSED
-            table = self._open(route.table, lowest=self._order.position)
-        if offset < table.lowest:
-            return _TAKEN
-        table.seen += new
-        if route.table in self._dead_tables:
-            table.reject(offset, message, "UnknownTable")
-            return _TAKEN
-        if not table.taking:
-            table.lag(offset)
-            return _TAKEN
-        value = message.value()
-        if isinstance(route, Misrouted) or value is None:
-            table.reject(offset, message, route.reason if isinstance(route, Misrouted) else "NullValue")
-            return _TAKEN
-        if route.revision > self._scanner.catalog.current_revision(route.table):
-            table.lag(offset, route.revision)
-            return _TAKEN
-        if not self.busy or now + table.limits.max_age < self.deadline:
-            self.busy = True
-            self.deadline = min(self.deadline, now + table.limits.max_age)
-        self._size += len(value)
-        full = table.take(offset, message, value)
-        return _FULL if full or self._size >= self._blocks.max_bytes_per_round else _TAKEN
-
-    def _open(self, name: str, lowest: int) -> TableRound:
-        catalog, order = self._scanner.catalog, self._order
-        override = self._blocks.tables.get(name)
-        limits = (
-            Limits(override.max_bytes, override.max_rows, max(override.max_age, order.max_age))
-            if override
-            else Limits(order.max_bytes, order.max_rows, max(self._blocks.max_age, order.max_age))
-        )
-        takes = name not in self._excluded
-        builder = catalog.builder(name, None, self._scanner._stream) if takes else None
-        table = self._tables[name] = TableRound(name, limits, lowest=lowest, builder=builder)
-        if takes and name not in order.resume:
-            self._entries -= 1
-        return table
-
-    def seal(self) -> tuple[list[EncodedBlock], tuple[TableReport, ...], list[DeadLetter]]:
-        blocks: list[EncodedBlock] = []
-        reports: list[TableReport] = []
-        dead = list(self._dead)
-        for name, table in sorted(self._tables.items()):
-            block, letters = table.seal(MAX_ROWS)
-            dead.extend(letters)
-            if block is not None:
-                blocks.append(block)
-            report = TableReport(
-                table=name,
-                seen=table.seen,
-                block=describe(block) if block is not None else None,
-                dead=len(letters),
-                cursor=table.cursor,
-                waits_for=table.waits_for,
-            )
-            reports.append(report)
-        return blocks, tuple(reports), dead
-
-
-def describe(block: EncodedBlock) -> BuiltBlock:
-    """What the driver is told of a block; the bytes stay here."""
-    return BuiltBlock(
-        table=block.table,
-        begin=block.begin,
-        end=block.end,
-        messages=block.messages,
-        rows=block.rows,
-        size=len(block.body),
-        revision=block.revision,
-        crc=block.crc,
-        newest_ms=block.max_timestamp_ms,
-    )
+def _below(messages: Sequence[Message], stop: int | None) -> Sequence[Message]:
+    """The messages below offset `stop`, or all without one."""
+    if stop is None or not messages or messages[-1].offset() < stop:
+        return messages
+    return messages[: bisect_left(messages, stop, key=methodcaller("offset"))]

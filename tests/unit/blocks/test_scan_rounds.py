@@ -1,0 +1,152 @@
+"""Where a scan ends: at a limit, when told to finish, or when a stream that was behind has caught up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from blockhouse.config.pipeline import Blocks
+from blockhouse.schema.history import first_revision
+from blockhouse.schema.model import ServerColumn, TableHistory
+from blockhouse.schema.proto import row_batch_class
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.blocks.collecting import DeadLetter
+from blockhouse_aggregator.blocks.scan import Scanner
+from blockhouse_aggregator.gate.messages import Scan
+
+TABLE = "default.t"
+HISTORY = TableHistory(id=1, name=TABLE, revisions=(first_revision([ServerColumn(name="n", type="UInt32")]),))
+MESSAGE: Any = row_batch_class(HISTORY, HISTORY.revisions[0])
+ROW = bytes(MESSAGE(rows=[{"n": 1}]).SerializeToString())
+
+
+@dataclass(frozen=True)
+class Sent:
+    number: int
+    body: bytes | None = ROW
+    name: bytes = TABLE.encode()
+
+    def offset(self) -> int:
+        return self.number
+
+    def value(self) -> bytes | None:
+        return self.body
+
+    def key(self) -> bytes | None:
+        return None
+
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        return [("table", self.name), ("schema", b"1")]
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 1_700_000_000_000
+
+
+class Log:
+    """Gives everything from its position at once, as a client does that has it in memory."""
+
+    def __init__(self, *messages: Sent) -> None:
+        self._messages = messages
+        self.position = 0
+        self.log_end = messages[-1].number + 1
+
+    def seek(self, offset: int, _leader_epoch: int | None = None) -> None:
+        self.position = offset
+
+    def read(self, _max_messages: int, _timeout: float) -> list[Sent]:
+        found = [m for m in self._messages if m.number >= self.position]
+        self.position = self.log_end
+        return found
+
+
+class Seconds:
+    """A clock that a test sets; every look costs a millisecond, so that waiting ends."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 0.001
+        return self.now
+
+
+def scanner(log: Log, buried: list[DeadLetter] | None = None, clock: Seconds | None = None) -> Scanner:
+    def bury(letters: Sequence[DeadLetter]) -> None:
+        (buried if buried is not None else []).extend(letters)
+
+    stream = StreamId("a", "events", 0)
+    return Scanner(stream, log, blocks=Blocks(), database="default", bury=bury, clock=clock or Seconds())
+
+
+def order(start: int, *, max_bytes: int = 1 << 20, max_age: float = 0.0) -> Scan:
+    return Scan(
+        round=1,
+        start=start,
+        position=start,
+        stop=None,
+        resume={},
+        exclude=(),
+        catalog=(HISTORY,),
+        max_bytes=max_bytes,
+        max_rows=1000,
+        entries=9,
+        max_age=max_age,
+        leader_epoch=-1,
+        patience=0.1,
+        max_seconds=20.0,
+    )
+
+
+def test_a_scan_told_to_finish_before_it_has_read_leaves_what_was_put_back_to_the_next() -> None:
+    # given a block that was full after the first of three messages
+    scan = scanner(Log(Sent(0), Sent(1), Sent(2)))
+    first, _ = scan.scan(order(0, max_bytes=len(ROW)), lambda: False)
+    assert first.stop == 1
+    # when the next scan has to finish at once
+    hurried, blocks = scan.scan(order(1), lambda: True)
+    # then it claims nothing: the messages are no holes
+    assert (hurried.stop, blocks) == (1, [])
+    _, blocks = scan.scan(order(1), lambda: False)
+    assert [(b.begin, b.end, b.messages) for b in blocks] == [(1, 2, 2)]
+
+
+def test_a_block_ends_with_the_message_that_fills_it() -> None:
+    scan = scanner(Log(*(Sent(n) for n in range(10))))
+    sealed, blocks = scan.scan(order(0, max_bytes=3 * len(ROW) - 1), lambda: False)
+    assert (sealed.stop, blocks[0].end) == (3, 2)
+
+
+def test_a_stream_that_was_behind_does_not_wait_for_the_age_of_its_blocks_once_it_has_caught_up() -> None:
+    clock = Seconds()
+    scan = scanner(Log(Sent(0), Sent(1)), clock=clock)
+    sealed, blocks = scan.scan(order(0, max_age=10.0), lambda: False)
+    assert (sealed.stop, blocks[0].messages) == (2, 2)
+    assert clock.now < 1
+
+
+def test_a_stream_that_keeps_up_gathers_messages_for_the_age_of_its_blocks() -> None:
+    clock = Seconds()
+    scanner(Log(Sent(0), Sent(1)), clock=clock).scan(order(0), lambda: False)
+    assert clock.now >= Blocks().max_age
+
+
+def test_a_message_without_a_value_is_dead_and_its_neighbours_are_stored() -> None:
+    buried: list[DeadLetter] = []
+    scan = scanner(Log(Sent(0), Sent(1, body=None), Sent(2), Sent(3, body=None)), buried)
+    sealed, blocks = scan.scan(order(0), lambda: False)
+    assert [(b.begin, b.end, b.messages) for b in blocks] == [(0, 2, 2)]
+    assert [(letter.message.offset(), letter.reason) for letter in buried] == [(1, "NullValue"), (3, "NullValue")]
+    assert [(t.seen, t.dead) for t in sealed.tables] == [(4, 2)]
+
+
+def test_messages_of_several_tables_in_turn_are_counted_with_their_table() -> None:
+    other = b"default.unknown"
+    scan = scanner(Log(Sent(0), Sent(1, name=other), Sent(2), Sent(3, name=other), Sent(4)))
+    sealed, _ = scan.scan(order(0), lambda: False)
+    assert [(t.table, t.seen, t.cursor) for t in sealed.tables] == [(TABLE, 3, None), ("default.unknown", 2, 1)]
+
+
+def test_a_table_for_which_there_is_no_room_ends_the_range_before_its_first_message() -> None:
+    scan = scanner(Log(Sent(0), Sent(1), Sent(5, name=b"default.unknown"), Sent(6)))
+    sealed, blocks = scan.scan(order(0).model_copy(update={"entries": 1}), lambda: False)
+    assert (sealed.stop, blocks[0].messages) == (5, 2)
