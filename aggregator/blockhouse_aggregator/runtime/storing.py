@@ -56,18 +56,37 @@ class TableQueue:
     def __init__(self, locks: Locks) -> None:
         self._locks = locks
         self._queues: dict[str, asyncio.Lock] = {}
+        self._releasing: set[asyncio.Future[None]] = set()
 
     @asynccontextmanager
     async def holding(self, table: str) -> AsyncIterator[Lease]:
         """Hold the shard-wide lock of `table`. Raises Retryable when it cannot be had within LOCK_WAIT seconds."""
         async with self._queues.setdefault(table, asyncio.Lock()):
-            lease = await self._locks.acquire(table, LOCK_WAIT)
+            lease = await self._acquire(table)
             if lease is None:
                 raise Retryable(f"lock of table {table} not free within {LOCK_WAIT:.0f} s", after=0.5)
             try:
                 yield lease
             finally:
                 await asyncio.shield(self._locks.release(lease))
+
+    async def _acquire(self, table: str) -> Lease | None:
+        """Cancelling us does not end the wait, which goes on in a thread: a lock that comes too late is given back."""
+        acquiring = asyncio.ensure_future(self._locks.acquire(table, LOCK_WAIT))
+        try:
+            return await asyncio.shield(acquiring)
+        except asyncio.CancelledError:
+            acquiring.add_done_callback(self._give_back)
+            raise
+
+    def _give_back(self, acquiring: asyncio.Future[Lease | None]) -> None:
+        if acquiring.cancelled() or acquiring.exception() is not None:
+            return
+        lease = acquiring.result()
+        if lease is not None:
+            releasing = asyncio.ensure_future(self._locks.release(lease))
+            self._releasing.add(releasing)
+            releasing.add_done_callback(self._releasing.discard)
 
 
 @dataclass(frozen=True, slots=True)
