@@ -106,7 +106,7 @@ class Scanner:
                 return self._put_back(batch[count:], inside[count].offset())
             if order.stop is not None and (len(inside) < len(batch) or self._reader.position >= order.stop):
                 return self._put_back(batch[count:], order.stop)
-            if order.max_age and scan_round.busy and self._reader.position >= self._reader.log_end:
+            if order.seal_at_end and scan_round.busy and self._reader.position >= self._reader.log_end:
                 return self._place(order)  # it has caught up: nothing is gained by waiting
 
     def _place(self, order: Scan) -> int:

@@ -147,6 +147,7 @@ class Scan(Message):
     `catalog` carries tables that are new or changed since the last order, `max_bytes` and `max_rows` the block limits
     of this round (they grow while catching up), `entries` how many tables without an entry the metadata has room for.
     `max_age` is the least age at which a block is sealed, seconds: while catching up it is raised so that blocks fill.
+    With `seal_at_end` (the stream was behind) they are sealed as soon as nothing more is to be read.
     A scan ends by itself after `patience` seconds without any message, and after `max_seconds` in any case.
     """
 
@@ -163,6 +164,7 @@ class Scan(Message):
     max_rows: int
     entries: int
     max_age: float = 0
+    seal_at_end: bool = False
     leader_epoch: int
     patience: float
     max_seconds: float

@@ -240,6 +240,7 @@ class Conversation:
             max_bytes=self.pace.max_bytes(blocks),
             max_rows=self.pace.max_rows(blocks),
             max_age=self.pace.max_age(),
+            seal_at_end=self.pace.catching_up,
             entries=entries,
             leader_epoch=state.leader_epoch,
             patience=IDLE_PATIENCE,
@@ -281,7 +282,9 @@ class Conversation:
             return
         self.owner.awaited_revisions |= {t.table: t.waits_for for t in sealed.tables if t.waits_for is not None}
         now = asyncio.get_running_loop().time()
-        late = now - self._last.since > 2 * self.owner.around.config.blocks.max_age + sealed.elapsed
+        # A lease's first round follows no other: it cannot be late.
+        allowed = 2 * self.owner.around.config.blocks.max_age + sealed.elapsed
+        late = self._last.since > 0 and now - self._last.since > allowed
         taken = sum(block.messages for block in blocks)
         if order.stop is None:
             behind = max(0, sealed.log_end - sealed.stop)

@@ -31,17 +31,19 @@ class Pace:
 
     def max_age(self) -> float:
         """The least age of a block, in seconds; 0 for the configured one."""
-        if self.factor == 1:
-            return 0.0
-        return CATCH_UP_AGE if self.catching_up else LATE_AGE
+        if self.catching_up:
+            return CATCH_UP_AGE
+        return LATE_AGE if self.factor > 1 else 0.0
 
 
 def next_pace(pace: Pace, blocks: Blocks, *, behind: int, taken: int, late: bool) -> Pace:
     """The pace after a round that took `taken` messages and left `behind` unread; `late` when its inserts took longer
     than the blocks' age, so that the next round begins behind time."""
     ceiling = max(1, -(-blocks.grow_to_bytes // blocks.max_bytes))
+    # A stream that was behind is so until it has read all: its last block need not wait for its age.
+    catching_up = behind > taken or (pace.catching_up and behind > 0)
     if behind > taken or late:
-        return Pace(min(pace.factor * 2, ceiling), behind > taken)
+        return Pace(min(pace.factor * 2, ceiling), catching_up)
     if behind * 4 < taken or taken == 0:
-        return Pace(max(1, pace.factor // 2), False)
-    return pace
+        return Pace(max(1, pace.factor // 2), catching_up)
+    return Pace(pace.factor, catching_up)

@@ -78,7 +78,7 @@ def scanner(log: Log, buried: list[DeadLetter] | None = None, clock: Seconds | N
     return Scanner(stream, log, blocks=Blocks(), database="default", bury=bury, clock=clock or Seconds())
 
 
-def order(start: int, *, max_bytes: int = 1 << 20, max_age: float = 0.0) -> Scan:
+def order(start: int, *, max_bytes: int = 1 << 20, max_age: float = 0.0, seal_at_end: bool = False) -> Scan:
     return Scan(
         round=1,
         start=start,
@@ -91,6 +91,7 @@ def order(start: int, *, max_bytes: int = 1 << 20, max_age: float = 0.0) -> Scan
         max_rows=1000,
         entries=9,
         max_age=max_age,
+        seal_at_end=seal_at_end,
         leader_epoch=-1,
         patience=0.1,
         max_seconds=20.0,
@@ -119,7 +120,7 @@ def test_a_block_ends_with_the_message_that_fills_it() -> None:
 def test_a_stream_that_was_behind_does_not_wait_for_the_age_of_its_blocks_once_it_has_caught_up() -> None:
     clock = Seconds()
     scan = scanner(Log(Sent(0), Sent(1)), clock=clock)
-    sealed, blocks = scan.scan(order(0, max_age=10.0), lambda: False)
+    sealed, blocks = scan.scan(order(0, max_age=10.0, seal_at_end=True), lambda: False)
     assert (sealed.stop, blocks[0].messages) == (2, 2)
     assert clock.now < 1
 

@@ -29,5 +29,21 @@ def test_blocks_shrink_step_by_step_once_caught_up() -> None:
     assert (pace.factor, pace.catching_up, pace.max_age()) == (1, False, 0.0)
 
 
+def test_a_stream_that_was_behind_catches_up_until_it_has_read_all() -> None:
+    pace = next_pace(Pace(), BLOCKS, behind=25_000, taken=10_000, late=False)
+    assert pace.catching_up
+    pace = next_pace(pace, BLOCKS, behind=5_000, taken=20_000, late=False)
+    assert (pace.catching_up, pace.max_age()) == (True, 10.0)
+    pace = next_pace(pace, BLOCKS, behind=0, taken=5_000, late=False)
+    assert (pace.catching_up, pace.max_age()) == (False, 0.0)
+
+
+def test_blocks_that_may_not_grow_are_filled_all_the_same_while_the_stream_is_behind() -> None:
+    fixed = Blocks(grow_to_bytes=BLOCKS.max_bytes)
+    pace = next_pace(Pace(), fixed, behind=1_000_000, taken=10_000, late=False)
+    assert (pace.max_bytes(fixed), pace.max_rows(fixed)) == (fixed.max_bytes, fixed.max_rows)
+    assert pace.max_age() == 10.0
+
+
 def test_rows_stay_below_the_servers_squashing_limit() -> None:
     assert Pace(64).max_rows(BLOCKS) == 1_048_575
