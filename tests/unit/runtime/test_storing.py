@@ -219,3 +219,10 @@ async def test_a_block_the_log_lost_is_acknowledged_only_when_every_message_is_s
     partly = await storing(World(stored_offsets=4)).stored_without_bytes(BLOCK)
     assert partly.condemned == "ReplayRangeExpired"
     assert "4 of 10" in partly.message
+
+
+async def test_a_lost_block_over_partitions_is_not_believed_complete_because_every_message_shows() -> None:
+    """Of message 7 one row of two may be stored: its part was written, the other one was not."""
+    over_days = replace(BLOCK, table=replace(TABLE, partition_key="toYYYYMMDD(day)"))
+    verdict = await storing(World(stored_offsets=10)).stored_without_bytes(over_days)
+    assert verdict.condemned == "ReplayRangeExpired"
