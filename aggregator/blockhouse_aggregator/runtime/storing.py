@@ -144,8 +144,8 @@ class Storing:
             return Verdict(message=str(error), after=error.after)
         except BlockhouseError as error:
             return Verdict(condemned=reason, message=str(error))
-        # A block of one part is stored whole or not at all. Of one over several partitions each message may have some of
-        # its rows, and how many there should be nobody knows without the log.
+        # A block of one part is stored whole or not at all. Of one over several partitions each message may have only
+        # some of its rows, and how many there should be nobody knows without the log.
         one_part = block.table.partition_key in ("", "tuple()")
         if one_part and len(rows.counts) == block.intent.messages:
             return Verdict(stored=True, by_provenance=True)
