@@ -186,6 +186,8 @@ class Aggregator:
         serving.add_done_callback(self._serving.discard)
 
     def dropped(self, stream: StreamId, epoch: int, reason: DropReason) -> None:
+        if reason == "rejoin":
+            self.figures.rejoins.inc()
         owner = self.owners.get(stream)
         if owner is not None and owner.epoch == epoch:
             del self.owners[stream]

@@ -63,4 +63,6 @@ class Figures:
             ["stream", "table", "reason"],
             registry=r,
         )
-        self.rejoins = Counter("blockhouse_rejoins_total", "Rejoins after a commit of unknown fate", registry=r)
+        self.rejoins = Counter(
+            "blockhouse_rejoins_total", "Streams dropped to rejoin after a commit of unknown fate", registry=r
+        )

@@ -178,7 +178,6 @@ class StreamOwner:
                 case Rebuild():
                     self._rebuild(effect.reason)
                 case Rejoin():
-                    self.report.rejoins()
                     self.close("a commit's fate is unknown")
                 case Alarm():
                     self.report.alarm(effect)

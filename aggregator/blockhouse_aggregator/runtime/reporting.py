@@ -108,9 +108,6 @@ class StreamReport:
         if reason:
             log.warning("stream.commit", stream=self.label, outcome=outcome, reason=reason)
 
-    def rejoins(self) -> None:
-        self._figures.rejoins.inc()
-
     def replayed(self) -> None:
         self.counters.replays += 1
         self._figures.replays.labels(self.label).inc()
