@@ -217,12 +217,19 @@ class Conversation:
         used = len(codec.encode(metadata_of(state, self.owner.around.now_ms())))
         return max(0, (limit - used) // self.owner.entry_units)
 
+    @staticmethod
+    def _without_room(state: StreamState, held: frozenset[int], entries: int) -> frozenset[int]:
+        """Lagging tables that wait for others: a block in flight takes more room than a cursor. The oldest goes on."""
+        behind = sorted(schedule.lagging(state, held), key=lambda table: (table.cursor or 0, table.table))
+        return frozenset(table.table for table in behind[max(1, entries) :])
+
     def _scan(self, state: StreamState, entries: int) -> Scan:
         around = self.owner.around
         dead = around.catalog.dead_lettered(
             around.config.unknown_table == "deadLetter", around.config.max_unknown_tables
         )
         held = (around.catalog.held() | self._waiting_for_revisions()) - dead
+        held |= self._without_room(state, held, entries)
         self._catch_up = not self._catch_up and schedule.has_far(state, held=held, near=NEAR)
         request = schedule.scan(state, held=held, near=NEAR, catch_up=self._catch_up)
         blocks, name = around.config.blocks, around.catalog.name
@@ -241,7 +248,7 @@ class Conversation:
             max_rows=self.pace.max_rows(blocks),
             max_age=self.pace.max_age(),
             seal_at_end=self.pace.catching_up,
-            entries=entries,
+            entries=max(0, entries - len(request.resume) - 1),  # one is kept for a lagging table to go on
             leader_epoch=state.leader_epoch,
             patience=IDLE_PATIENCE,
             max_seconds=CATCH_UP_SECONDS if request.stop is not None else age + IDLE_PATIENCE,
@@ -279,6 +286,7 @@ class Conversation:
         if not await self.owner.sealed(sealed, resumed):
             for block in blocks:
                 self.session.send(Drop(block=BlockKey(table=block.table, begin=block.begin, end=block.end)))
+            await self._sleep()
             return
         self.owner.awaited_revisions |= {t.table: t.waits_for for t in sealed.tables if t.waits_for is not None}
         now = asyncio.get_running_loop().time()

@@ -157,6 +157,7 @@ class StreamOwner:
                 log.warning("stream.round_too_large", stream=self._label, units=units, limit=limit)
                 self.entry_units = min(self.entry_units * 2, limit)
                 return True
+        self.entry_units = max(ENTRY_UNITS, self.entry_units * 7 // 8)
         return False
 
     async def apply(self, event: Event) -> None:
