@@ -20,14 +20,15 @@ def say(text: str = "") -> None:
     sys.stdout.flush()
 
 
-def told(move: Move, world: World) -> str:
-    """One step of a story, in words."""
+def told(move: Move, world: World, *, merged: bool = False) -> str:
+    """One step of a story, in words. `merged`: a decision is followed by its insert at once."""
     if move.kind in _WORKER:
         grant = world.grants[move.who]
         kind = "fresh" if grant.fresh else "replay"
         forgotten = ", forgotten by its driver" if grant.orphan else ""
         rows = f"{kind} block {_table(grant.table)} {list(grant.rows)}{forgotten}"
-        return f"the worker of owner {grant.owner} ({rows}) {move.kind}"
+        then = " and inserts, unless all is there" if merged and move.kind is Kind.DECIDE else ""
+        return f"the worker of owner {grant.owner} ({rows}) {move.kind}{then}"
     if move.kind in {Kind.WINDOW_FULL, Kind.QUORUM_MET, Kind.WRITER_LOST}:
         return move.kind.format(who=_table(move.who))
     text = move.kind.format(who=move.who)
@@ -46,9 +47,10 @@ def _table(number: int) -> str:
     return chr(ord("A") + number - 1)
 
 
-def tell(story: tuple[tuple[Move, World], ...], harm: str) -> None:
+def tell(setting: Setting, story: tuple[tuple[Move, World], ...], harm: str) -> None:
     for number, (move, world) in enumerate(story, start=1):
-        say(f"  {number:3} {told(move, world)}")
+        merged = not (setting.fine_inserts or world.budget.stuck_inserts)
+        say(f"  {number:3} {told(move, world, merged=merged)}")
     say(f"      => {harm}")
 
 
@@ -60,7 +62,7 @@ def report(name: str, setting: Setting, *, sound: bool) -> bool:
     verdict = "sound" if found.harm is None else "harm"
     say(f"{name}: log {setting.log.text}, {found.worlds} worlds, {found.complete} complete, {seconds:.1f} s: {verdict}")
     if found.harm is not None:
-        tell(found.story, found.harm)
+        tell(setting, found.story, found.harm)
     return (found.harm is None) == sound and (not sound or found.complete > 0)
 
 
@@ -77,7 +79,7 @@ def main() -> int:
             walk = wander(seed, rules)
             if walk.harm or not options.walks:
                 say(f"seed {seed}: log {walk.setting.log.text}, {walk.setting}")
-                tell(walk.story, walk.harm or "everything stored exactly once")
+                tell(walk.setting, walk.story, walk.harm or "everything stored exactly once")
             if walk.harm:
                 return 1
         return 0

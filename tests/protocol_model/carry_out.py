@@ -276,7 +276,9 @@ def _writer_lost(_: Setting, world: World, move: Move) -> World:
 def _grant(setting: Setting, world: World, i: int, effect: Insert) -> World:
     end = effect.intent.end if effect.fresh or "boundary" in setting.rules else len(setting.log) - 1
     rows = setting.log.rows(effect.table, effect.intent.begin, end)
-    return _with_grants(world, [*world.grants, Grant(i, effect.table, effect.intent, effect.fresh, rows)])
+    # An owner may have been frozen between the commit and this grant: an old intent is not fresh any more.
+    fresh = effect.fresh and (effect.intent.intent_ms == world.clock or "lifetime" not in setting.rules)
+    return _with_grants(world, [*world.grants, Grant(i, effect.table, effect.intent, fresh, rows)])
 
 
 def _answer(setting: Setting, world: World, grant: Grant, *, stored: bool) -> World:

@@ -37,7 +37,7 @@ class Kind(StrEnum):
     COMMIT_HANGS = "owner {who} commits, which times out and stays on its way"
     FLUSH = "owner {who} flushes"
     # A worker
-    DECIDE = "takes the lock and decides"
+    DECIDE = "decides what to send"
     INSERT = "inserts: ok"
     STUCK = "inserts: the quorum is not met in time"
     ACKNOWLEDGE = "looks at the quorum"

@@ -27,10 +27,22 @@ NEEDED: dict[str, Setting] = {
 
 SOUND: dict[str, Setting] = {
     "two tables, a takeover": Setting(Log("ABA"), budget=Budget(rebalances=1)),
+    "a takeover and a crash": Setting(Log("AA"), budget=Budget(rebalances=1, crashes=1)),
+    "three takeovers and a crash": Setting(Log("A"), budget=Budget(rebalances=3, crashes=1)),
     "crash at any effect": Setting(Log("AA"), budget=Budget(crashes=1), fine_effects=True, fine_inserts=True),
     "lagging tables, bad messages, holes": Setting(Log("AaB-A!"), may_hold=True, may_cut=True, may_close=True),
-    "quorum, window and session": Setting(
-        Log("A"), budget=_QUORUM._replace(rebalances=1, lost_sessions=1, full_windows=1), fine_inserts=True
+    "takeovers, quorum, unknown commit": Setting(
+        Log("A"), budget=_QUORUM._replace(rebalances=2, unknown_commits=1), fine_reads=True
+    ),
+    "quorum and window, half-written blocks": Setting(
+        Log("AA"), budget=_QUORUM._replace(rebalances=1, full_windows=1), fine_inserts=True, partitions=2
+    ),
+    "every misfortune once": Setting(
+        Log("A"),
+        budget=_QUORUM._replace(rebalances=1, crashes=1, lost_sessions=1, full_windows=1),
+        fine_effects=True,
+        fine_reads=True,
+        fine_inserts=True,
     ),
 }
 

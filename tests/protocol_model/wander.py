@@ -49,7 +49,7 @@ def setting_of(seed: int, rules: frozenset[str] = RULES) -> Setting:
         Log(letters if any(letter.isalpha() for letter in letters) else letters + "A"),
         rules,
         owners=random.choice([2, 2, 3]),
-        budget=Budget(*(random.randint(0, 2) for _ in Budget._fields)),
+        budget=Budget(*(random.randint(0, 3) for _ in Budget._fields)),
         room=random.choice([1, 2, 99, 99]),
         partitions=random.choice([1, 1, 2]),
         may_hold=True,
@@ -61,7 +61,7 @@ def setting_of(seed: int, rules: frozenset[str] = RULES) -> Setting:
     )
 
 
-def wander(seed: int, rules: frozenset[str] = RULES, steps: int = 50) -> Walk:
+def wander(seed: int, rules: frozenset[str] = RULES, steps: int = 60) -> Walk:
     """`steps` random moves in a random setting, then healing until everything is stored."""
     setting, random = setting_of(seed, rules), Random(-1 - seed)
     world, story, faults = beginning(setting), [], 0
@@ -97,7 +97,7 @@ def _any(enabled: list[Move], random: Random) -> Move:
     kinds = sorted({move.kind for move in enabled})
     faults = [kind for kind in kinds if kind in FAULTS]
     usual = [kind for kind in kinds if kind not in FAULTS]
-    kind = random.choice(faults if faults and (not usual or random.random() < 0.15) else usual)
+    kind = random.choice(faults if faults and (not usual or random.random() < 0.3) else usual)
     return random.choice([move for move in enabled if move.kind is kind])
 
 
