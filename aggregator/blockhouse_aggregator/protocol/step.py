@@ -165,4 +165,7 @@ def _flush(state: StreamState, event: Flush, now_ms: int) -> Step:
     if event.close_window and not state.in_flight:
         window = Window(reference=state.position - state.pending)
         state = replace(state, window=window, window_opened_ms=now_ms)
-    return _commit(state, now_ms)
+    # A flush makes no intent. With the old time the ages of those in flight stay as short as they were: metadata that
+    # is full must not grow beyond the broker's limit when the next owner confirms it.
+    last = state.recorded.intent_ms if state.recorded is not None and state.in_flight else now_ms
+    return _commit(state, last)

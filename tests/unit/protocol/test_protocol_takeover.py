@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from blockhouse.metadata.codec import encoded_size
 from blockhouse.metadata.model import TableEntry
 from blockhouse_aggregator.protocol.events import Commit, CommitRefused, CommitSucceeded, Flush, Rebuild
 from blockhouse_aggregator.protocol.invariants import metadata_violations
@@ -65,6 +66,14 @@ def test_an_inherited_block_is_not_sent_before_a_commit_has_proved_that_the_stre
     assert replays(confirmed, ready=frozenset({A, B, C})) is not None
     refused, effects = step(state, CommitRefused(commit.metadata.seq, "IllegalGeneration"), NOW)
     assert (refused.closed, effects) == (True, (Rebuild("IllegalGeneration"),))
+
+
+def test_the_confirming_commit_is_no_longer_than_the_one_it_confirms() -> None:
+    full = metadata(500, *(TableEntry(table, intent(450, 480)) for table in range(1, 150)))
+    facts = replace(RUNNING, offset=450, metadata=full)
+    _, (commit,) = step(state_of(facts), Flush(), NOW + 86_400_000)
+    assert isinstance(commit, Commit)
+    assert encoded_size(replace(commit.metadata, replica=full.replica)) <= encoded_size(full)
 
 
 def test_an_owner_with_nothing_to_replay_need_not_commit() -> None:
