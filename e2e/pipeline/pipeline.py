@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from blockhouse.config.endpoints import KafkaCluster
+from blockhouse.errors import Retryable
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.facts import ClusterFacts
 from e2e.pipeline.aggregator import AggregatorProcess
@@ -145,6 +146,10 @@ class Pipeline:
 
     def quiet(self) -> bool:
         """Every stream is owned by somebody, has read to its end and has nothing in flight or lagging."""
+        try:
+            ends = self.log_ends()
+        except Retryable:
+            return False  # a broker that has just come back
         streams = {s["stream"]: s for aggregator in self.aggregators.values() for s in aggregator.streams()}
         return all(
             (s := streams.get(stream)) is not None
@@ -152,7 +157,7 @@ class Pipeline:
             and s["position"] >= end
             and not s["inFlight"]
             and not s["lagging"]
-            for stream, end in self.log_ends().items()
+            for stream, end in ends.items()
         )
 
 
