@@ -97,6 +97,25 @@ def test_a_lost_session_makes_the_lease_invalid_and_frees_the_lock(stack: Stack,
     assert theirs.holders("db.clicks") == ("r2",)
 
 
+def test_a_wait_that_outlives_its_session_leaves_no_lock_behind(stack: Stack, opened: Opener) -> None:
+    """kazoo goes on waiting in the new session, with a new node: what comes of it must be given back like any other."""
+    (_, ours), (session, theirs) = opened("r1"), opened("r2")
+    lease = ours.acquire("db.clicks", timeout=5)
+    assert lease is not None
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(theirs.acquire, "db.clicks", 30)
+        assert wait_until(lambda: ours.contended("db.clicks"), timeout=10)
+        generation = session.generation
+        expire(session, stack)
+        assert wait_until(lambda: session.generation > generation and ours.contended("db.clicks"), timeout=20)
+        ours.release(lease)
+        late = waiting.result(30)
+    assert late is not None
+    assert late.state is LeaseState.LOST
+    theirs.release(late)
+    assert ours.acquire("db.clicks", timeout=10) is not None
+
+
 def test_while_zookeeper_is_away_a_lease_is_unsure_and_held_again_when_the_session_survived(
     stack: Stack, opened: Opener
 ) -> None:

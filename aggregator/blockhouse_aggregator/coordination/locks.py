@@ -86,9 +86,12 @@ class TableLocks:
         return Lease(table, lock, self._session, generation) if acquired else None
 
     def release(self, lease: Lease) -> None:
-        """Give the lock back. Never raises: if ZooKeeper is away the node is deleted as soon as it is back."""
-        if lease.state is not LeaseState.LOST:
-            self._discard(lease._lock)
+        """Give the lock back. Never raises: if ZooKeeper is away the node is deleted as soon as it is back.
+
+        Also of a lost lease: when the session ended during `acquire`, kazoo waited on in the next one, and the node
+        that it made there lives as long as that session.
+        """
+        self._discard(lease._lock)
 
     def contended(self, table: str) -> bool:
         """Whether somebody waits for the lock, beside whoever holds it. Raises Retryable when ZooKeeper is away."""
