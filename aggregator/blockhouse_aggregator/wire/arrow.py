@@ -1,6 +1,7 @@
 """The Arrow type in which each ClickHouse type waits between decoding and encoding.
 
-Values in these arrays are final: range-checked, defaults filled in, ready to be copied into Native bytes.
+Values in these arrays are final: range-checked, defaults filled in, ready to be copied into Native bytes. Beside it the
+views of an array's memory, which must never copy.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from typing import assert_never
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from blockhouse.schema.types import (
@@ -47,3 +49,26 @@ def arrow_type(type_: Type) -> pa.DataType:
             return pa.struct([(str(n), arrow_type(element)) for n, element in enumerate(elements)])
         case _:
             assert_never(type_)
+
+
+def values_of(array: pa.Array, dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
+    """The array's fixed-width values; anything where it is null."""
+    if not len(array):
+        return np.empty(0, dtype)
+    return np.frombuffer(array.buffers()[1], dtype, count=len(array), offset=array.offset * dtype.itemsize)
+
+
+def offsets_of(array: pa.Array) -> npt.NDArray[np.int32]:
+    """len + 1 positions of a binary or list array, in its (possibly longer) child."""
+    if not len(array):
+        return np.zeros(1, np.int32)
+    return np.frombuffer(array.buffers()[1], np.int32, count=len(array) + 1, offset=array.offset * 4)
+
+
+def bytes_of(array: pa.BinaryArray) -> npt.NDArray[np.uint8]:
+    """All strings, one behind the other."""
+    offsets = offsets_of(array)
+    first, end = int(offsets[0]), int(offsets[-1])
+    if first == end:
+        return np.empty(0, np.uint8)
+    return np.frombuffer(array.buffers()[2], np.uint8, count=end - first, offset=first)

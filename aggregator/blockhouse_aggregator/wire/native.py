@@ -15,7 +15,6 @@ from typing import Any, TypeAlias, assert_never
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from blockhouse.schema.parse import parse_type
 from blockhouse.schema.types import (
@@ -32,9 +31,10 @@ from blockhouse.schema.types import (
     Tuple,
     Type,
 )
-from blockhouse_aggregator.wire.arrow import arrow_type
+from blockhouse_aggregator.wire.arrow import arrow_type, bytes_of, offsets_of, values_of
+from blockhouse_aggregator.wire.varints import positions, spread, varint, widths
 
-Buffer = bytes | memoryview
+Buffer: TypeAlias = bytes | memoryview
 
 _LOW_CARDINALITY_VERSION = (1).to_bytes(8, "little")
 # Additional keys follow (bit 9), the dictionary is a new one (bit 10); the low byte says how wide the indices are.
@@ -75,16 +75,6 @@ def encode_block(header: Sequence[tuple[str, str]], columns: Mapping[str, Column
     return b"".join(parts)
 
 
-def varint(number: int) -> bytes:
-    """LEB128, as ClickHouse writes every length and count."""
-    out = bytearray()
-    while number > 127:
-        out.append(number & 127 | 128)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
 def _text(text: str) -> bytes:
     raw = text.encode()
     return varint(len(raw)) + raw
@@ -120,7 +110,7 @@ def _prefix(type_: Type) -> Iterator[Buffer]:
 
 def _body(type_: Type, array: pa.Array) -> Iterator[Buffer]:
     if isinstance(type_, Nullable):
-        yield np.asarray(array.is_null()).astype("u1").tobytes() if array.null_count else bytes(len(array))
+        yield array.is_null().to_numpy(zero_copy_only=False).data if array.null_count else bytes(len(array))
         yield from _body(type_.inner, _without_nulls(array))
         return
     if isinstance(type_, LowCardinality):
@@ -130,16 +120,16 @@ def _body(type_: Type, array: pa.Array) -> Iterator[Buffer]:
         raise ValueError(f"NULL in a column of type {type_}")
     match type_:
         case Integer() | Float():
-            yield _values(array, np.dtype(type_.storage)).tobytes()
+            yield values_of(array, np.dtype(type_.storage)).data
         case Text():
             yield _strings(array)
         case Fixed(size=size, layout=layout):
-            raw = _values(array, np.dtype(f"V{size}"))
-            yield (raw.view(">u8").astype("<u8") if layout is Layout.UUID else raw).tobytes()
+            raw = values_of(array, np.dtype(f"V{size}"))
+            yield (raw.view(">u8").astype("<u8") if layout is Layout.UUID else raw).data
         case Decimal(size=size):
             # Arrow has 16 or 32 bytes, least significant first: ClickHouse's narrower decimals are the first of them.
-            wide = _values(array, np.dtype("V32" if type_.precision > 38 else "V16"))
-            yield np.ascontiguousarray(wide.view("u1").reshape(len(array), -1)[:, :size]).tobytes()
+            wide = values_of(array, np.dtype("V32" if type_.precision > 38 else "V16"))
+            yield np.ascontiguousarray(wide.view("u1").reshape(len(array), -1)[:, :size]).data
         case Array(inner=inner):
             yield _ends(array)
             yield from _body(inner, array.flatten())
@@ -168,48 +158,28 @@ def _zero(type_: pa.DataType) -> pa.Scalar:
     return pa.scalar(Number(0) if pa.types.is_decimal(type_) else 0, type_)
 
 
-def _values(array: pa.Array, dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
-    """The array's fixed-width values as they lie in memory, without a copy."""
-    if not len(array):
-        return np.empty(0, dtype)
-    return np.frombuffer(array.buffers()[1], dtype, count=len(array), offset=array.offset * dtype.itemsize)
-
-
-def _offsets(array: pa.Array) -> npt.NDArray[np.int32]:
-    """len + 1 positions of a binary or list array, in its (possibly longer) child."""
-    if not len(array):
-        return np.zeros(1, np.int32)
-    return np.frombuffer(array.buffers()[1], np.int32, count=len(array) + 1, offset=array.offset * 4)
-
-
-def _ends(array: pa.ListArray) -> bytes:
-    offsets = _offsets(array)
-    ends: bytes = (offsets[1:] - offsets[0]).astype("<u8").tobytes()
+def _ends(array: pa.ListArray) -> Buffer:
+    offsets = offsets_of(array)
+    ends: Buffer = (offsets[1:] - offsets[0]).astype("<u8").data
     return ends
 
 
 def _strings(array: pa.BinaryArray) -> Buffer:
-    """Every string behind its length as a varint. Arrow interleaves the two columns: no row is touched in Python."""
+    """Every string behind its length as a varint."""
     if not len(array):
         return b""
-    joined = pc.binary_join_element_wise(_varints(np.diff(_offsets(array))), array, pa.scalar(b"", pa.binary()))
-    offsets = _offsets(joined)
-    return memoryview(joined.buffers()[2])[int(offsets[0]) : int(offsets[-1])]
-
-
-def _varints(numbers: npt.NDArray[np.int32]) -> pa.BinaryArray:
-    """Each number as a varint."""
-    width = np.ones(len(numbers), np.int32)
-    for bits in range(7, int(numbers.max()).bit_length(), 7):
-        width += numbers >= 1 << bits
-    offsets = np.zeros(len(numbers) + 1, np.int32)
-    np.cumsum(width, out=offsets[1:])
-    out = np.empty(int(offsets[-1]), np.uint8)
-    for byte in range(int(width.max())):
-        rows = np.flatnonzero(width > byte)
-        more = np.where(width[rows] > byte + 1, 128, 0)
-        out[offsets[rows] + byte] = (numbers[rows] >> 7 * byte) & 127 | more
-    return pa.Array.from_buffers(pa.binary(), len(numbers), [None, pa.py_buffer(offsets), pa.py_buffer(out)])
+    offsets, content = offsets_of(array), bytes_of(array)
+    lengths = np.diff(offsets)
+    prefix = widths(lengths)
+    begins = positions(prefix, len(array)) + (offsets - offsets[0])
+    out = np.empty(int(begins[-1]), np.uint8)
+    is_content = np.ones(len(out), np.bool_)
+    for byte, which, values in spread(lengths, prefix):
+        at = begins[:-1][which] + byte
+        out[at] = values
+        is_content[at] = False
+    out[is_content] = content
+    return out.data
 
 
 def _dictionary(type_: LowCardinality, array: pa.Array) -> Iterator[Buffer]:
@@ -234,4 +204,4 @@ def _dictionary(type_: LowCardinality, array: pa.Array) -> Iterator[Buffer]:
     yield len(keys).to_bytes(8, "little")
     yield from _body(leaf, keys)
     yield len(array).to_bytes(8, "little")
-    yield numbers.astype(dtype).tobytes()
+    yield numbers.astype(dtype).data

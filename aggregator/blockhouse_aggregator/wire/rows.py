@@ -1,8 +1,9 @@
 """Format `rows`: a list of `RowBatch` messages to columns, and the messages that must not be stored.
 
 A message is good or bad by itself, whatever its neighbours in the batch: blocks are rebuilt from other batches and must
-come out the same. The fast path decodes with ptars and then encodes the columns back: a message that comes out byte for
-byte has lost nothing. All others are judged one by one with the official protobuf runtime.
+come out the same. The fast path decodes with ptars; a message whose length is explained by its values has lost nothing
+(`lengths.py`). The doubtful ones are encoded back: one that comes out byte for byte has lost nothing either. All others
+are judged one by one with the official protobuf runtime.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from blockhouse.schema.parse import parse_type
 from blockhouse.schema.proto import field_names, row_batch_class
 from blockhouse.schema.types import Array, Type
 from blockhouse_aggregator.wire.columns import Column, Fill, Mask, read_column
+from blockhouse_aggregator.wire.lengths import LengthCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class RowsDecoder:
         self._nested = _nested_groups(self._fields)
         self._message = row_batch_class(table, revision, wide=True)
         descriptor = self._message.DESCRIPTOR
+        self._lengths = LengthCheck(self._message)
         self._handler = ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
 
     def decode(self, payloads: Sequence[bytes]) -> DecodedBatch:
@@ -111,7 +114,7 @@ class RowsDecoder:
         """The decoded messages (a bad one as a message without rows), and the bad ones."""
         accepted = list(payloads)
         bad: dict[int, BadMessage] = {}
-        batch, suspects = self._survey(accepted)
+        batch, suspects = self._survey(pa.array(accepted, pa.binary()))
         for index in suspects:
             verdict = self._judge(accepted[index])
             accepted[index] = verdict if isinstance(verdict, bytes) else b""
@@ -119,23 +122,22 @@ class RowsDecoder:
                 reason, _, detail = verdict.partition(": ")
                 bad[index] = BadMessage(index, reason, detail)
         if suspects:
-            batch, suspects = self._survey(accepted)
+            batch, suspects = self._survey(pa.array(accepted, pa.binary()))
         for index in suspects:
             accepted[index] = b""
             bad[index] = BadMessage(index, "Undecodable", "the decoder and the official protobuf runtime disagree")
         if suspects:
-            batch, suspects = self._survey(accepted)
+            batch, suspects = self._survey(pa.array(accepted, pa.binary()))
         if batch is None or suspects:
             raise RuntimeError(f"messages {suspects} cannot be decoded although they were accepted")
         return batch, bad
 
-    def _survey(self, payloads: list[bytes], start: int = 0) -> tuple[pa.RecordBatch | None, list[int]]:
+    def _survey(self, payloads: pa.BinaryArray, start: int = 0) -> tuple[pa.RecordBatch | None, list[int]]:
         """All decoded (None if one makes ptars fail), and the indices of those that failed or came out changed."""
         batch = self._try(payloads)
         if batch is not None:
-            again = self._handler.record_batch_to_array(batch)
-            changed = pc.not_equal(again, pa.array(payloads, again.type))
-            return batch, (start + np.flatnonzero(changed.to_numpy(zero_copy_only=False))).tolist()
+            doubtful = self._lengths.doubtful(batch.column("rows"), payloads)
+            return batch, (start + self._changed(batch, payloads, doubtful)).tolist()
         if len(payloads) == 1:
             return None, [start]
         half = len(payloads) // 2
@@ -143,9 +145,22 @@ class RowsDecoder:
         _, right = self._survey(payloads[half:], start + half)
         return None, left + right
 
-    def _try(self, payloads: list[bytes]) -> pa.RecordBatch | None:
+    def _changed(
+        self, batch: pa.RecordBatch, payloads: pa.BinaryArray, chosen: npt.NDArray[np.intp]
+    ) -> npt.NDArray[np.intp]:
+        """Those of the chosen messages that do not come out byte for byte when they are encoded back."""
+        if len(chosen) == 0:
+            return chosen
+        if len(chosen) < len(payloads):
+            batch, payloads = batch.take(pa.array(chosen)), payloads.take(pa.array(chosen))
+        changed: Mask = pc.not_equal(self._handler.record_batch_to_array(batch), payloads).to_numpy(
+            zero_copy_only=False
+        )
+        return chosen[changed]
+
+    def _try(self, payloads: pa.BinaryArray) -> pa.RecordBatch | None:
         try:
-            return self._handler.list_to_record_batch(payloads)
+            return self._handler.array_to_record_batch(payloads)
         except ValueError:
             return None
         except BaseException as error:

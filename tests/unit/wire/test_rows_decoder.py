@@ -75,6 +75,33 @@ def test_an_unknown_field_cannot_hide_behind_another_encoding_of_the_known_ones(
     assert [(bad.reason, bad.detail) for bad in found.bad] == [("UnknownField", "field 9 of Row")]
 
 
+LISTS = extend(
+    TableHistory(id=1, name="db.t"),
+    [column("n", "UInt64"), column("a", "Array(UInt32)"), column("b", "Array(UInt32)")],
+)
+FLOATS = extend(LISTS, [*LISTS.revisions[-1].columns, column("f", "Array(Float32)")])
+UNPACKED_A, UNPACKED_B = b"\x10\x01", b"\x18\x01"
+
+
+@pytest.mark.parametrize(
+    ("history", "payload", "reason"),
+    [
+        pytest.param(LISTS, row(UNPACKED_A + UNPACKED_B + b"\x48\x01"), "UnknownField", id="in one row"),
+        # The second row begins where the decoder's values say that its first number does, and so on.
+        pytest.param(
+            LISTS,
+            row(UNPACKED_A) + row(UNPACKED_A + b"\x08" + b"\x80" * 6 + b"\x01") + row(b"\x0a\x00"),
+            "UnknownField",
+            id="behind rows that look as if they began elsewhere",
+        ),
+        # Two floats take as much unpacked as packed, and the rest of a third is one byte.
+        pytest.param(FLOATS, row(UNPACKED_A + b"\x22\x09" + bytes(9)), "Undecodable", id="in a list of floats"),
+    ],
+)
+def test_what_lists_of_one_number_save_cannot_hide_anything(history: TableHistory, payload: bytes, reason: str) -> None:
+    assert [bad.reason for bad in decode(history, payload).bad] == [reason]
+
+
 @pytest.mark.parametrize(
     "payload",
     [

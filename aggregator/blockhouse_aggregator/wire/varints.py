@@ -1,0 +1,64 @@
+"""Varints (LEB128) of whole arrays: protobuf's lengths and numbers, and the lengths in ClickHouse's Native format.
+
+Must never loop over the values in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Integers: TypeAlias = npt.NDArray[np.integer[Any]]
+Size: TypeAlias = int | Integers
+"""Bytes of each of many values: one number where all have the same."""
+
+
+def varint(number: int) -> bytes:
+    """One varint."""
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def width(number: int) -> int:
+    """Bytes of the varint of `number`, which is not negative."""
+    return max(1, (number.bit_length() + 6) // 7)
+
+
+def widths(numbers: Size) -> Size:
+    """The same for many."""
+    if isinstance(numbers, int):
+        return width(numbers)
+    if not len(numbers):
+        return 1
+    least, most = width(int(numbers.min())), width(int(numbers.max()))
+    if least == most:
+        return least
+    found = np.full(len(numbers), least, np.uint8)
+    for bits in range(7 * least, 7 * most, 7):
+        found += (numbers >= 1 << bits).view(np.uint8)
+    return found
+
+
+def positions(sizes: Size, count: int) -> npt.NDArray[np.int64]:
+    """Where each of `count` things of these sizes begins, one behind the other, and where the last ends."""
+    if isinstance(sizes, int):
+        return np.arange(count + 1) * sizes
+    found = np.zeros(count + 1, np.int64)
+    np.cumsum(sizes, out=found[1:])
+    return found
+
+
+def spread(numbers: Integers, sizes: Size) -> Iterator[tuple[int, npt.NDArray[np.intp] | slice, Integers]]:
+    """The bytes of the varints, first ones first: which byte it is, of which numbers, and those bytes."""
+    most = sizes if isinstance(sizes, int) else int(sizes.max())
+    for byte in range(most):
+        chosen = slice(None) if isinstance(sizes, int) or not byte else np.flatnonzero(sizes > byte)
+        left = numbers[chosen] >> 7 * byte
+        yield byte, chosen, (left if byte == most - 1 else left & 127 | (left > 127) * 128).astype(np.uint8)
