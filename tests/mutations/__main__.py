@@ -1,0 +1,120 @@
+"""`python -m tests.mutations`: applies each patch to a copy, runs its tests there, and fails when they pass."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutations.mutation import Mutation, read_all
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("core", "aggregator", "operator", "tests", "e2e", "docs", "pyproject.toml")
+SOURCES = ("core", "aggregator", "operator", "")
+PASSED, FAILED = 0, 1
+"""Pytest's exit codes; any other one means that the tests did not run."""
+PATIENCE = 300
+AT_ONCE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    noticed: bool
+    text: str
+    seconds: float = 0.0
+
+
+@contextmanager
+def copy_of_the_tree() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="blockhouse-mutation-") as folder:
+        copy = Path(folder)
+        for name in COPIED:
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", ".*cache"))
+            else:
+                shutil.copy(ROOT / name, copy / name)
+        yield copy
+
+
+def run_tests(copy: Path, tests: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    """Pytest in the copy, whose packages come before the installed ones."""
+    path = os.pathsep.join(str(copy / source) for source in SOURCES)
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+    return subprocess.run(
+        command, cwd=copy, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+
+
+def try_out(mutation: Mutation) -> Outcome:
+    """Apply the patch to a copy and see whether each of its tests fails."""
+    began = time.monotonic()
+    seen: list[str] = []
+    with copy_of_the_tree() as copy:
+        environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(copy.parent)}
+        applied = subprocess.run(
+            ["git", "apply", str(mutation.path)], cwd=copy, env=environment, capture_output=True, text=True, check=False
+        )
+        if applied.returncode:
+            return Outcome(False, f"the patch does not apply any more:\n{applied.stderr.strip()}")
+        for test in mutation.tests:
+            try:
+                result = run_tests(copy, (test,))
+            except subprocess.TimeoutExpired:
+                return Outcome(False, f"{test} did not end within {PATIENCE} s")
+            if result.returncode == PASSED:
+                return Outcome(False, f"{test} still passes")
+            if result.returncode != FAILED:
+                return Outcome(False, f"{test} did not run:\n{result.stdout[-2000:]}{result.stderr[-2000:]}")
+            seen.append(next((line for line in result.stdout.splitlines() if line.startswith("E  ")), ""))
+    return Outcome(True, " | ".join(line[1:].strip() for line in seen), time.monotonic() - began)
+
+
+def baseline(mutations: list[Mutation]) -> str | None:
+    """What fails without any patch: then a failure with one would prove nothing."""
+    tests = tuple(sorted({test for mutation in mutations for test in mutation.tests}))
+    with copy_of_the_tree() as copy:
+        result = run_tests(copy, tests)
+    return None if result.returncode == PASSED else result.stdout[-4000:] + result.stderr[-2000:]
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
+    parser.add_argument("words", nargs="*", help="only mutations whose name contains one of these")
+    options = parser.parse_args()
+    try:
+        mutations = read_all(options.words)
+    except ValueError as error:
+        say(f"mutate: {error}")
+        return 2
+    began = time.monotonic()
+    broken = baseline(mutations)
+    if broken is not None:
+        say(f"mutate: the tests fail without any mutation\n{broken}")
+        return 1
+    missed = 0
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for mutation, outcome in zip(mutations, pool.map(try_out, mutations), strict=True):
+            mark = "ok  " if outcome.noticed else "MISS"
+            say(f'{mark} {mutation.name} ({outcome.seconds:.1f} s): without "{mutation.removes}": {outcome.text}')
+            missed += not outcome.noticed
+    say(f"mutate: {len(mutations) - missed} of {len(mutations)} noticed in {time.monotonic() - began:.0f} s")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
