@@ -38,7 +38,8 @@ class Proxy:
         self._start_holding("reply", key)
 
     def _start_holding(self, what: str, key: int) -> None:
-        self.held.clear(), self.delivered.clear(), self._open.clear()
+        for event in (self.held, self.delivered, self._open):
+            event.clear()
         self._hold = (what, key)
 
     def stop_holding(self) -> None:
@@ -57,9 +58,13 @@ class Proxy:
         while True:
             try:
                 client, _ = self._listener.accept()
-                broker = socket.create_connection(("127.0.0.1", self._broker_port))
             except OSError:
                 return
+            try:
+                broker = socket.create_connection(("127.0.0.1", self._broker_port))
+            except OSError:
+                client.close()  # the broker is down: as if nobody listened
+                continue
             kinds: dict[int, int] = {}
             threading.Thread(target=self._requests, args=(client, broker, kinds), daemon=True).start()
             threading.Thread(target=self._replies, args=(broker, client, kinds), daemon=True).start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pytest
@@ -118,11 +119,16 @@ def test_a_commit_that_arrives_after_the_rejoin_changes_nothing(pipeline: Loadin
 
 def test_rounds_shrink_when_the_broker_takes_less_metadata_than_expected(pipeline: Loading) -> None:
     tables = [pipeline.feed.table(f"many_{number}") for number in range(40)]
-    pipeline.feed.send_one_of_each(tables, to=STREAM)
+
+    def refusals() -> list[int]:
+        return [line["now"] for a in pipeline.aggregators for line in a.logged("stream.metadata_refused")]
+
+    with ExitStack() as stopped:
+        for table in tables:  # so that all of them are in flight at once
+            stopped.enter_context(pipeline.fetches_stopped(table))
+        pipeline.feed.send_one_of_each(tables, to=STREAM)
+        pipeline.wait("the broker to refuse", lambda: min(refusals(), default=METADATA_BYTES) < METADATA_BYTES)
     pipeline.settle(*tables, timeout=120)
-    refused = [line for a in pipeline.aggregators for line in a.logged("stream.metadata_refused")]
-    assert refused
-    assert min(line["now"] for line in refused) < METADATA_BYTES
 
 
 def test_an_intent_that_left_the_deduplication_window_is_decided_by_provenance(
