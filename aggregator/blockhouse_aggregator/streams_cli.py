@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,9 @@ from blockhouse_aggregator.runtime.arrival import facts_of
 from blockhouse_aggregator.runtime.ports import StreamFacts
 
 app = typer.Typer(no_args_is_help=True, help="The streams of a pipeline, and decisions about those that stand still.")
+
+_WIDTH = 160
+"""Columns when the output is no terminal: no name should be cut there."""
 
 Config = Annotated[Path, typer.Option("--config", "-c", help="YAML configuration of any aggregator of the shard.")]
 
@@ -66,11 +70,10 @@ def list_streams(config: Config) -> None:
             stream.decision,
             style="red" if stopped else None,
         )
-    console = Console()
-    console.print(table)
+    Console(width=None if sys.stdout.isatty() else _WIDTH).print(table)
     for stream in streams:
         if isinstance(stream.outcome, Stop):
-            console.print(f"{stream.id}: {stream.outcome.reason}: {stream.outcome.message}")
+            typer.echo(f"{stream.id}: {stream.outcome.reason}: {stream.outcome.message}")
 
 
 @app.command()

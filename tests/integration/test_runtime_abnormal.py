@@ -179,6 +179,10 @@ def test_offsets_changed_by_a_tool_stop_their_stream_until_an_operator_decides(p
         assert group.committed()[partition] == tampered[partition], "overwritten"
         assert aggregator.logged("stream.stopped", stream=name, reason=reason)
 
+    listed = CliRunner().invoke(streams_command, ["list", "--config", str(aggregator.folder / "aggregator.yaml")])
+    assert listed.output.count("OffsetsReset: ") == 3
+    assert listed.output.count("MetadataUnreadable: ") == 2
+
     # Nothing was in flight, so the position before tells exactly where to go on.
     said = accept(pipeline, REWOUND, reasons[REWOUND], "--from", str(before[REWOUND][0]))
     assert "add --yes" in said

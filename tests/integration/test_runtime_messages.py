@@ -124,9 +124,7 @@ def test_a_message_of_a_coming_schema_revision_waits_for_it(pipeline: Loading) -
     feed.raw(value, early, to=STREAM, rows=1)
     feed.send(table, 5, to=[STREAM])  # behind it: order within a table is kept
     name = pipeline.stream(*STREAM)
-    pipeline.wait(
-        "the table to lag", lambda: [t["pending"] for t in aggregator.stream(name).get("lagging", ())] == [6]
-    )
+    pipeline.wait("the table to lag", lambda: [t["pending"] for t in aggregator.stream(name).get("lagging", ())] == [6])
 
     pipeline.stack.clickhouse[1, 1].execute("ALTER TABLE evolving ADD COLUMN extra UInt8 AFTER id")
     pipeline.settle(table)
