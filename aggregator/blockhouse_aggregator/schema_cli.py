@@ -1,0 +1,65 @@
+"""Show the schema history of a pipeline: what producers may send, at which revision."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from blockhouse.config.load import load
+from blockhouse.config.pipeline import AggregatorConfig
+from blockhouse.errors import Permanent
+from blockhouse.schema.model import TableHistory
+from blockhouse.schema.proto import render_proto
+from blockhouse_aggregator.coordination.schema_store import SchemaStore
+from blockhouse_aggregator.coordination.session import Session
+
+app = typer.Typer(no_args_is_help=True, help="The schema history: what producers may send.")
+
+Config = Annotated[Path, typer.Option("--config", "-c", help="YAML configuration of any aggregator of the pipeline.")]
+
+
+@app.command("list")
+def list_tables(config: Config) -> None:
+    """Every table the pipeline has heard of, with its id in the metadata and its revisions.
+
+    Example: blockhouse schema list --config aggregator.yaml
+    """
+    table = Table("id", "table", "revision", "columns")
+    for history in _histories(load(config)):
+        current = history.current
+        columns = str(len(current.columns)) if current else ""
+        table.add_row(str(history.id), history.name, str(current.number) if current else "unknown table", columns)
+    Console(width=None if sys.stdout.isatty() else 120).print(table)
+
+
+@app.command()
+def proto(
+    table: Annotated[str, typer.Argument(help="`database.table`, or a table of the configured database.")],
+    config: Config,
+    revision: Annotated[int | None, typer.Option(help="Which revision; the current one by default.")] = None,
+) -> None:
+    """Print the .proto file for producers of a table.
+
+    Example: blockhouse schema proto clicks --config aggregator.yaml > clicks.proto
+    """
+    settings = load(config)
+    name = table if "." in table else f"{settings.clickhouse.database}.{table}"
+    history = next((found for found in _histories(settings) if found.name == name), None)
+    wanted = None if history is None else history.current if revision is None else history.revision(revision)
+    if history is None or wanted is None:
+        what = f"table {name}" if history is None or revision is None else f"revision {revision} of table {name}"
+        raise Permanent(
+            f"the schema history of pipeline {settings.pipeline} has no {what}: `blockhouse schema list` shows what it has",
+            reason="UnknownTable",
+        )
+    typer.echo(render_proto(history, wanted), nl=False)
+
+
+def _histories(settings: AggregatorConfig) -> tuple[TableHistory, ...]:
+    with Session(settings.zookeeper) as session:
+        return SchemaStore(session).all()
