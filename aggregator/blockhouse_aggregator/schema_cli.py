@@ -54,7 +54,7 @@ def proto(
     if history is None or wanted is None:
         what = f"table {name}" if history is None or revision is None else f"revision {revision} of table {name}"
         raise Permanent(
-            f"the schema history of pipeline {settings.pipeline} has no {what}: `blockhouse schema list` shows what it has",
+            f"the schema history of pipeline {settings.pipeline} has no {what}: see `blockhouse schema list`",
             reason="UnknownTable",
         )
     typer.echo(render_proto(history, wanted), nl=False)
