@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
-from tests.protocol_model.carry_out import Stopped, carry_out
+from tests.protocol_model.carry_out import carry_out
 from tests.protocol_model.log import Log
 from tests.protocol_model.moves import FAULTS, Kind, Move, moves
 from tests.protocol_model.oracle import broken, harm, is_complete
+from tests.protocol_model.owners import Stopped
 from tests.protocol_model.world import RULES, Budget, Setting, World, beginning
 
 HEALING_MOVES = 3_000
