@@ -174,9 +174,9 @@ class BlockBuilder:
         counts = np.concatenate([part.rows_per_message for part in self._decoded])
         return np.array(self._offsets, np.int64)[good], counts[good]
 
-    def _columns(self) -> dict[str, pa.Array]:
+    def _columns(self) -> dict[str, pa.ChunkedArray]:
         return {
-            name: pa.concat_arrays([part.columns[name] for part in self._decoded]) for name in self._decoded[0].columns
+            name: pa.chunked_array([part.columns[name] for part in self._decoded]) for name in self._decoded[0].columns
         }
 
     def _dead_below(self, end: int) -> tuple[DeadMessage, ...]:

@@ -53,7 +53,8 @@ class ConstantColumn:
         return self.rows
 
 
-ColumnData: TypeAlias = pa.Array | npt.NDArray[np.integer[Any]] | ConstantColumn
+ColumnData: TypeAlias = pa.Array | pa.ChunkedArray | npt.NDArray[np.integer[Any]] | ConstantColumn
+"""Chunks are put together column by column, so that only one column is in memory twice."""
 
 
 def encode_block(header: Sequence[tuple[str, str]], columns: Mapping[str, ColumnData]) -> bytes:
@@ -85,6 +86,8 @@ def _column(data: ColumnData, name: str, type_: Type) -> pa.Array:
     try:
         if isinstance(data, ConstantColumn):
             return pa.repeat(pa.scalar(data.value, wanted), data.rows)
+        if isinstance(data, pa.ChunkedArray):
+            data = pa.concat_arrays(data.chunks) if data.num_chunks else pa.array([], data.type)
         array = pa.array(data) if isinstance(data, np.ndarray) else data
         return array if array.type == wanted else array.cast(wanted)
     except pa.ArrowException as error:
