@@ -6,6 +6,7 @@ views of an array's memory, which must never copy.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import assert_never
 
 import numpy as np
@@ -31,7 +32,7 @@ def arrow_type(type_: Type) -> pa.DataType:
     """The column type; Nullable and LowCardinality are those of their inner type (every Arrow array may hold nulls)."""
     match type_:
         case Integer(storage=storage) | Float(storage=storage):
-            return pa.from_numpy_dtype(np.dtype(storage))
+            return _number(storage)
         case Text():
             return pa.binary()
         case Fixed(size=size):
@@ -49,6 +50,11 @@ def arrow_type(type_: Type) -> pa.DataType:
             return pa.struct([(str(n), arrow_type(element)) for n, element in enumerate(elements)])
         case _:
             assert_never(type_)
+
+
+@cache
+def _number(storage: str) -> pa.DataType:
+    return pa.from_numpy_dtype(np.dtype(storage))
 
 
 def values_of(array: pa.Array, dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import assert_never
 
 import numpy as np
@@ -87,10 +88,8 @@ def _read_integer(field: pa.Array, type_: Integer) -> Column:
     if field.type == wanted and (type_.low, type_.high) == _limits(wanted):
         return Column(field)
     gaps = len(type_.codes) not in (0, type_.high - type_.low + 1)
-    seen = pc.min_max(field)
-    least, most = seen["min"].as_py(), seen["max"].as_py()
-    if not gaps and (least is None or (type_.low <= least and most <= type_.high)):
-        return Column(field if field.type == wanted else field.cast(wanted, safe=False))
+    if not gaps and _within(field, type_.low, type_.high):
+        return Column(_narrowed(field, wanted))
     known = field.fill_null(type_.zero).to_numpy()
     if type_.codes:
         bad = ~np.isin(known, np.array([code for _, code in type_.codes]))
@@ -101,6 +100,26 @@ def _read_integer(field: pa.Array, type_: Integer) -> Column:
     )
 
 
+def _within(field: pa.Array, low: int, high: int) -> bool:
+    if field.null_count or not len(field):
+        seen = pc.min_max(field)
+        least, most = seen["min"].as_py(), seen["max"].as_py()
+        return least is None or bool(low <= least and most <= high)
+    # Without nulls numpy is faster by far on few rows.
+    values = field.to_numpy()
+    return bool(low <= values.min() and values.max() <= high)
+
+
+def _narrowed(field: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """The field in the column's type, which holds all its values."""
+    if field.type == wanted:
+        return field
+    if field.null_count:
+        return field.cast(wanted, safe=False)
+    return pa.array(field.to_numpy().astype(wanted.to_pandas_dtype()))
+
+
+@cache
 def _limits(type_: pa.DataType) -> tuple[int, int]:
     info = np.iinfo(type_.to_pandas_dtype())
     return int(info.min), int(info.max)

@@ -29,6 +29,9 @@ from blockhouse.schema.types import Array, Type
 from blockhouse_aggregator.wire.columns import Column, Fill, Mask, read_column
 from blockhouse_aggregator.wire.lengths import LengthCheck
 
+_MANY = 100
+"""Messages that say something about those to come."""
+
 
 @dataclass(frozen=True, slots=True)
 class BadMessage:
@@ -74,6 +77,7 @@ class RowsDecoder:
         self._message = row_batch_class(table, revision, wide=True)
         descriptor = self._message.DESCRIPTOR
         self._lengths = LengthCheck(self._message)
+        self._lengths_prove = True
         self._handler = ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
 
     def decode(self, payloads: Sequence[bytes]) -> DecodedBatch:
@@ -136,8 +140,7 @@ class RowsDecoder:
         """All decoded (None if one makes ptars fail), and the indices of those that failed or came out changed."""
         batch = self._try(payloads)
         if batch is not None:
-            doubtful = self._lengths.doubtful(batch.column("rows"), payloads)
-            return batch, (start + self._changed(batch, payloads, doubtful)).tolist()
+            return batch, (start + self._changed(batch, payloads)).tolist()
         if len(payloads) == 1:
             return None, [start]
         half = len(payloads) // 2
@@ -145,17 +148,22 @@ class RowsDecoder:
         _, right = self._survey(payloads[half:], start + half)
         return None, left + right
 
-    def _changed(
-        self, batch: pa.RecordBatch, payloads: pa.BinaryArray, chosen: npt.NDArray[np.intp]
-    ) -> npt.NDArray[np.intp]:
-        """Those of the chosen messages that do not come out byte for byte when they are encoded back."""
-        if len(chosen) == 0:
+    def _changed(self, batch: pa.RecordBatch, payloads: pa.BinaryArray) -> npt.NDArray[np.intp]:
+        """The messages whose length proves nothing and that do not come out byte for byte when encoded back."""
+        chosen = np.arange(len(payloads))
+        if self._lengths_prove:
+            doubtful = self._lengths.doubtful(batch.column("rows"), payloads)
+            if len(doubtful) <= len(payloads) // 2:
+                chosen = doubtful
+            elif len(payloads) >= _MANY:
+                # Lists of one number all over: asking again in this block would not be worth its price.
+                self._lengths_prove = False
+        if not len(chosen):
             return chosen
         if len(chosen) < len(payloads):
             batch, payloads = batch.take(pa.array(chosen)), payloads.take(pa.array(chosen))
-        changed: Mask = pc.not_equal(self._handler.record_batch_to_array(batch), payloads).to_numpy(
-            zero_copy_only=False
-        )
+        again = self._handler.record_batch_to_array(batch)
+        changed: Mask = pc.not_equal(again, payloads).to_numpy(zero_copy_only=False)
         return chosen[changed]
 
     def _try(self, payloads: pa.BinaryArray) -> pa.RecordBatch | None:
