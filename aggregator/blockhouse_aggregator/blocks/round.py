@@ -44,21 +44,22 @@ class Round:
         for table, cursor in order.resume.items():
             self._open(table, lowest=cursor)
 
-    def add(self, messages: Sequence[Message], now: float) -> int:
+    def add(self, messages: Sequence[Message], arrived: float) -> int:
         """Put messages, in offset order, where they belong; returns how many of them, from the first, the round holds.
 
+        `arrived` is the earliest moment at which the first of them can have come: its block ages from then on.
         Fewer than all when it is `full`, or when the next one is of a table there is no room for.
         """
         held = 0
         for headers, group in groupby(messages, _headers):
             run = list(group)
-            count = self._add_run(self._router.route(headers), run, now)
+            count = self._add_run(self._router.route(headers), run, arrived)
             held += count
             if count < len(run) or self.full:
                 break
         return held
 
-    def _add_run(self, route: Route | Misrouted, run: Sequence[Message], now: float) -> int:
+    def _add_run(self, route: Route | Misrouted, run: Sequence[Message], arrived: float) -> int:
         """`add` for messages with equal headers."""
         old = bisect_left(run, self._order.position, key=_offset)
         if not route.table:
@@ -74,11 +75,11 @@ class Round:
             table = self._open(route.table, lowest=self._order.position)
         count = skipped = bisect_left(run, table.lowest, key=_offset)
         while count < len(run) and not self.full:
-            count += self._put(table, route, run[count:], now)
+            count += self._put(table, route, run[count:], arrived)
         table.seen += max(0, count - max(old, skipped))
         return count
 
-    def _put(self, table: TableRound, route: Route | Misrouted, run: Sequence[Message], now: float) -> int:
+    def _put(self, table: TableRound, route: Route | Misrouted, run: Sequence[Message], arrived: float) -> int:
         """Put at least the first message of a run where it belongs; returns how many were put."""
         if table.name in self._dead_tables:
             return table.reject(run, "UnknownTable")
@@ -98,7 +99,7 @@ class Round:
             table.lag(run[0].offset(), route.revision)
             return len(run)
         self.busy = True
-        self.deadline = min(self.deadline, now + table.limits.max_age)
+        self.deadline = min(self.deadline, arrived + table.limits.max_age)
         before = table.size
         count = table.take(run, filled, room=self._blocks.max_bytes_per_round - self._size)
         self._size += table.size - before

@@ -64,6 +64,7 @@ class Scanner:
         self._clock = clock
         self._unused: list[Message] = []
         self._next = -1
+        self._ended = 0.0
         self.catalog = Catalog()
 
     def scan(self, order: Scan, finished: Callable[[], bool]) -> tuple[Sealed, list[EncodedBlock]]:
@@ -72,6 +73,7 @@ class Scanner:
         self.catalog.learn(order.catalog)
         scan_round = Round(order, stream=self._stream, blocks=self._blocks, catalog=self.catalog, router=self._router)
         stop = self._collect(scan_round, order, finished, started)
+        self._ended = self._clock()
         blocks, reports, dead = scan_round.seal()
         if dead:
             self._bury(dead)
@@ -89,17 +91,25 @@ class Scanner:
 
     def _collect(self, scan_round: Round, order: Scan, finished: Callable[[], bool], started: float) -> int:
         """Read until a limit; returns the end of the range (exclusive, trailing holes included)."""
+        # What is there at once may have come right after the last scan ended, while its blocks were inserted.
+        arrived = self._ended if order.start == self._next else started
+        waiting = False
         self._seek(order.start, order.leader_epoch)
         idle_until = started + order.patience
         hard_until = started + order.max_seconds
         while True:
             now = self._clock()
             until = min(scan_round.deadline if scan_round.busy else idle_until, hard_until)
-            if finished() or now >= until:
+            if finished() or now >= hard_until:
                 return self._place(order)
-            batch = self._read(until - now)
+            if waiting:
+                arrived = now
+            batch = self._read(until - now if waiting else 0.0)
+            waiting = True
+            if not batch and now >= until:
+                return self._place(order)  # of age, and all that is there has been read
             inside = _below(batch, order.stop)
-            count = scan_round.add(inside, now)
+            count = scan_round.add(inside, arrived)
             if scan_round.full:
                 return self._put_back(batch[count:], inside[count - 1].offset() + 1)
             if count < len(inside):

@@ -44,10 +44,11 @@ class Sent:
 
 
 class Log:
-    """Gives everything from its position at once, as a client does that has it in memory."""
+    """Gives the messages from its position, `at_once` of them a read, as a client does that has them in memory."""
 
-    def __init__(self, *messages: Sent) -> None:
+    def __init__(self, *messages: Sent, at_once: int = 1000) -> None:
         self._messages = messages
+        self._at_once = at_once
         self.position = 0
         self.log_end = messages[-1].number + 1
 
@@ -55,8 +56,8 @@ class Log:
         self.position = offset
 
     def read(self, _max_messages: int, _timeout: float) -> list[Sent]:
-        found = [m for m in self._messages if m.number >= self.position]
-        self.position = self.log_end
+        found = [m for m in self._messages if m.number >= self.position][: self._at_once]
+        self.position = found[-1].number + 1 if found else self.log_end
         return found
 
 
@@ -129,6 +130,30 @@ def test_a_stream_that_keeps_up_gathers_messages_for_the_age_of_its_blocks() -> 
     clock = Seconds()
     scanner(Log(Sent(0), Sent(1)), clock=clock).scan(order(0), lambda: False)
     assert clock.now >= Blocks().max_age
+
+
+def test_messages_that_came_while_blocks_were_inserted_have_aged_meanwhile() -> None:
+    # given a scan that ended, and an insert of 0.7 seconds
+    clock = Seconds()
+    scan = scanner(Log(Sent(0), Sent(1), Sent(2)), clock=clock)
+    scan.scan(order(0, max_bytes=len(ROW)), lambda: False)
+    clock.now += 0.7
+    # when the next scan finds messages at once
+    begun = clock.now
+    _, blocks = scan.scan(order(1), lambda: False)
+    # then it waits only for the rest of their second
+    assert blocks[0].messages == 2
+    assert 0.25 < clock.now - begun < 0.35
+
+
+def test_a_block_of_age_still_takes_everything_that_is_there() -> None:
+    # given more messages than one read returns, and inserts that took longer than a block's age
+    clock = Seconds()
+    scan = scanner(Log(*(Sent(n) for n in range(9)), at_once=2), clock=clock)
+    scan.scan(order(0, max_bytes=len(ROW)), lambda: False)
+    clock.now += 5
+    _, blocks = scan.scan(order(1), lambda: False)
+    assert (blocks[0].begin, blocks[0].end) == (1, 8)
 
 
 def test_a_message_without_a_value_is_dead_and_its_neighbours_are_stored() -> None:
