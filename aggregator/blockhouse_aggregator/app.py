@@ -31,7 +31,7 @@ from blockhouse_aggregator.runtime.leases import Leases
 from blockhouse_aggregator.runtime.owner import StreamOwner
 from blockhouse_aggregator.runtime.ports import Outside
 from blockhouse_aggregator.runtime.storing import Storing
-from blockhouse_aggregator.runtime.surroundings import MetadataRoom, Surroundings
+from blockhouse_aggregator.runtime.surroundings import SPARE_UNITS, MetadataRoom, Surroundings
 from blockhouse_aggregator.spark.session import SparkApplication
 from blockhouse_aggregator.wire.rows import RowsDecoder
 
@@ -152,7 +152,7 @@ class Aggregator:
             now_ms,
             self.health.report,
             random.Random(),
-            MetadataRoom(config.kafka.offset_metadata_max_units),
+            MetadataRoom(config.kafka.offset_metadata_max_units - SPARE_UNITS),
         )
         await self._patiently("catalog", self.catalog.start)
         for cluster in config.kafka.clusters:

@@ -27,6 +27,8 @@ from blockhouse_aggregator.clickhouse.tables import describe
 from blockhouse_aggregator.gate.messages import BlockKey, Drop, Grant, Result
 
 CONCURRENT_INSERTS = 4
+LEAST_LIFETIME = 1.0
+"""Seconds without which no try begins."""
 TRIES = 3
 """Tries of one grant; beyond them the driver decides, so that a stuck table holds no insert slot for ever."""
 
@@ -99,9 +101,10 @@ class Inserter:
         """Every way this can end is reported: a block nobody hears of would stay in flight for ever."""
         started = time.monotonic()
         attempt = 0
-        error: BlockhouseError = Retryable("the grant's lifetime was over before the first try")
+        error: BlockhouseError = Retryable(f"{grant.block.table}: the grant's deadline was over before the first try")
         try:
-            while attempt < TRIES and (left := grant.lifetime - (time.monotonic() - started)) > 0.1 * grant.lifetime:
+            # Wall-clock time: monotonic clocks of two hosts have nothing in common.
+            while attempt < TRIES and (left := grant.deadline_ms / 1000 - time.time()) > LEAST_LIFETIME:
                 attempt += 1
                 try:
                     done = (

@@ -30,7 +30,7 @@ def stored_rows(replica: Replica, table: ServerTable, cluster: str, partition: i
         raise Blocked(
             f"table {table.full_name} has no columns {', '.join(sorted(_REQUIRED - table.provenance))}: nobody can say"
             f" whether block {begin}..{end} of {cluster}/{partition} is stored: `blockhouse streams resolve` decides",
-            on=f"table {table.full_name}",
+            on="ProvenanceMissing",
         )
     if table.replicated and not caught_up(replica, table.database, table.name):
         raise ServerFault(

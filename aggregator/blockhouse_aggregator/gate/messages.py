@@ -187,13 +187,14 @@ class Grant(Message):
     """Insert this block now. With `ask_provenance` deduplication is not trusted for it: insert only the rows that the
     provenance columns show to be missing.
 
-    `token` is the deduplication token for servers that know it; `lifetime` bounds the insert, all tries, in seconds.
+    `token` is the deduplication token for servers that know it. No try may begin after `deadline_ms` (Unix time,
+    milliseconds), and each must end about then.
     """
 
     type: Literal["grant"] = "grant"
     block: BlockKey
     token: str
-    lifetime: float
+    deadline_ms: int
     ask_provenance: bool = False
 
 

@@ -116,10 +116,11 @@ class Conversation:
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._results[grant.block] = future
         self.session.send(grant)
+        patience = max(0.0, (grant.deadline_ms - self.owner.around.now_ms()) / 1000) + GRACE
         try:
-            return await asyncio.wait_for(future, grant.lifetime + GRACE)
+            return await asyncio.wait_for(future, patience)
         except TimeoutError:
-            raise Retryable(f"no answer about {grant.block.table} within {grant.lifetime + GRACE:.0f} s") from None
+            raise Retryable(f"no answer about {grant.block.table} within {patience:.0f} s") from None
         finally:
             self._results.pop(grant.block, None)
 

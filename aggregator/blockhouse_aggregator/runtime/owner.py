@@ -282,7 +282,8 @@ class StreamOwner:
                 )
                 return
             verdict = await self.around.storing.store(block, self)
-            if verdict.stored or verdict.condemned or verdict.result is not None or self.task is None:
+            final = verdict.stored or verdict.condemned or verdict.rebuild or verdict.result is not None
+            if final or self.task is None:
                 await self._settle(insert.table, insert.intent, verdict)
                 return
             log.info("block.waits", stream=self._label, table=block.table.full_name, why=verdict.message)

@@ -33,10 +33,12 @@ QUORUM_POLL = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of one attempt to store a block: `stored`, or `condemned` (a reason), or neither: try again."""
+    """What became of one attempt to store a block: `stored`, or `condemned` (a reason), or neither: try again, with
+    `rebuild` not with the bytes at hand."""
 
     stored: bool = False
     condemned: str = ""
+    rebuild: bool = False
     message: str = ""
     fault: str = ""
     after: float = 0.2
@@ -153,23 +155,37 @@ class Storing:
         return Verdict(condemned=reason, message=text)
 
     async def _store(self, block: BlockToStore, task: Task, lease: Lease) -> Verdict:
+        decided_ms = self._now_ms()
         if block.fresh:
-            result = await self._insert(block, task, lease, ask_provenance=False)
+            if decided_ms - block.intent.intent_ms > self._lifetime * 1000:
+                # We were frozen, or the lock took too long: somebody else may have replayed it, long enough ago for
+                # the server to have forgotten. Only a rebuilt block can be decided.
+                return Verdict(message="its intent is too old for a first insert", rebuild=True, after=0)
+            result = await self._insert(block, task, lease, decided_ms, ask_provenance=False)
             # A resend inside the task makes the answer that of a retry, and there was no look at the quorum before it.
             return self._verdict(result, acknowledged=result.attempts <= 1)
         trusted = await self._deduplicated(block)
         before = await self._settled(block.table) if not trusted else await self._shard.quorum(block.table)
-        result = await self._insert(block, task, lease, ask_provenance=not trusted)
+        if not trusted:
+            decided_ms = self._now_ms()  # rests on provenance, which the task asks, not on how old the intent is
+        result = await self._insert(block, task, lease, decided_ms, ask_provenance=not trusted)
         if result.outcome != "stored":
             return self._verdict(result, acknowledged=False)
         # Also what provenance said is believed only if no part failed while it was asked.
         return self._verdict(result, acknowledged=await self._acknowledged(block, before))
 
-    async def _insert(self, block: BlockToStore, task: Task, lease: Lease, *, ask_provenance: bool) -> Result:
+    def _grant(self, block: BlockToStore, decided_ms: int, *, ask_provenance: bool) -> Grant:
+        """The deadline counts from the decision: a process that was frozen since must not insert on its strength."""
+        deadline = decided_ms + int(self._lifetime * 1000)
+        return Grant(block=block.key, token=block.token, deadline_ms=deadline, ask_provenance=ask_provenance)
+
+    async def _insert(
+        self, block: BlockToStore, task: Task, lease: Lease, decided_ms: int, *, ask_provenance: bool
+    ) -> Result:
         async with self._slots:
             if not lease.valid:
                 raise Retryable(f"lock of table {block.table.full_name} was lost before the insert", after=0.5)
-            grant = Grant(block=block.key, token=block.token, lifetime=self._lifetime, ask_provenance=ask_provenance)
+            grant = self._grant(block, decided_ms, ask_provenance=ask_provenance)
             inserting = asyncio.ensure_future(task.insert(grant))
             try:
                 return await asyncio.shield(inserting)

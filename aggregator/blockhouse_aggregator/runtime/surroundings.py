@@ -28,6 +28,10 @@ class Surroundings:
     room: MetadataRoom
 
 
+SPARE_UNITS = 64
+"""Units a round leaves free: whoever takes over commits the same entries under a name that may be longer."""
+
+
 @dataclass(slots=True)
 class MetadataRoom:
     """UTF-16 units the metadata may have: as configured, or fewer once a broker has refused that much."""

@@ -43,7 +43,7 @@ BLOCK = BlockToStore(
     stream=StreamId("a", "events", 0),
     topic_id="id",
     table=TABLE,
-    intent=InFlight(begin=10, end=19, messages=10, revision=1, crc=7, intent_ms=NOW - 1000),
+    intent=InFlight(begin=10, end=19, messages=10, revision=1, crc=7, intent_ms=NOW - 100),
     revision=REVISION,
     fresh=False,
 )
@@ -114,6 +114,20 @@ async def test_an_ok_after_a_resend_inside_the_task_does_not_acknowledge() -> No
     verdict = await storing(world).store(replace(BLOCK, fresh=True), world)
     assert not verdict.stored
     assert not verdict.condemned
+
+
+async def test_a_fresh_block_that_waited_beyond_its_lifetime_is_rebuilt_and_decided_not_inserted() -> None:
+    world = World()
+    thawed = replace(BLOCK, fresh=True, intent=replace(BLOCK.intent, intent_ms=NOW - 100_000))
+    verdict = await storing(world).store(thawed, world)
+    assert verdict.rebuild
+    assert not world.grants
+
+
+async def test_a_grant_ends_a_lifetime_after_its_decision() -> None:
+    world = World()
+    await storing(world).store(replace(BLOCK, fresh=True, intent=replace(BLOCK.intent, intent_ms=NOW)), world)
+    assert world.grants[0].deadline_ms == NOW + 600
 
 
 async def test_an_early_ok_waits_until_no_quorum_is_pending() -> None:
