@@ -102,6 +102,17 @@ def test_what_lists_of_one_number_save_cannot_hide_anything(history: TableHistor
     assert [bad.reason for bad in decode(history, payload).bad] == [reason]
 
 
+def test_where_lengths_prove_nothing_the_verdicts_are_the_same_portion_after_portion() -> None:
+    # given portions in which every message has two lists of one number, and one hides an unknown field
+    plain, hiding = batch(LISTS, {"a": [1], "b": [1]}), row(UNPACKED_A + UNPACKED_B + b"\x48\x01")
+    portion = [plain] * 150 + [hiding] + [plain] * 49
+    decoder = RowsDecoder(LISTS, at(LISTS))
+    # when one decoder reads several
+    for found in (decoder.decode(portion), decoder.decode(portion), decoder.decode(portion[150:])):
+        # then it finds that one every time
+        assert [bad.reason for bad in found.bad] == ["UnknownField"]
+
+
 @pytest.mark.parametrize(
     "payload",
     [
