@@ -13,7 +13,7 @@ from blockhouse.schema.model import TableHistory
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks.build import BlockBuilder, EncodedBlock
 
-DECODE_STEP = 1 << 20
+DECODE_STEP = 4 << 20
 """Bytes of message values decoded at a time: large enough for the vectorised decoder, small enough to count rows."""
 
 _offset, _timestamp = methodcaller("offset"), methodcaller("timestamp")
