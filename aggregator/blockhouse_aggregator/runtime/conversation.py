@@ -69,6 +69,8 @@ class Conversation:
     _last: _RoundInserts = field(default_factory=_RoundInserts)
     _answers: asyncio.Queue[Sealed | Rebuilt | Trouble | Bye | None] = field(default_factory=asyncio.Queue)
     _results: dict[BlockKey, asyncio.Future[Result]] = field(default_factory=dict)
+    touched: float = 0.0
+    """When, on the loop's clock, anything was last said or heard."""
 
     async def run(self) -> None:
         """Talk until the lease is over, the task is gone or the stream is dropped."""
@@ -81,6 +83,7 @@ class Conversation:
                 database=config.clickhouse.database,
             )
         )
+        self._touch()
         self.owner.task = self._insert
         listener = asyncio.ensure_future(self._listen())
         try:
@@ -91,9 +94,13 @@ class Conversation:
             self._fail_results("the task is gone")
             self.session.close()
 
+    def _touch(self) -> None:
+        self.touched = asyncio.get_running_loop().time()
+
     async def _listen(self) -> None:
         try:
             while (message := await self.session.receive()) is not None:
+                self._touch()
                 if isinstance(message, Result):
                     waiting = self._results.pop(message.block, None)
                     if waiting is not None and not waiting.done():
@@ -130,6 +137,7 @@ class Conversation:
         while True:
             order = await self._next_order()
             self.session.send(order)
+            self._touch()
             answer = await self._answer(order)
             match answer:
                 case None | Bye():

@@ -22,6 +22,9 @@ log = structlog.get_logger(__name__)
 SHARED_LEASE = 2.0
 """Seconds of a lease while other streams wait for a slot."""
 START_TIMEOUT = 60.0
+SILENCE = 180.0
+"""Seconds without a word after which a task is hung: longer than any scan, replay or insert may take."""
+CANCEL_TIMEOUT = 30.0
 
 
 class Application(Protocol):
@@ -30,6 +33,8 @@ class Application(Protocol):
     slots: int
 
     def run_lease(self, spec: LeaseSpec) -> LeaseFigures: ...
+
+    def cancel(self, spec: LeaseSpec) -> None: ...
 
 
 class Leases:
@@ -79,7 +84,8 @@ class Leases:
         loop = asyncio.get_running_loop()
         arrived: asyncio.Future[TaskSession] = loop.create_future()
         self._expected[number] = (owner, arrived)
-        job = loop.run_in_executor(self._threads, self._application.run_lease, self._spec(owner, number))
+        spec = self._spec(owner, number)
+        job = loop.run_in_executor(self._threads, self._application.run_lease, spec)
         try:
             job.add_done_callback(lambda job: job.cancelled() or job.exception())  # it may end after we have
             both: set[asyncio.Future[Any]] = {job, arrived}
@@ -88,7 +94,7 @@ class Leases:
                 await self._converse(owner, arrived.result())
             elif not done:
                 log.error("lease.not_started", stream=str(owner.stream), seconds=START_TIMEOUT)
-            figures = await job
+            figures = await self._ended(job, spec)
             log.info("lease.over", stream=str(owner.stream), lease=number, rounds=figures.rounds, blocks=figures.blocks)
             return False
         except Exception as error:  # noqa: BLE001 - Spark raises whatever it likes; every failure is a replay
@@ -108,8 +114,27 @@ class Leases:
 
         name = str(owner.stream)
         conversation = Conversation(owner, session, should_end, self._paces.get(name, Pace()))
-        await conversation.run()
+        talking = asyncio.ensure_future(conversation.run())
+        try:
+            while not talking.done():
+                await asyncio.wait({talking}, timeout=SILENCE / 20)
+                if not talking.done() and loop.time() - conversation.touched > SILENCE:
+                    log.error("lease.silent", stream=name, seconds=SILENCE)
+                    break
+        finally:
+            talking.cancel()
+            await asyncio.wait({talking})
         self._paces[name] = conversation.pace
+        if not talking.cancelled():
+            talking.result()
+
+    async def _ended(self, job: asyncio.Future[LeaseFigures], spec: LeaseSpec) -> LeaseFigures:
+        """Wait for the end of a job whose conversation is over; one that does not end is cancelled, worker and all."""
+        done, _ = await asyncio.wait({job}, timeout=CANCEL_TIMEOUT)
+        if not done:
+            log.error("lease.hung", stream=str(spec.stream), lease=spec.number)
+            await asyncio.to_thread(self._application.cancel, spec)
+        return await asyncio.wait_for(asyncio.shield(job), CANCEL_TIMEOUT)
 
     def _spec(self, owner: StreamOwner, number: int) -> LeaseSpec:
         config = self._config

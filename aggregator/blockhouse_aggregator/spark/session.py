@@ -50,9 +50,13 @@ class SparkApplication:
 
     def run_lease(self, spec: LeaseSpec) -> LeaseFigures:
         """One job with one task; returns when the lease is over. Raises whatever Spark raises when it failed."""
-        self._context.setJobGroup(f"{spec.stream}", f"lease {spec.number} of {spec.stream}", interruptOnCancel=False)
+        self._context.setJobGroup(_group(spec), f"lease {spec.number} of {spec.stream}", interruptOnCancel=False)
         figures = self._context.parallelize([spec], 1).mapPartitions(run_leases).collect()
         return figures[0]
+
+    def cancel(self, spec: LeaseSpec) -> None:
+        """End a job whose worker does not answer: Spark kills the worker, and `run_lease` raises."""
+        self._context.cancelJobGroup(_group(spec))
 
     @property
     def alive(self) -> bool:
@@ -63,6 +67,10 @@ class SparkApplication:
     def stop(self) -> None:
         with contextlib.suppress(Exception):
             self._context.stop()
+
+
+def _group(spec: LeaseSpec) -> str:
+    return f"{spec.stream}#{spec.number}"
 
 
 def slots_of(master: str) -> int | None:
