@@ -72,6 +72,7 @@ class Program:
 
     def __init__(self, command: Sequence[str]) -> None:
         self.stored = 0
+        self._name = shlex.join(command)
         self._ready = threading.Event()
         self._process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", "--", *command],
@@ -93,7 +94,7 @@ class Program:
 
     def wait_ready(self) -> None:
         if not self._ready.wait(READY_TIMEOUT):
-            raise StackError(f"{self._process.args} was not ready within {READY_TIMEOUT:g} s")
+            raise StackError(f"{self._name} was not ready within {READY_TIMEOUT:g} s")
 
     def say(self, word: str) -> None:
         assert self._process.stdin is not None
@@ -103,7 +104,7 @@ class Program:
     def check(self) -> None:
         """Raises StackError when it has ended by itself."""
         if self._process.poll() is not None:
-            raise StackError(f"{self._process.args} ended with code {self._process.returncode}")
+            raise StackError(f"{self._name} ended with code {self._process.returncode}")
 
     def cpu(self) -> float:
         return cpu_seconds(self._process.pid)

@@ -75,7 +75,7 @@ def race(
     """Every contestant once a round, in turn forwards and backwards. `report` is told of each run."""
     runs = []
     for number in range(1, rounds + 1):
-        names = list(contestants) if number % 2 else list(reversed(contestants))
+        names = list(contestants) if number % 2 else list(reversed(list(contestants)))
         for name in names:
             table = f"{name.replace('-', '_')}_{number}"
             testbed.create_table(table)

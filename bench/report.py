@@ -21,7 +21,7 @@ def run_line(run: Run) -> str:
         f"{run.round:>5} {run.name:20}{run.rows_per_second / 1e3:9.0f}{run.seconds:9.2f} |"
         f"{run.machine:8.2f}{run.settled:8.2f}{_figure(run.loader_per_million, 8)}"
         f"{servers.kafka * per_million:7.2f}{servers.zookeeper * per_million:6.2f}"
-        f"{servers.clickhouse * per_million:7.2f}{'':19} |{run.strangers:17.2f}"
+        f"{servers.clickhouse * per_million:7.2f}{'':19}|{run.strangers:17.2f}"
     )
 
 

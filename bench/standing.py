@@ -118,7 +118,7 @@ def steady(loader: BlockhouseLoader, rate: int, seconds: int) -> dict[str, float
     stream.run(seconds)
     cores = (cpu_seconds(loader.leader) - before) / (time.monotonic() - started)
     used = memory(loader.leader)
-    if not wait_until(lambda: stream.look() or acknowledged.complete, timeout=60, interval=LOOK):
+    if not wait_until(stream.complete, timeout=60, interval=LOOK):
         raise StackError("messages were not acknowledged within a minute")
     latencies = np.array(acknowledged.latencies)
     return {
@@ -161,6 +161,11 @@ class _Stream:
             if time.monotonic() - self._looked > LOOK:
                 self.look()
         self._producer.flush(10)
+
+    def complete(self) -> bool:
+        """Look once more; True when everything that was sent is acknowledged."""
+        self.look()
+        return self.acknowledged.complete
 
     def look(self) -> None:
         self._looked = time.monotonic()

@@ -27,6 +27,7 @@ QUORUM = 2
 PARTITIONS = 2
 SPEC = StackSpec(kafka_clusters=1, replicas=2, kafka_heap="512m", clickhouse_memory=4_000_000_000)
 SETTLE_TIMEOUT = 120.0
+Headers = dict[str, str | bytes | None]
 FIRST_OFFSET = 1
 """Offset 0 of every partition is a message for another table, with which Blockhouse warms up."""
 
@@ -130,7 +131,7 @@ class Testbed:
         if not wait_until(settled, timeout=SETTLE_TIMEOUT, interval=0.3):
             raise StackError(f"the replicas still merge or fetch after {SETTLE_TIMEOUT:g} s")
 
-    def hidden_topic(self, name: str, values: Iterable[bytes], headers: dict[str, str]) -> HiddenTopic:
+    def hidden_topic(self, name: str, values: Iterable[bytes], headers: Headers) -> HiddenTopic:
         """A topic with `values` round-robin in its partitions, in an open transaction."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": name, **_PRODUCER})
         producer.init_transactions(60)
@@ -141,7 +142,7 @@ class Testbed:
     def create_topic(self, name: str) -> None:
         self.stack.kafka["a"].create_topic(name, partitions=PARTITIONS)
 
-    def send(self, topic: str, values: Iterable[bytes], headers: dict[str, str]) -> None:
+    def send(self, topic: str, values: Iterable[bytes], headers: Headers) -> None:
         """Plain messages, round-robin; returns when the broker has them."""
         _produce(Producer({"bootstrap.servers": self.bootstrap, **_PRODUCER}), topic, values, headers)
 
@@ -150,7 +151,7 @@ class Testbed:
         admin.delete_topics([name])[name].result(30)
 
 
-def _produce(producer: Producer, topic: str, values: Iterable[bytes], headers: dict[str, str]) -> None:
+def _produce(producer: Producer, topic: str, values: Iterable[bytes], headers: Headers) -> None:
     for number, value in enumerate(values):
         while True:
             try:
@@ -164,6 +165,6 @@ def _produce(producer: Producer, topic: str, values: Iterable[bytes], headers: d
         raise StackError(f"{left} messages for topic {topic} were not taken within two minutes")
 
 
-def table_headers(table: str) -> dict[str, str]:
+def table_headers(table: str) -> Headers:
     """Headers of `rows` messages for a table of database default."""
     return {"table": f"default.{table}", "format": "rows", "schema": "1"}
