@@ -17,6 +17,7 @@ from blockhouse.errors import BlockhouseError, Permanent, Retryable
 from blockhouse.schema.model import TableHistory
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.admin.server import AdminServer
+from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.coordination.session import Session
 from blockhouse_aggregator.gate.client import GateAddress
 from blockhouse_aggregator.gate.server import GateServer
@@ -26,6 +27,7 @@ from blockhouse_aggregator.kafka.member import GroupMember
 from blockhouse_aggregator.runtime import adapters
 from blockhouse_aggregator.runtime.catalog import REFRESH, UNKNOWN_REFRESH, Catalog
 from blockhouse_aggregator.runtime.figures import Figures
+from blockhouse_aggregator.runtime.hazards import PROVENANCE_MISSING, HazardWatch, hazards
 from blockhouse_aggregator.runtime.health import ReplicaHealth
 from blockhouse_aggregator.runtime.leases import Leases
 from blockhouse_aggregator.runtime.owner import StreamOwner
@@ -46,10 +48,17 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def check_encodable(history: TableHistory) -> None:
-    """Raises Permanent naming the column when a block of the table could not be encoded."""
-    assert history.current is not None
-    RowsDecoder(history, history.current)
+def check_loadable(config: AggregatorConfig) -> Callable[[TableHistory, ServerTable], None]:
+    """A check that raises Permanent, naming column or setting, for a table that cannot or must not be loaded."""
+
+    def check(history: TableHistory, server: ServerTable) -> None:
+        assert history.current is not None
+        RowsDecoder(history, history.current)
+        for hazard in hazards(server, config, 1):
+            if hazard.reason == PROVENANCE_MISSING and config.provenance == "require":
+                raise Permanent(f"table {history.name}: {hazard.text}", reason=hazard.reason)
+
+    return check
 
 
 class _Listener:
@@ -79,6 +88,7 @@ class Aggregator:
     def __init__(self, config: AggregatorConfig) -> None:
         self.config = config
         self.figures = Figures()
+        self.hazards = HazardWatch(config, self.figures)
         self.owners: dict[StreamId, StreamOwner] = {}
         self.cluster_errors: dict[str, str] = {}
         self.exit_code = EXIT_OK
@@ -139,7 +149,7 @@ class Aggregator:
             schemas=adapters.StoredSchemas(self._session),
             markers=adapters.StoredMarkers(config, self._session, now_ms),
         )
-        self.catalog = Catalog(outside, check_encodable)
+        self.catalog = Catalog(outside, check_loadable(config))
         lifetime = config.quorum.timeout * 2
         storing = Storing(shard, locks, lifetime=lifetime, now_ms=now_ms, slots=INSERTS_AT_ONCE)
         self.health = ReplicaHealth(shard.unfit, config.handover_after)
@@ -156,7 +166,7 @@ class Aggregator:
         )
         await self._patiently("catalog", self.catalog.start)
         for cluster in config.kafka.clusters:
-            self._go(self._check_offsets_topic(ClusterFacts(cluster), cluster.name))
+            self._go(self._check_cluster(ClusterFacts(cluster), cluster.name))
 
     async def _patiently(self, what: str, action: Callable[[], Awaitable[None]]) -> None:
         while not self._ending.is_set():
@@ -252,14 +262,17 @@ class Aggregator:
                     await self.catalog.refresh_unknown()
             except Retryable as error:
                 log.warning("catalog.waits", error=str(error))
+            self.hazards.look(self.catalog.tables)
 
-    async def _check_offsets_topic(self, facts: ClusterFacts, cluster: str) -> None:
+    async def _check_cluster(self, facts: ClusterFacts, cluster: str) -> None:
         """Intents are as durable as __consumer_offsets: say so, or refuse, when that is weak."""
         try:
             found = await asyncio.to_thread(facts.offsets_topic)
+            topic = await asyncio.to_thread(facts.topic, self.config.kafka.topic)
         except BlockhouseError as error:
-            log.warning("kafka.offsets_topic_unknown", cluster=cluster, error=str(error))
+            log.warning("kafka.not_checked", cluster=cluster, error=str(error))
             return
+        self.hazards.partitions = max(self.hazards.partitions, topic.partitions)
         if not found.durable:
             log.warning("kafka.offsets_topic_weak", cluster=cluster, warning=found.warning)
             if self.config.kafka.weak_offsets_topic == "refuse":

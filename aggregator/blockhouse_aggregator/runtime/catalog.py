@@ -38,7 +38,7 @@ class Known:
 class Catalog:
     """All tables seen on the streams or in the history. Not thread-safe: used on the event loop only."""
 
-    def __init__(self, outside: Outside, check: Callable[[TableHistory], None]) -> None:
+    def __init__(self, outside: Outside, check: Callable[[TableHistory, ServerTable], None]) -> None:
         self._outside = outside
         self._check = check
         self._tables: dict[str, Known] = {}
@@ -123,7 +123,7 @@ class Catalog:
                 changed = replace(known, server=None, held="UnknownTable", why="the server has no such table")
             else:
                 changed = replace(known, server=server, history=await self._recorded(known.history, server))
-                self._check(changed.history)
+                self._check(changed.history, server)
                 changed = replace(changed, held="", why="")
         except Retryable as error:
             log.warning("catalog.table_not_checked", table=table, error=str(error))

@@ -63,6 +63,9 @@ class Figures:
             ["stream", "table", "reason"],
             registry=r,
         )
+        self.hazards = Gauge(
+            "blockhouse_table_hazard", "1 while a table is unsafe to load", ["table", "reason"], registry=r
+        )
         self.rejoins = Counter(
             "blockhouse_rejoins_total", "Streams dropped to rejoin after a commit of unknown fate", registry=r
         )

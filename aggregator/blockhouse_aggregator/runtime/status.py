@@ -10,6 +10,7 @@ from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.runtime.catalog import Catalog
 from blockhouse_aggregator.runtime.figures import Figures
+from blockhouse_aggregator.runtime.hazards import HazardWatch
 from blockhouse_aggregator.runtime.owner import StreamOwner
 
 
@@ -19,6 +20,7 @@ class Answerable(Protocol):
     ready: bool
     config: AggregatorConfig
     figures: Figures
+    hazards: HazardWatch
     owners: dict[StreamId, StreamOwner]
     cluster_errors: dict[str, str]
 
@@ -42,6 +44,7 @@ def status(aggregator: Answerable) -> Mapping[str, Any]:
                 "revision": len(k.history.revisions),
                 "held": k.held,
                 "why": k.why,
+                "hazards": [{"reason": h.reason, "text": h.text} for h in aggregator.hazards.of(k)],
             }
             for k in (catalog.tables if catalog else ())
         ],
