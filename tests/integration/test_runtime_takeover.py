@@ -28,12 +28,15 @@ def pipeline(running: Loading) -> Iterator[Loading]:
 
 
 def with_a_block_in_flight(pipeline: Loading, table: str) -> AggregatorProcess:
-    """The owner of STREAM, once its replica has written a block of `table` that no other replica may fetch."""
-    victim = pipeline.owner(*STREAM)
+    """The owner of STREAM, once its replica has written a block of `table` that no other replica may fetch.
+
+    Whoever has the block in flight is the owner: the stream may still be moving when the block is sent.
+    """
     pipeline.feed.send(table, 20, to=[STREAM])
-    pipeline.wait("a block in flight", lambda: bool(victim.in_flight(table, "inserting")))
+    aggregators = pipeline.pipeline.aggregators.values()
+    pipeline.wait("a block in flight", lambda: any(a.in_flight(table, "inserting") for a in aggregators))
     pipeline.wait("its part written", lambda: pipeline.written_without_quorum(table))
-    return victim
+    return pipeline.owner(*STREAM)
 
 
 def test_rows_of_every_stream_arrive_once(pipeline: Loading) -> None:
