@@ -163,6 +163,7 @@ class Aggregator:
             self.health.report,
             random.Random(),
             MetadataRoom(config.kafka.offset_metadata_max_units - SPARE_UNITS),
+            lambda: len(self.owners),
         )
         await self._patiently("catalog", self.catalog.start)
         for cluster in config.kafka.clusters:

@@ -253,7 +253,7 @@ class Conversation:
             exclude=tuple(name(table) for table in request.exclude),
             dead_tables=tuple(name(table) for table in dead),
             catalog=self._news(),
-            max_bytes=self.pace.max_bytes(blocks),
+            max_bytes=self.pace.max_bytes(blocks, around.streams()),
             max_rows=self.pace.max_rows(blocks),
             max_age=self.pace.max_age(),
             seal_at_end=self.pace.catching_up,

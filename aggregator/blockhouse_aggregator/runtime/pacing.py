@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from blockhouse.config.pipeline import MAX_ROWS, Blocks
 
+GROWN_BYTES = 128 << 20
+"""What the grown blocks of all streams may hold together: a takeover of many streams must not exhaust the memory."""
 CATCH_UP_AGE, LATE_AGE = 10.0, 2.5
 """Seconds a block may be gathered: while catching up, long enough to fill the largest; while inserts merely cannot keep
 the cadence, so short that rows stay fresh."""
@@ -23,8 +25,10 @@ class Pace:
     factor: int = 1
     catching_up: bool = False
 
-    def max_bytes(self, blocks: Blocks) -> int:
-        return max(blocks.max_bytes, min(blocks.max_bytes * self.factor, blocks.grow_to_bytes))
+    def max_bytes(self, blocks: Blocks, streams: int = 1) -> int:
+        """Of a block of one of `streams` streams that this aggregator owns."""
+        share = GROWN_BYTES // max(1, streams)
+        return max(blocks.max_bytes, min(blocks.max_bytes * self.factor, blocks.grow_to_bytes, share))
 
     def max_rows(self, blocks: Blocks) -> int:
         return min(blocks.max_rows * self.factor, MAX_ROWS)

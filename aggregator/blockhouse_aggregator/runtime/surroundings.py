@@ -26,6 +26,7 @@ class Surroundings:
     fault: Callable[[str, str], None]
     random: random.Random
     room: MetadataRoom
+    streams: Callable[[], int]
 
 
 SPARE_UNITS = 64

@@ -47,3 +47,8 @@ def test_blocks_that_may_not_grow_are_filled_all_the_same_while_the_stream_is_be
 
 def test_rows_stay_below_the_servers_squashing_limit() -> None:
     assert Pace(64).max_rows(BLOCKS) == 1_048_575
+
+
+def test_many_streams_share_what_grown_blocks_may_hold_and_never_fall_below_the_configured_size() -> None:
+    grown = Pace(64, catching_up=True)
+    assert [grown.max_bytes(BLOCKS, streams) >> 20 for streams in (1, 2, 4, 8, 100)] == [64, 64, 32, 16, 10]
