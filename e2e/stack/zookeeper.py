@@ -32,7 +32,7 @@ class ZooKeeperServer(Server):
         config.write_text(render("zoo.cfg", data=self.folder / "data", host=self.host, port=self.port))
         return [
             "java",
-            *("-Xms32m", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *("-Xms32m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             "-Dzookeeper.jmx.log4j.disable=true",
             "-Djute.maxbuffer=4194304",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
