@@ -219,26 +219,17 @@ class Storing:
 
     async def _acknowledged(self, block: BlockToStore, before: QuorumSnapshot) -> bool:
         """The server said ok to a block it may have had already: wait until no quorum is pending, then compare."""
-        after = await self._shard.quorum(block.table)
-        deadline = asyncio.get_running_loop().time() + self._lifetime
-        while after.pending:
-            if asyncio.get_running_loop().time() > deadline:
-                raise Retryable(
-                    f"table {block.table.full_name}: a part has waited for its quorum for {self._lifetime} s"
-                )
-            await asyncio.sleep(QUORUM_POLL)
-            after = await self._shard.quorum(block.table)
+        after = await self._settled(block.table, retry_after=0.2)
         return acknowledgeable(before, after)
 
-    async def _settled(self, table: ServerTable) -> QuorumSnapshot:
-        """Wait until no part of the table waits for its quorum: provenance does not see such a part."""
+    async def _settled(self, table: ServerTable, *, retry_after: float = 1.0) -> QuorumSnapshot:
+        """Wait until no part of the table waits for its quorum: neither an ok nor provenance is believed before."""
         snapshot = await self._shard.quorum(table)
         deadline = asyncio.get_running_loop().time() + self._lifetime
         while snapshot.pending:
             if asyncio.get_running_loop().time() > deadline:
-                raise Retryable(
-                    f"table {table.full_name}: its quorum is pending, provenance cannot be asked", after=1.0
-                )
+                text = f"table {table.full_name}: a part has waited for its quorum for {self._lifetime} s"
+                raise Retryable(text, after=retry_after)
             await asyncio.sleep(QUORUM_POLL)
             snapshot = await self._shard.quorum(table)
         return snapshot
