@@ -19,6 +19,9 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.admin.server import AdminServer
 from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.coordination.session import Session
+from blockhouse_aggregator.faults.armed import Faults
+from blockhouse_aggregator.faults.model import Injection, Point
+from blockhouse_aggregator.faults.strike import strike
 from blockhouse_aggregator.gate.client import GateAddress
 from blockhouse_aggregator.gate.server import GateServer
 from blockhouse_aggregator.kafka.facts import ClusterFacts
@@ -26,12 +29,13 @@ from blockhouse_aggregator.kafka.group import DropReason
 from blockhouse_aggregator.kafka.member import GroupMember
 from blockhouse_aggregator.runtime import adapters
 from blockhouse_aggregator.runtime.catalog import REFRESH, UNKNOWN_REFRESH, Catalog
+from blockhouse_aggregator.runtime.faulty import FaultyGroup
 from blockhouse_aggregator.runtime.figures import Figures
 from blockhouse_aggregator.runtime.hazards import PROVENANCE_MISSING, HazardWatch, hazards
 from blockhouse_aggregator.runtime.health import ReplicaHealth
 from blockhouse_aggregator.runtime.leases import Leases
 from blockhouse_aggregator.runtime.owner import StreamOwner
-from blockhouse_aggregator.runtime.ports import Outside
+from blockhouse_aggregator.runtime.ports import Group, Outside
 from blockhouse_aggregator.runtime.storing import Storing
 from blockhouse_aggregator.runtime.surroundings import SPARE_UNITS, MetadataRoom, Surroundings
 from blockhouse_aggregator.spark.session import SparkApplication
@@ -73,6 +77,7 @@ class _Listener:
         self._loop.call_soon_threadsafe(self._to.assigned, stream, epoch)
 
     def dropped(self, stream: StreamId, epoch: int, reason: DropReason) -> None:
+        strike(self._to.faults.take(Point.ON_REVOKE, str(stream)))
         self._loop.call_soon_threadsafe(self._to.dropped, stream, epoch, reason)
 
     def failed(self, error: BlockhouseError) -> None:
@@ -89,6 +94,7 @@ class Aggregator:
         self.config = config
         self.figures = Figures()
         self.hazards = HazardWatch(config, self.figures)
+        self.faults = Faults(enabled=config.faults.enabled, clock=time.monotonic, struck=self._fault_struck)
         self.owners: dict[StreamId, StreamOwner] = {}
         self.cluster_errors: dict[str, str] = {}
         self.exit_code = EXIT_OK
@@ -103,6 +109,8 @@ class Aggregator:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.end, EXIT_OK, "signal")
+        if self.faults.enabled:
+            log.warning("faults.enabled", why="faults.enabled is set: this aggregator can be told to fail")
         admin = AdminServer(self.config.admin, self)
         await admin.start()
         key = secrets.token_bytes(32)
@@ -143,7 +151,7 @@ class Aggregator:
         shard = adapters.LocalShard(config, self._session)
         locks = adapters.ShardLocks(config, self._session)
         outside = Outside(
-            group=adapters.KafkaGroups(config, self.members),
+            group=self._group(),
             shard=shard,
             locks=locks,
             schemas=adapters.StoredSchemas(self._session),
@@ -164,10 +172,25 @@ class Aggregator:
             random.Random(),
             MetadataRoom(config.kafka.offset_metadata_max_units - SPARE_UNITS),
             lambda: len(self.owners),
+            self.faults,
         )
         await self._patiently("catalog", self.catalog.start)
         for cluster in config.kafka.clusters:
             self._go(self._check_cluster(ClusterFacts(cluster), cluster.name))
+
+    def _group(self) -> Group:
+        groups = adapters.KafkaGroups(self.config, self.members)
+        if not self.faults.enabled:
+            return groups
+
+        async def rejoin(cluster: str) -> None:
+            await asyncio.wrap_future(self.members[cluster].rejoin())
+
+        return FaultyGroup(groups, self.faults, rejoin)
+
+    def _fault_struck(self, injection: Injection, stream: str, table: str) -> None:
+        self.figures.faults.labels(injection.point, injection.action).inc()
+        log.warning("fault.injected", **injection.model_dump(mode="json"), stream=stream, table=table)
 
     async def _patiently(self, what: str, action: Callable[[], Awaitable[None]]) -> None:
         while not self._ending.is_set():

@@ -49,6 +49,13 @@ class AggregatorProcess(Server):
             body: bytes = answer.read()
             return body.decode()
 
+    def arm_fault(self, point: str, **fault: Any) -> None:
+        """`PUT /faults/POINT`, see docs/faults.md; needs `faults.enabled` in the configuration."""
+        body = json.dumps(fault).encode()
+        request = urllib.request.Request(f"{self.url}/faults/{point}", data=body, method="PUT")
+        with urllib.request.urlopen(request, timeout=5):
+            pass
+
     def answers(self) -> bool:
         try:
             return self.get("/readyz").startswith("ready")

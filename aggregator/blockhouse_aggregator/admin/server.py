@@ -1,6 +1,7 @@
-"""What people and Kubernetes ask a running aggregator: /healthz, /readyz, /metrics, /status.
+"""What people and Kubernetes ask a running aggregator: /healthz, /readyz, /metrics, /status; and /faults in tests.
 
-It listens on loopback unless a token is set, and changes nothing.
+It listens on loopback unless a token is set, and changes nothing: only /faults does, when fault
+injection is on.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from blockhouse.config.pipeline import Admin
+from blockhouse_aggregator.admin.faults import FaultRoutes
 from blockhouse_aggregator.runtime.status import Answerable, status
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -34,6 +36,7 @@ class AdminServer:
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/status", self._status)
+        FaultRoutes(self._aggregator.faults).add_to(app)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._config.host, self._config.port)

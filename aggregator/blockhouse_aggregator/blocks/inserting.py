@@ -24,6 +24,8 @@ from blockhouse_aggregator.clickhouse.model import InsertRequest
 from blockhouse_aggregator.clickhouse.presence import Absent, Ambiguous, Complete, Partial, decide
 from blockhouse_aggregator.clickhouse.provenance import stored_rows
 from blockhouse_aggregator.clickhouse.tables import describe
+from blockhouse_aggregator.faults.model import Point
+from blockhouse_aggregator.faults.strike import strike_at
 from blockhouse_aggregator.gate.messages import BlockKey, Drop, Grant, Result
 
 CONCURRENT_INSERTS = 4
@@ -106,6 +108,7 @@ class Inserter:
             # Wall-clock time: monotonic clocks of two hosts have nothing in common.
             while attempt < TRIES and (left := grant.deadline_ms / 1000 - time.time()) > LEAST_LIFETIME:
                 attempt += 1
+                strike_at(Point.BEFORE_INSERT, grant.faults if attempt == 1 else ())
                 try:
                     done = (
                         self._complete(grant, held, left)
@@ -118,6 +121,7 @@ class Inserter:
                         break
                     time.sleep(min(again.after * attempt, left))
                 else:
+                    strike_at(Point.AFTER_INSERT, grant.faults)
                     self._report(_success(grant.block, attempt, time.monotonic() - started, done))
                     return
         except BlockhouseError as refused:

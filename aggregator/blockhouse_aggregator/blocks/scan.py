@@ -19,6 +19,8 @@ from blockhouse_aggregator.blocks.build import BlockBuilder, EncodedBlock
 from blockhouse_aggregator.blocks.collecting import Catalog, DeadLetter, Message
 from blockhouse_aggregator.blocks.round import Round, describe
 from blockhouse_aggregator.blocks.routing import Misrouted, Router
+from blockhouse_aggregator.faults.model import Point
+from blockhouse_aggregator.faults.strike import strike_at
 from blockhouse_aggregator.gate.messages import (
     BlockKey,
     Rebuilt,
@@ -74,6 +76,7 @@ class Scanner:
         scan_round = Round(order, stream=self._stream, blocks=self._blocks, catalog=self.catalog, router=self._router)
         stop = self._collect(scan_round, order, finished, started)
         self._ended = self._clock()
+        strike_at(Point.DURING_FETCH, order.faults)
         blocks, reports, dead = scan_round.seal()
         if dead:
             self._bury(dead)
@@ -169,6 +172,7 @@ class Scanner:
             if block.begin <= message.offset() <= block.end:
                 builder.append(message.offset(), value, message.timestamp()[1])
         self._next = -1  # messages after `end` were read and dropped: the next scan has to seek
+        strike_at(Point.DURING_REPLAY, order.faults)
         built: list[Built] = []
         missing: list[BlockKey] = []
         for table, wish in wanted.items():

@@ -19,7 +19,7 @@ from clickhouse_driver.protocol import ServerPacketTypes
 from clickhouse_driver.settings.available import settings as typed_settings
 
 from blockhouse.config.endpoints import ClickHouse
-from blockhouse.errors import Permanent
+from blockhouse.errors import Permanent, Retryable
 from blockhouse_aggregator.clickhouse.errors import classify, interrupted, unreachable
 from blockhouse_aggregator.clickhouse.model import (
     Features,
@@ -107,7 +107,8 @@ class Replica:
         """Store one block as one Data packet; returns when the server says that it is stored, with quorum.
 
         The header must equal the server's own: Permanent(ColumnsDiffer) otherwise, and no row is sent. After any
-        other error the fate of the block is unknown: resend the same request. The call ends, one way or the other,
+        other error the fate of the block is unknown: resend the same request (`exact` from then on, for an ALTER in
+        between would make it another block to a server without tokens). The call ends, one way or the other,
         within about `request.lifetime` seconds. (The server may work on a little longer, which deduplication covers:
         it stops waiting after `quorum_timeout`.)
         """
@@ -131,9 +132,13 @@ class Replica:
         if self._features is None or connection.server_info.version_tuple() != self._features.version:
             raise ConnectionError("the server was replaced by another version")
         connection.socket.settimeout(deadline.remaining())
-        columns = [name for name, _ in request.header]
+        # Without a list of columns the sample is the whole table, and the server keeps its structure until the end.
+        columns = None if request.exact else [name for name, _ in request.header]
         sample = _begin_insert(self._client, request.database, request.table, columns)
-        if found := difference(request.header, tuple(sample.columns_with_types)):
+        found = difference(request.header, tuple(sample.columns_with_types))
+        if found and request.exact:
+            raise Retryable(f"{self.name}: table {request.database}.{request.table} was altered meanwhile: {found}")
+        if found:
             raise Permanent(
                 f"{self.name}: block for {request.database}.{request.table} refused: {found}", reason="ColumnsDiffer"
             )
@@ -221,9 +226,11 @@ class Replica:
             raise
 
 
-def _begin_insert(client: Any, database: str, table: str, columns: Sequence[str]) -> Any:
-    """Send the INSERT; returns the server's sample block. Inside `disconnect_on_error` only."""
-    client.connection.send_query(f"INSERT INTO {qualified(database, table)} ({identifiers(columns)}) VALUES")
+def _begin_insert(client: Any, database: str, table: str, columns: Sequence[str] | None) -> Any:
+    """Send the INSERT; returns the server's sample block, of all insertable columns for None. Inside
+    `disconnect_on_error` only."""
+    listed = f" ({identifiers(columns)})" if columns is not None else ""
+    client.connection.send_query(f"INSERT INTO {qualified(database, table)}{listed} VALUES")
     client.connection.send_external_tables(None)
     return client.receive_sample_block()
 

@@ -56,7 +56,9 @@ class InsertRequest:
 
     `body` is one Native block (varint columns, varint rows, then name, type, data per column) of `rows` rows with
     `header`. `quorum` below 2 means none. `quorum_timeout` and `lifetime` are seconds, the former below the latter.
-    `token` deduplicates where the server has tokens; elsewhere the content does.
+    `token` deduplicates where the server has tokens; elsewhere the content does, with every column of the table in it:
+    `exact` refuses the insert, as retryable and before any row is sent, unless `header` names each insertable column
+    the table has at that moment.
     """
 
     database: str
@@ -68,6 +70,7 @@ class InsertRequest:
     quorum_timeout: float
     token: str | None
     lifetime: float
+    exact: bool = False
 
     def check(self) -> None:
         """Raises Permanent(BlockTooLarge | MalformedBlock), or ValueError for times that cannot work."""

@@ -8,6 +8,8 @@ Layout, seen on 18.16 and the same on current servers but for the parallel node:
   <table>/quorum/failed_parts   a child per part whose writer was lost before any other replica had fetched it: its rows
                                 are gone, and its hash leaves <table>/blocks in the same transaction
   <table>/blocks/<hash>         one per deduplicated part, named <partition>_<hash>, trimmed by a cleaner
+  <table>/columns               the shard's columns, written by ALTER before any replica applies it
+  <table>/replicas/<r>/columns  what replica r has applied
 """
 
 from __future__ import annotations
@@ -67,6 +69,18 @@ class QuorumProbe:
             nodes = self._znodes.get_many([f"{blocks}/{name}" for name in names[at : at + _BATCH]])
             recent += sum(node is None or node.created_ms >= since_ms for node in nodes)
         return recent
+
+    def altered_since(self, zookeeper_path: str, replica_name: str, since_ms: int) -> bool:
+        """Whether the table's columns were altered at or after `since_ms` (Unix time of the ensemble, milliseconds), or
+        an older ALTER has not reached the replica yet. True also when the nodes cannot be found: nothing is known then.
+        """
+        table = f"{self._chroot}{zookeeper_path}"
+        self._znodes.sync(table)
+        paths = [f"{table}/columns", f"{table}/replicas/{replica_name}/columns"]
+        shard, applied = self._znodes.get_many(paths)
+        if shard is None or applied is None:
+            return True
+        return shard.modified_ms >= since_ms or shard.data != applied.data
 
 
 def acknowledgeable(before: QuorumSnapshot, after: QuorumSnapshot) -> bool:

@@ -20,12 +20,16 @@ from blockhouse.errors import BlockhouseError, Permanent, Retryable
 
 @dataclass(frozen=True, slots=True)
 class Znode:
-    """A node: `version` counts writes of its content, `children_zxid` changes with each child made or gone."""
+    """A node: `version` counts writes of its content, `children_zxid` changes with each child made or gone.
+
+    `created_ms` and `modified_ms` are Unix milliseconds of the ensemble's clock.
+    """
 
     data: bytes
     version: int
     created_ms: int
     children_zxid: int
+    modified_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,22 @@ class Write:
 
     path: str
     data: bytes
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Part of a transaction: remove a node that must have this version; -1 is any."""
+
+    path: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Part of a transaction: the node must have this version."""
+
+    path: str
     version: int
 
 
@@ -99,14 +119,19 @@ class Znodes:
         gone = self._client.delete_async(path, version)
         return self._result(gone, path, absent=kazoo.NoNodeError, of=lambda _: True) or False
 
-    def together(self, *operations: Create | Write) -> None:
+    def together(self, *operations: Create | Write | Delete | Check) -> None:
         """All of the operations or none. Raises VersionConflict when one of them found a change."""
         transaction = self._client.transaction()
         for operation in operations:
-            if isinstance(operation, Create):
-                transaction.create(operation.path, operation.data)
-            else:
-                transaction.set_data(operation.path, operation.data, version=operation.version)
+            match operation:
+                case Create(path, data):
+                    transaction.create(path, data)
+                case Write(path, data, version):
+                    transaction.set_data(path, data, version=version)
+                case Delete(path, version):
+                    transaction.delete(path, version=version)
+                case Check(path, version):
+                    transaction.check(path, version)
         with translated(", ".join(operation.path for operation in operations)):
             results = transaction.commit_async().get(timeout=self._timeout)
             failed = [r for r in results if isinstance(r, Exception) and not isinstance(r, _COMPANIONS)]
@@ -128,7 +153,7 @@ _COMPANIONS = (kazoo.RolledBackError, kazoo.RuntimeInconsistency)
 
 def _znode(answer: tuple[bytes, Any]) -> Znode:
     data, stat = answer
-    return Znode(data, stat.version, stat.ctime, stat.pzxid)
+    return Znode(data, stat.version, stat.ctime, stat.pzxid, stat.mtime)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from blockhouse.config.pipeline import Blocks, Quorum
 from blockhouse.schema.model import TableHistory
+from blockhouse_aggregator.faults.model import Injection
 
 
 class Message(BaseModel):
@@ -168,6 +169,7 @@ class Scan(Message):
     leader_epoch: int
     patience: float
     max_seconds: float
+    faults: tuple[Injection, ...] = ()
 
 
 class ReplayBlock(BlockKey):
@@ -181,6 +183,7 @@ class Replay(Message):
     round: int
     blocks: tuple[ReplayBlock, ...]
     catalog: tuple[TableHistory, ...] = ()
+    faults: tuple[Injection, ...] = ()
 
 
 class Grant(Message):
@@ -188,7 +191,7 @@ class Grant(Message):
     provenance columns show to be missing.
 
     `token` is the deduplication token for servers that know it. No try may begin after `deadline_ms` (Unix time,
-    milliseconds), and each must end about then.
+    milliseconds), and each must end about then. `faults` were armed on purpose, here and in orders.
     """
 
     type: Literal["grant"] = "grant"
@@ -196,6 +199,7 @@ class Grant(Message):
     token: str
     deadline_ms: int
     ask_provenance: bool = False
+    faults: tuple[Injection, ...] = ()
 
 
 class Drop(Message):

@@ -73,6 +73,10 @@ class GroupMember:
         """Give up all streams and leave, so that another replica takes over at once. `join` comes back."""
         return self._post(self._leave)
 
+    def rejoin(self) -> Future[None]:
+        """Give up all streams and come back under a new member id, as after a commit of unknown fate."""
+        return self._post(self._rejoin)
+
     def commit(
         self, stream: StreamId, epoch: int, offset: int, metadata: str, leader_epoch: int = -1
     ) -> Future[CommitOutcome]:
@@ -222,6 +226,11 @@ class GroupMember:
         session.leave(_LEAVE_SECONDS)
         self._session = None
         self._drop(list(self._owned), "lost")
+
+    def _rejoin(self) -> None:
+        if self._session is not None:
+            self._detach("rejoin")
+            self._open()
 
     def _end(self, leave: bool) -> None:
         self._closed = True

@@ -11,6 +11,7 @@ import structlog
 from blockhouse.errors import Retryable
 from blockhouse.metadata import codec
 from blockhouse.schema.model import TableHistory
+from blockhouse_aggregator.faults.model import Injection, Point
 from blockhouse_aggregator.gate.messages import (
     BlockKey,
     Bye,
@@ -261,6 +262,7 @@ class Conversation:
             leader_epoch=state.leader_epoch,
             patience=IDLE_PATIENCE,
             max_seconds=CATCH_UP_SECONDS if request.stop is not None else age + IDLE_PATIENCE,
+            faults=self._faults(Point.DURING_FETCH),
         )
 
     def _waiting_for_revisions(self) -> frozenset[int]:
@@ -278,7 +280,11 @@ class Conversation:
         blocks = tuple(
             ReplayBlock(table=name(table), begin=i.begin, end=i.end, revision=i.revision) for table, i in request.blocks
         )
-        return Replay(round=self._round, blocks=blocks, catalog=self._news())
+        return Replay(round=self._round, blocks=blocks, catalog=self._news(), faults=self._faults(Point.DURING_REPLAY))
+
+    def _faults(self, point: Point) -> tuple[Injection, ...]:
+        injection = self.owner.around.faults.take(point, str(self.owner.stream))
+        return (injection,) if injection is not None else ()
 
     def _news(self) -> tuple[TableHistory, ...]:
         catalog = self.owner.around.catalog

@@ -66,6 +66,9 @@ class Figures:
         self.hazards = Gauge(
             "blockhouse_table_hazard", "1 while a table is unsafe to load", ["table", "reason"], registry=r
         )
+        self.faults = Counter(
+            "blockhouse_faults_injected_total", "Faults injected on purpose", ["point", "action"], registry=r
+        )
         self.rejoins = Counter(
             "blockhouse_rejoins_total", "Streams dropped to rejoin after a commit of unknown fate", registry=r
         )

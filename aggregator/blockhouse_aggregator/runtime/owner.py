@@ -17,6 +17,8 @@ from blockhouse.errors import BlockhouseError, Retryable
 from blockhouse.metadata import codec
 from blockhouse.metadata.model import InFlight
 from blockhouse.streams import StreamId
+from blockhouse_aggregator.faults.model import Action, Point
+from blockhouse_aggregator.faults.strike import strike
 from blockhouse_aggregator.gate.messages import BlockKey, BuiltBlock, Grant, Result, Sealed
 from blockhouse_aggregator.protocol import takeover
 from blockhouse_aggregator.protocol.events import (
@@ -293,7 +295,14 @@ class StreamOwner:
         """`storing.Task`: hand the grant to the task that holds the bytes."""
         if self.task is None:
             raise Retryable(f"no task works on {self._label} now", after=0.2)
-        return await self.task(grant)
+        points = (Point.BEFORE_INSERT, Point.AFTER_INSERT)
+        taken = [self.around.faults.take(point, self._label, grant.block.table) for point in points]
+        ours = {i.point: i for i in taken if i is not None and i.action is Action.KILL_AGGREGATOR}
+        theirs = tuple(i for i in taken if i is not None and i.point not in ours)
+        strike(ours.get(Point.BEFORE_INSERT))
+        result = await self.task(grant.model_copy(update={"faults": theirs}) if theirs else grant)
+        strike(ours.get(Point.AFTER_INSERT))
+        return result
 
     def _to_store(self, table_id: int, intent: InFlight, *, fresh: bool) -> BlockToStore | None:
         known = self.around.catalog.by_id(table_id)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.streams import StreamId
+from blockhouse_aggregator.faults.armed import Faults
 from blockhouse_aggregator.runtime.catalog import Catalog
 from blockhouse_aggregator.runtime.figures import Figures
 from blockhouse_aggregator.runtime.hazards import HazardWatch
@@ -21,6 +22,7 @@ class Answerable(Protocol):
     config: AggregatorConfig
     figures: Figures
     hazards: HazardWatch
+    faults: Faults
     owners: dict[StreamId, StreamOwner]
     cluster_errors: dict[str, str]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from blockhouse.config.pipeline import AggregatorConfig
+from blockhouse_aggregator.faults.armed import Faults
 from blockhouse_aggregator.runtime.catalog import Catalog
 from blockhouse_aggregator.runtime.figures import Figures
 from blockhouse_aggregator.runtime.ports import Outside
@@ -27,6 +28,7 @@ class Surroundings:
     random: random.Random
     room: MetadataRoom
     streams: Callable[[], int]
+    faults: Faults = field(default_factory=Faults)
 
 
 SPARE_UNITS = 64

@@ -108,6 +108,12 @@ class Admin(Settings):
         return self
 
 
+class Faults(Settings):
+    """Fault injection for tests and chaos runs; see `docs/faults.md`. Never on in production."""
+
+    enabled: bool = False
+
+
 class AggregatorConfig(Settings):
     """Everything one aggregator needs to know."""
 
@@ -128,5 +134,6 @@ class AggregatorConfig(Settings):
     spark: Spark = Spark()
     gate: Gate = Gate()
     admin: Admin = Admin()
+    faults: Faults = Faults()
     log_format: Literal["json", "console"] = "json"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
