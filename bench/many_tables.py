@@ -20,7 +20,7 @@ import numpy as np
 import typer
 from prometheus_client.parser import text_string_to_metric_families
 
-from bench.processes import memory
+from bench.processes import pss_by_program
 from blockhouse.config.endpoints import KafkaCluster, ZooKeeper
 from blockhouse.producer.transport import Transport
 from blockhouse_aggregator.coordination.schema_store import SchemaStore
@@ -40,10 +40,10 @@ LATENCY = "blockhouse_message_latency_seconds_bucket"
 
 @dataclass
 class Observed:
-    """What was seen of all aggregators so far. Memory is PSS in MiB by seconds."""
+    """What was seen of all aggregators so far. Memory is PSS in MiB, by aggregator and program, at `seconds`."""
 
     seconds: list[float] = field(default_factory=list)
-    memory: dict[str, list[float]] = field(default_factory=dict)
+    memory: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     units: int = 0
     latencies: dict[float, float] = field(default_factory=dict)
     lagging: set[str] = field(default_factory=set)
@@ -54,7 +54,8 @@ class Observed:
         buckets: dict[float, float] = {}
         for name, aggregator in aggregators.items():
             assert aggregator.pid is not None
-            self.memory.setdefault(name, []).append(memory(aggregator.pid).pss / 2**20)
+            for program, pss in pss_by_program(aggregator.pid).items():
+                self.memory.setdefault((name, program), []).append(pss / 2**20)
             for metric in text_string_to_metric_families(aggregator.get("/metrics", timeout=10)):
                 for sample in metric.samples:
                     if sample.name == LATENCY:
@@ -72,10 +73,15 @@ class Observed:
         total = max(self.latencies.values(), default=0)
         return min((bound for bound, count in self.latencies.items() if count == total), default=0)
 
-    def slope(self, name: str) -> float:
+    def sums(self) -> dict[str, int]:
+        """MiB of each aggregator at the last look."""
+        names = sorted({name for name, _ in self.memory})
+        return {name: round(sum(v[-1] for (owner, _), v in self.memory.items() if owner == name)) for name in names}
+
+    def slope(self, name: str, program: str) -> float:
         """MiB per minute over the second half: the first one fills caches."""
         half = len(self.seconds) // 2
-        return float(np.polyfit(self.seconds[half:], self.memory[name][half:], 1)[0]) * 60
+        return float(np.polyfit(self.seconds[half:], self.memory[name, program][half:], 1)[0]) * 60
 
 
 def main(
@@ -141,7 +147,7 @@ def run(pipeline: Pipeline, pools: list[MessagePool], seconds: float, rate: floa
             print(
                 f"{now:6.0f} s  {sent} messages  slowest acknowledgement <= {observed.slowest():g} s  "
                 f"metadata <= {observed.units}  lagging now or before: {len(observed.lagging)}  "
-                f"PSS MiB {[round(values[-1]) for values in observed.memory.values()]}",
+                f"PSS MiB {observed.sums()}",
                 flush=True,
             )
     for transport in transports:
@@ -168,8 +174,8 @@ def report(pipeline: Pipeline, observed: Observed, names: list[str]) -> None:
     print(f"\nrows stored                     {sum(map(counted, names))}")
     print(f"slowest acknowledgement         <= {observed.slowest():g} s")
     print(f"largest metadata                {observed.units} of 4095 UTF-16 units")
-    for name in pipeline.aggregators:
-        print(f"memory of {name}, second half     {observed.slope(name):+.2f} MiB a minute")
+    for name, program in observed.memory:
+        print(f"{name} {program:8} second half      {observed.slope(name, program):+.2f} MiB a minute")
 
 
 if __name__ == "__main__":

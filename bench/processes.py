@@ -41,6 +41,16 @@ def memory(leader: int) -> Memory:
     return Memory(sum(map(_rss, pids)), sum(map(_pss, pids)))
 
 
+def pss_by_program(leader: int) -> dict[str, int]:
+    """PSS in bytes of the session's processes, summed by what they run: "driver", "java", "workers"."""
+    sums = {"driver": 0, "java": 0, "workers": 0}
+    for pid in session_members(leader):
+        command = _read(f"/proc/{pid}/cmdline")
+        kind = "java" if "java\0" in command else "workers" if "pyspark.daemon" in command else "driver"
+        sums[kind] += _pss(pid)
+    return sums
+
+
 class MemoryPeak:
     """Samples a session's memory from entering to leaving the context; `peak` has the largest sum of each kind."""
 
