@@ -1,0 +1,293 @@
+"""The programs of a control plane, each as a server that is started, killed and frozen like those of `e2e/stack`."""
+
+from __future__ import annotations
+
+import ssl
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import ClassVar
+
+from e2e.cluster.audit import POLICY
+from e2e.cluster.binaries import Binaries
+from e2e.cluster.pki import Authority
+from e2e.stack.server import Server
+
+SERVICE_NETWORK = "10.96.0.0/16"
+API_SERVICE = "10.96.0.1"
+LOOPBACK = "127.0.0.1"
+
+
+class Program(Server):
+    """One program of the control plane. It answers when its health page says so."""
+
+    program: ClassVar[str]
+    environment: ClassVar[dict[str, str]] = {"NO_PROXY": "*", "no_proxy": "*"}
+
+    def __init__(
+        self, folder: Path, binaries: Binaries, authority: Authority, port: int, *, dies_with_parent: bool
+    ) -> None:
+        super().__init__(self.program, folder / self.program, dies_with_parent=dies_with_parent)
+        self.binaries = binaries
+        self.authority = authority
+        self.port = port
+
+    @property
+    def health(self) -> str:
+        return f"https://{LOOPBACK}:{self.port}/healthz"
+
+    def answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(self.health, timeout=2, context=self._tls()) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def _tls(self) -> ssl.SSLContext | None:
+        """None for a health page without TLS. Their own certificates are made up at each start: not checked."""
+        if not self.health.startswith("https"):
+            return None
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+class Etcd(Program):
+    """Keeps nothing safe from a power cut (`--unsafe-no-fsync`): the cluster ends with its test."""
+
+    program = "etcd"
+
+    def __init__(
+        self,
+        folder: Path,
+        binaries: Binaries,
+        authority: Authority,
+        port: int,
+        peer_port: int,
+        *,
+        dies_with_parent: bool,
+    ) -> None:
+        super().__init__(folder, binaries, authority, port, dies_with_parent=dies_with_parent)
+        self.peer_port = peer_port
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self.port}"
+
+    @property
+    def health(self) -> str:
+        return f"{self.url}/health"
+
+    def prepare(self) -> list[str]:
+        peer = f"http://{LOOPBACK}:{self.peer_port}"
+        return [
+            self.binaries["etcd"],
+            "--name=test",
+            f"--data-dir={self.folder / 'data'}",
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+            "--quota-backend-bytes=4294967296",
+            f"--listen-client-urls={self.url}",
+            f"--advertise-client-urls={self.url}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=test={peer}",
+        ]
+
+
+class ApiServer(Program):
+    """Node and RBAC authorization, tokens of service accounts, an audit log: what a production cluster has."""
+
+    program = "kube-apiserver"
+
+    def __init__(
+        self,
+        folder: Path,
+        binaries: Binaries,
+        authority: Authority,
+        port: int,
+        *,
+        etcd: Etcd,
+        address: str,
+        audit: bool,
+        dies_with_parent: bool,
+    ) -> None:
+        super().__init__(folder, binaries, authority, port, dies_with_parent=dies_with_parent)
+        self.etcd = etcd
+        self.address = address
+        self.audit = audit
+
+    @property
+    def url(self) -> str:
+        return f"https://{self.address}:{self.port}"
+
+    @property
+    def health(self) -> str:
+        return f"{self.url}/readyz"
+
+    @property
+    def audit_log(self) -> Path:
+        return self.folder / "audit.log"
+
+    def answers(self) -> bool:
+        # Not even health is told to strangers: anonymous requests are switched off.
+        return super().answers()
+
+    def _tls(self) -> ssl.SSLContext:
+        certificate, key = self.authority.issue("admin", "/O=system:masters/CN=admin")
+        context = ssl.create_default_context(cafile=str(self.authority.certificate))
+        context.load_cert_chain(certificate, key)
+        return context
+
+    def prepare(self) -> list[str]:
+        names = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+        hosts = [f"DNS:{name}" for name in names] + [f"IP:{ip}" for ip in {LOOPBACK, API_SERVICE, self.address}]
+        certificate, key = self.authority.issue("apiserver", "/CN=kube-apiserver", hosts)
+        kubelet = self.authority.issue("apiserver-kubelet", "/O=system:masters/CN=kube-apiserver-kubelet-client")
+        return [
+            self.binaries["kube-apiserver"],
+            f"--etcd-servers={self.etcd.url}",
+            f"--bind-address={self.address}",
+            f"--advertise-address={self.address}",
+            # A loopback address is no endpoint; the kubernetes Service then has none, and needs none.
+            f"--endpoint-reconciler-type={'none' if self.address == LOOPBACK else 'lease'}",
+            f"--secure-port={self.port}",
+            f"--client-ca-file={self.authority.certificate}",
+            f"--tls-cert-file={certificate}",
+            f"--tls-private-key-file={key}",
+            "--kubelet-preferred-address-types=InternalIP",
+            f"--kubelet-client-certificate={kubelet[0]}",
+            f"--kubelet-client-key={kubelet[1]}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={self.authority.token_public_key}",
+            f"--service-account-signing-key-file={self.authority.token_key}",
+            "--authorization-mode=Node,RBAC",
+            f"--service-cluster-ip-range={SERVICE_NETWORK}",
+            "--allow-privileged",
+            "--anonymous-auth=false",
+            "--max-requests-inflight=800",
+            "--max-mutating-requests-inflight=400",
+            *self._audit_flags(),
+        ]
+
+    def _audit_flags(self) -> list[str]:
+        if not self.audit:
+            return []
+        policy = self.folder / "audit-policy.yaml"
+        policy.write_text(POLICY)
+        return [f"--audit-policy-file={policy}", f"--audit-log-path={self.audit_log}", "--audit-log-maxsize=0"]
+
+
+class ControllerManager(Program):
+    """Quick about StatefulSets and garbage, so that a test of hundreds of pods measures us, not it."""
+
+    program = "kube-controller-manager"
+
+    def __init__(
+        self,
+        folder: Path,
+        binaries: Binaries,
+        authority: Authority,
+        port: int,
+        *,
+        api: ApiServer,
+        dies_with_parent: bool,
+    ) -> None:
+        super().__init__(folder, binaries, authority, port, dies_with_parent=dies_with_parent)
+        self.api = api
+
+    def prepare(self) -> list[str]:
+        identity = self.authority.issue("controller-manager", "/CN=system:kube-controller-manager")
+        kubeconfig = self.authority.kubeconfig(self.folder / "kubeconfig", self.api.url, identity=identity)
+        return [
+            self.binaries["kube-controller-manager"],
+            f"--kubeconfig={kubeconfig}",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
+            f"--bind-address={LOOPBACK}",
+            f"--secure-port={self.port}",
+            f"--service-account-private-key-file={self.authority.token_key}",
+            f"--root-ca-file={self.authority.certificate}",
+            "--use-service-account-credentials",
+            "--leader-elect=false",
+            "--kube-api-qps=500",
+            "--kube-api-burst=1000",
+            "--concurrent-statefulset-syncs=20",
+        ]
+
+
+class Scheduler(Program):
+    program = "kube-scheduler"
+
+    def __init__(
+        self,
+        folder: Path,
+        binaries: Binaries,
+        authority: Authority,
+        port: int,
+        *,
+        api: ApiServer,
+        dies_with_parent: bool,
+    ) -> None:
+        super().__init__(folder, binaries, authority, port, dies_with_parent=dies_with_parent)
+        self.api = api
+
+    def prepare(self) -> list[str]:
+        identity = self.authority.issue("scheduler", "/CN=system:kube-scheduler")
+        kubeconfig = self.authority.kubeconfig(self.folder / "kubeconfig", self.api.url, identity=identity)
+        return [
+            self.binaries["kube-scheduler"],
+            f"--kubeconfig={kubeconfig}",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
+            f"--bind-address={LOOPBACK}",
+            f"--secure-port={self.port}",
+            "--leader-elect=false",
+            "--kube-api-qps=500",
+            "--kube-api-burst=1000",
+        ]
+
+
+class Kwok(Program):
+    """Plays the kubelet of every node with KWOK's annotation: pods become ready at once, and nothing runs in them.
+
+    Every pod gets an address of `pod_network`, a part of 127.0.0.0/8: all of it is loopback, so something on this
+    machine can listen at a pod's address and port and answer in its place.
+    """
+
+    program = "kwok"
+
+    def __init__(
+        self,
+        folder: Path,
+        binaries: Binaries,
+        authority: Authority,
+        port: int,
+        *,
+        api: ApiServer,
+        pod_network: str,
+        dies_with_parent: bool,
+    ) -> None:
+        super().__init__(folder, binaries, authority, port, dies_with_parent=dies_with_parent)
+        self.api = api
+        self.pod_network = pod_network
+
+    @property
+    def health(self) -> str:
+        return f"http://{LOOPBACK}:{self.port}/healthz"
+
+    def prepare(self) -> list[str]:
+        identity = self.authority.issue("kwok", "/O=system:masters/CN=kwok")
+        kubeconfig = self.authority.kubeconfig(self.folder / "kubeconfig", self.api.url, identity=identity)
+        return [
+            self.binaries["kwok"],
+            f"--kubeconfig={kubeconfig}",
+            "--manage-all-nodes=false",
+            "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+            # Without leases the node controller marks the pods not ready after 50 s, and KWOK never ready again.
+            "--node-lease-duration-seconds=40",
+            f"--node-ip={LOOPBACK}",
+            f"--cidr={self.pod_network}",
+            f"--server-address={LOOPBACK}:{self.port}",
+        ]

@@ -1,0 +1,103 @@
+"""Volumes for claims: a folder each. A cluster without a provisioner leaves every pod with a claim pending for ever.
+
+Runs as a process of its own (`python -m e2e.cluster.volumes KUBECONFIG FOLDER`), so that a detached cluster has it too.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from kubernetes import client, config, watch
+
+from e2e.cluster.spec import ClusterError
+from e2e.stack.server import Server
+
+PROVISIONER = "blockhouse.test/folders"
+
+STORAGE_CLASS: dict[str, Any] = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {"name": "folders", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+    "provisioner": PROVISIONER,
+    "volumeBindingMode": "Immediate",
+    "allowVolumeExpansion": True,
+}
+
+READY = "watching claims"
+
+
+class VolumeProvisioner(Server):
+    """The process. It answers once it has said that it watches."""
+
+    def __init__(self, folder: Path, *, kubeconfig: Path, dies_with_parent: bool) -> None:
+        super().__init__("volumes", folder / "volumes", dies_with_parent=dies_with_parent)
+        self.kubeconfig = kubeconfig
+
+    def prepare(self) -> list[str]:
+        self.log.unlink(missing_ok=True)
+        return [sys.executable, "-m", "e2e.cluster.volumes", str(self.kubeconfig), str(self.folder / "data")]
+
+    def answers(self) -> bool:
+        return self.log.exists() and READY in self.log.read_text()
+
+
+def volume(claim: Any, folder: Path) -> dict[str, Any]:
+    """The volume that only `claim` (a V1PersistentVolumeClaim) may bind, as big as it asks."""
+    metadata = claim.metadata
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"pvc-{metadata.uid}", "annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER}},
+        "spec": {
+            "capacity": {"storage": claim.spec.resources.requests["storage"]},
+            "accessModes": claim.spec.access_modes,
+            "storageClassName": claim.spec.storage_class_name,
+            "persistentVolumeReclaimPolicy": "Retain",
+            "hostPath": {"path": str(folder / metadata.namespace / metadata.name), "type": "DirectoryOrCreate"},
+            "claimRef": {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "namespace": metadata.namespace,
+                "name": metadata.name,
+                "uid": metadata.uid,
+            },
+        },
+    }
+
+
+def provision(core: Any, claim: Any, folder: Path) -> None:
+    """Makes the claim's volume, unless it has one."""
+    wanted = claim.metadata.annotations or {}
+    if claim.spec.volume_name or wanted.get("volume.kubernetes.io/storage-provisioner") != PROVISIONER:
+        return
+    place = folder / claim.metadata.namespace / claim.metadata.name
+    place.mkdir(parents=True, exist_ok=True)
+    place.chmod(0o777)  # pods run as users of their own, and hostPath volumes do not follow fsGroup
+    try:
+        core.create_persistent_volume(volume(claim, folder))
+    except client.ApiException as error:
+        if error.status != 409:
+            raise
+
+
+def main() -> None:
+    kubeconfig, folder = sys.argv[1:]
+    config.load_kube_config(kubeconfig)  # type: ignore[no-untyped-call]
+    core = client.CoreV1Api()
+    print(READY, flush=True)  # noqa: T201  its log is what the one who started it reads
+    while True:
+        claims = watch.Watch().stream(  # type: ignore[no-untyped-call]
+            core.list_persistent_volume_claim_for_all_namespaces, timeout_seconds=300
+        )
+        for event in claims:
+            if event["type"] in ("ADDED", "MODIFIED"):
+                provision(core, event["object"], Path(folder))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except client.ApiException as error:
+        raise ClusterError(f"the API server refused: {error}") from error
