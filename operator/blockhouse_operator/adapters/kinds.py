@@ -1,0 +1,59 @@
+"""The kinds of objects the operator touches, and where the API server keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Object = Mapping[str, Any]
+"""An object as the API server gives it: parsed JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    api_version: str
+    name: str
+    plural: str
+
+    def path(self, namespace: str | None, name: str = "", subresource: str = "") -> str:
+        root = f"/api/{self.api_version}" if "/" not in self.api_version else f"/apis/{self.api_version}"
+        within = f"/namespaces/{namespace}" if namespace else ""
+        return "/".join(filter(None, (f"{root}{within}/{self.plural}", name, subresource)))
+
+
+GROUP_VERSION = "ingest.blockhouse.dev/v1alpha1"
+BLOCK_AGGREGATOR = Kind(GROUP_VERSION, "BlockAggregator", "blockaggregators")
+SHARD_INGEST = Kind(GROUP_VERSION, "ClickHouseShardIngest", "clickhouseshardingests")
+POD = Kind("v1", "Pod", "pods")
+SECRET = Kind("v1", "Secret", "secrets")
+CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps")
+SERVICE = Kind("v1", "Service", "services")
+SERVICE_ACCOUNT = Kind("v1", "ServiceAccount", "serviceaccounts")
+VOLUME_CLAIM = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+EVENT = Kind("v1", "Event", "events")
+STATEFUL_SET = Kind("apps/v1", "StatefulSet", "statefulsets")
+DEPLOYMENT = Kind("apps/v1", "Deployment", "deployments")
+DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
+NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
+
+CHILDREN = (
+    SHARD_INGEST,
+    SERVICE_ACCOUNT,
+    CONFIG_MAP,
+    SERVICE,
+    VOLUME_CLAIM,
+    STATEFUL_SET,
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    NETWORK_POLICY,
+    SECRET,
+)
+"""What the operator may create, in the order in which it is created."""
+
+_BY_NAME = {(kind.api_version, kind.name): kind for kind in (BLOCK_AGGREGATOR, POD, EVENT, *CHILDREN)}
+
+
+def kind_of(manifest: Object) -> Kind:
+    """Raises KeyError for a kind that the operator has no business with."""
+    return _BY_NAME[manifest["apiVersion"], manifest["kind"]]

@@ -1,0 +1,251 @@
+"""The Kubernetes API as the operator uses it: paginated lists, server-side apply, evictions, status, Events.
+
+The only module that sends requests to an API server, apart from the leader's lease. Every write passes the fence. It
+must never read or write a whole collection unpaginated, and never apply what is already as wanted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
+
+import aiohttp
+import structlog
+from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+
+from blockhouse.errors import Permanent, Retryable
+from blockhouse_operator.adapters.drift import drifted
+from blockhouse_operator.adapters.fence import Fence
+from blockhouse_operator.adapters.kinds import EVENT, POD, Kind, Object, kind_of
+
+log = structlog.get_logger(__name__)
+
+FIELD_MANAGER = "blockhouse-operator"
+PAGE = 250
+REQUEST_SECONDS = 20.0
+APPLY = "application/apply-patch+yaml"
+
+Written = Literal["created", "changed", "unchanged"]
+Propagation = Literal["Background", "Foreground", "Orphan"]
+
+
+class NotFound(Permanent):
+    """The object is not there."""
+
+
+class Conflict(Retryable):
+    """Somebody else changed or made the object meanwhile: look again."""
+
+
+class Credentials(Protocol):
+    async def __call__(self, configuration: Configuration) -> None: ...
+
+
+async def connect(kubeconfig: str | None = None, context: str | None = None) -> ApiClient:
+    """A client by kubeconfig, or by the pod's service account where there is none. Raises Permanent."""
+    configuration = Configuration()
+    try:
+        if kubeconfig is None and context is None:
+            try:
+                load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+            except ConfigException:
+                await load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        else:
+            await load_kube_config(config_file=kubeconfig, context=context, client_configuration=configuration)  # type: ignore[no-untyped-call]
+    except (ConfigException, OSError) as error:
+        raise Permanent(
+            f"no way to a Kubernetes API server: {error}; run in a pod, or give --kubeconfig", reason="NoKubeconfig"
+        ) from error
+    return ApiClient(configuration)
+
+
+class Kubernetes:
+    """One API server. With `dry_run` writes are logged and not sent."""
+
+    def __init__(self, api: ApiClient, fence: Fence, *, dry_run: bool = False) -> None:
+        self._api = api
+        self._fence = fence
+        self._dry_run = dry_run
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        try:
+            found: Object = await self._request("GET", kind.path(namespace, name))
+            return found
+        except NotFound:
+            return None
+
+    async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | None = None) -> list[Object]:
+        """Every object of the kind with these labels, page by page; all namespaces without `namespace`."""
+        query = {"limit": str(PAGE)}
+        if labels:
+            query["labelSelector"] = ",".join(f"{key}={value}" for key, value in labels.items())
+        found: list[Object] = []
+        while True:
+            page = await self._request("GET", kind.path(namespace), query)
+            # Items of a list carry neither; whoever gets one alone needs them.
+            found += [{"apiVersion": kind.api_version, "kind": kind.name, **item} for item in page["items"]]
+            more = page["metadata"].get("continue")
+            if not more:
+                return found
+            query["continue"] = more
+
+    async def apply(self, manifest: Object, live: Object | None) -> Written:
+        """Make what we own of the object as the manifest says; no request where it is so already."""
+        kind, meta = kind_of(manifest), manifest["metadata"]
+        if live is not None:
+            differences = drifted(manifest, live, FIELD_MANAGER)
+            if not differences:
+                return "unchanged"
+        else:
+            differences = ()
+        await self._write(
+            "PATCH",
+            kind.path(meta.get("namespace"), meta["name"]),
+            {"fieldManager": FIELD_MANAGER, "force": "true"},
+            manifest,
+            content_type=APPLY,
+            why="missing" if live is None else f"differs: {', '.join(differences[:5])}",
+        )
+        return "created" if live is None else "changed"
+
+    async def apply_status(self, kind: Kind, live: Object, status: Mapping[str, Any]) -> bool:
+        """Write the whole status; False without a request where it is so already."""
+        if live.get("status", {}) == status:
+            return False
+        meta = live["metadata"]
+        body = {
+            "apiVersion": kind.api_version,
+            "kind": kind.name,
+            "metadata": {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"]},
+            "status": status,
+        }
+        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        path = kind.path(meta["namespace"], meta["name"], "status")
+        await self._write("PATCH", path, query, body, content_type=APPLY, why="status")
+        return True
+
+    async def delete(
+        self, live: Object, *, why: str, propagation: Propagation = "Background", same_version: bool = False
+    ) -> None:
+        """Delete exactly the object that was seen, not one made anew under its name; gone already is well."""
+        meta = live["metadata"]
+        preconditions = {"uid": meta["uid"]}
+        if same_version:
+            preconditions["resourceVersion"] = meta["resourceVersion"]
+        path = kind_of(live).path(meta["namespace"], meta["name"])
+        body = {"propagationPolicy": propagation, "preconditions": preconditions}
+        try:
+            await self._write("DELETE", path, {}, body, why=why)
+        except NotFound:
+            return
+
+    async def evict(self, pod: Object, *, why: str) -> None:
+        """Ask for the pod's end, as it was seen. Raises Retryable while its disruption budget forbids it."""
+        meta = pod["metadata"]
+        preconditions = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": meta["name"], "namespace": meta["namespace"]},
+            "deleteOptions": {"preconditions": preconditions},
+        }
+        try:
+            await self._write("POST", POD.path(meta["namespace"], meta["name"], "eviction"), {}, body, why=why)
+        except NotFound:
+            return
+
+    async def tell(self, about: Object, *, warning: bool, reason: str, message: str, at: str) -> None:
+        """An Event about the object, at an RFC 3339 time. A failure is logged: no Event is worth a reconcile."""
+        meta = about["metadata"]
+        event = {
+            "apiVersion": EVENT.api_version,
+            "kind": EVENT.name,
+            "metadata": {"generateName": f"{meta['name']}.", "namespace": meta["namespace"]},
+            "involvedObject": {
+                "apiVersion": about["apiVersion"],
+                "kind": about["kind"],
+                "name": meta["name"],
+                "namespace": meta["namespace"],
+                "uid": meta["uid"],
+            },
+            "type": "Warning" if warning else "Normal",
+            "reason": reason,
+            "message": message[:1024],
+            "source": {"component": FIELD_MANAGER},
+            "reportingComponent": FIELD_MANAGER,
+            "firstTimestamp": at,
+            "lastTimestamp": at,
+            "count": 1,
+        }
+        try:
+            await self._write("POST", EVENT.path(meta["namespace"]), {}, event, why=f"event {reason}")
+        except (Retryable, Permanent) as error:
+            log.warning("event_not_sent", reason=reason, error=str(error))
+
+    async def _write(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Object,
+        *,
+        content_type: str = "application/json",
+        why: str = "",
+    ) -> None:
+        if self._dry_run:
+            log.info("would_write", method=method, path=path, why=why)
+            return
+        self._fence.check()
+        log.debug("write", method=method, path=path, why=why)
+        await self._request(method, path, query, body, content_type)
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Object | None = None,
+        content_type: str = "application/json",
+    ) -> Any:
+        request = await self._api.param_serialize(
+            method,
+            path,
+            query_params=list((query or {}).items()),
+            header_params={"Accept": "application/json", "Content-Type": content_type},
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        if body is not None:
+            self._fence.check()  # again: making the request may have waited for a new token
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                answer = await self._api.call_api(*request)
+                text: bytes = await answer.read()  # type: ignore[no-untyped-call]
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Retryable(
+                f"the Kubernetes API server did not answer {method} {path}: {type(error).__name__} {error}", after=1.0
+            ) from error
+        if 200 <= answer.status < 300:
+            return json.loads(text)
+        raise _refusal(answer.status, method, path, text.decode(errors="replace"))
+
+
+def _refusal(status: int, method: str, path: str, text: str) -> Permanent | Retryable:
+    try:
+        parsed = json.loads(text)
+        reason, message = parsed.get("reason") or "Unknown", parsed.get("message") or text
+    except (ValueError, AttributeError):
+        reason, message = "Unknown", text[:500]
+    said = f"{method} {path}: {message} ({status} {reason})"
+    if status == 404:
+        return NotFound(said, reason="NotFound", code=status)
+    if status == 409:
+        return Conflict(said, after=0.2, code=status)
+    if status == 410:
+        return Retryable(f"{said}; the list is begun anew", after=0.2, code=status)
+    if status == 429 or status >= 500 or status == 401:
+        return Retryable(said, after=2.0, code=status)
+    return Permanent(said, reason=reason, code=status)

@@ -1,0 +1,93 @@
+"""Turns of the queue on the event loop: bounded concurrency, one turn per key, no failure reaches another key."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+import structlog
+
+from blockhouse.errors import BlockhouseError, Retryable
+from blockhouse_operator.adapters.fence import LeadershipLost
+from blockhouse_operator.reconcile.schedule import Schedule
+
+log = structlog.get_logger(__name__)
+
+Key = TypeVar("Key", bound=Hashable)
+
+Turn = Callable[[Key], Awaitable[float | None]]
+"""Reconcile one key; returns after how many seconds it wants another turn, None when only an event asks for one."""
+
+
+class WorkQueue(Generic[Key]):
+    """`add` keys from anywhere on the loop; `run` gives them turns until it is cancelled or leadership is lost."""
+
+    def __init__(self, turn: Turn[Key], *, concurrency: int, clock: Callable[[], float], chance: Callable[[], float]):
+        self._turn = turn
+        self._concurrency = concurrency
+        self._clock = clock
+        self._schedule: Schedule[Key] = Schedule(chance)
+        self._changed = asyncio.Event()
+        self.turns = 0
+        self.failures = 0
+
+    def add(self, key: Key, after: float = 0.0) -> None:
+        self._schedule.add(key, self._clock() + after)
+        self._changed.set()
+
+    def __len__(self) -> int:
+        return len(self._schedule) + len(self._schedule.working)
+
+    async def run(self) -> None:
+        """Raises LeadershipLost, and nothing else."""
+        workers = [asyncio.create_task(self._work()) for _ in range(self._concurrency)]
+        try:
+            await asyncio.gather(*workers)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+
+    async def _work(self) -> None:
+        while True:
+            key = self._schedule.take(self._clock())
+            if key is None:
+                await self._wait()
+            else:
+                await self._give_turn(key)
+
+    async def _wait(self) -> None:
+        self._changed.clear()
+        due = self._schedule.next_at()
+        try:
+            async with asyncio.timeout(None if due is None else max(0.0, due - self._clock())):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    async def _give_turn(self, key: Key) -> None:
+        self.turns += 1
+        try:
+            again = await self._turn(key)
+        except LeadershipLost:
+            raise
+        except Retryable as error:
+            self._failed(key, error, error.after)
+        except BlockhouseError as error:
+            self._failed(key, error)
+        except Exception as error:
+            # A defect met by one object must not stop the others; it is logged whole and tried again.
+            log.exception("reconcile_crashed", key=str(key))
+            self._failed(key, error, logged=True)
+        else:
+            self._schedule.finish(key)
+            if again is not None:
+                self._schedule.add(key, self._clock() + again)
+        self._changed.set()
+
+    def _failed(self, key: Key, error: Exception, at_least: float = 0.0, *, logged: bool = False) -> None:
+        self.failures += 1
+        delay = self._schedule.fail(key, self._clock(), at_least)
+        if not logged:
+            log.warning("reconcile_failed", key=str(key), error=str(error), retry_in_seconds=round(delay, 1))

@@ -1,0 +1,117 @@
+"""The queue on an event loop: what fails alone, and what ends everything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from blockhouse.errors import Retryable
+from blockhouse_operator.adapters.fence import LeadershipLost
+from blockhouse_operator.reconcile.workers import WorkQueue
+
+
+def queue(turn: Callable[[str], Awaitable[float | None]], concurrency: int = 2) -> WorkQueue[str]:
+    return WorkQueue(turn, concurrency=concurrency, clock=asyncio.get_running_loop().time, chance=lambda: 0.0)
+
+
+async def running(work: WorkQueue[str], until: asyncio.Event) -> None:
+    task = asyncio.create_task(work.run())
+    try:
+        async with asyncio.timeout(10):
+            await until.wait()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_key_that_crashes_does_not_stop_the_others() -> None:
+    seen: Counter[str] = Counter()
+    done = asyncio.Event()
+
+    async def turn(key: str) -> None:
+        seen[key] += 1
+        if key == "bad":
+            raise ZeroDivisionError(key)
+        if seen["good"] and seen["bad"]:
+            done.set()
+
+    work = queue(turn)
+    work.add("bad")
+    work.add("good", after=0.01)
+    await running(work, done)
+
+    assert work.failures >= 1
+    assert seen["good"] == 1
+
+
+async def test_one_key_never_has_two_turns_at_once_and_no_more_run_than_allowed() -> None:
+    inside: Counter[str] = Counter()
+    turns: Counter[str] = Counter()
+    done = asyncio.Event()
+
+    async def turn(key: str) -> None:
+        inside[key] += 1
+        assert inside[key] == 1
+        assert inside.total() <= 2
+        work.add(key)
+        await asyncio.sleep(0)
+        inside[key] -= 1
+        turns[key] += 1
+        if all(turns[k] >= 20 for k in "abc"):
+            done.set()
+
+    work = queue(turn)
+    for key in "abc":
+        work.add(key)
+    await running(work, done)
+
+    assert work.failures == 0
+
+
+async def test_a_turn_that_wants_another_gets_it_without_an_event() -> None:
+    turns = 0
+    done = asyncio.Event()
+
+    async def turn(key: str) -> float:
+        nonlocal turns
+        turns += 1
+        if turns == 3:
+            done.set()
+        return 0.001
+
+    work = queue(turn)
+    work.add("a")
+    await running(work, done)
+
+
+async def test_a_retryable_failure_comes_back_by_itself() -> None:
+    turns = 0
+    done = asyncio.Event()
+
+    async def turn(key: str) -> None:
+        nonlocal turns
+        turns += 1
+        if turns == 1:
+            raise Retryable("not yet", after=0.0)
+        done.set()
+
+    work = queue(turn)
+    work.add("a")
+    await running(work, done)
+
+
+async def test_lost_leadership_ends_all_work() -> None:
+    async def turn(key: str) -> None:
+        if key == "a":
+            await asyncio.sleep(3600)
+        raise LeadershipLost("over")
+
+    work = queue(turn)
+    work.add("a")
+    work.add("b", after=0.01)
+    with pytest.raises(LeadershipLost):
+        async with asyncio.timeout(10):
+            await work.run()
