@@ -1,4 +1,4 @@
-"""Check the configuration of an aggregator and show every field it may have."""
+"""Check the configuration of an aggregator or a verifier and show every field it may have."""
 
 from __future__ import annotations
 
@@ -8,15 +8,25 @@ from typing import Annotated
 import typer
 
 app = typer.Typer(
-    help="Check the configuration of an aggregator and show every field it may have.", no_args_is_help=True
+    help="Check the configuration of an aggregator or a verifier and show every field it may have.",
+    no_args_is_help=True,
 )
+
+Verifier = Annotated[bool, typer.Option("--verifier", help="The configuration of a verifier.")]
 
 
 @app.command()
-def check(file: Annotated[Path, typer.Argument(help="The YAML file of an aggregator.")]) -> None:
+def check(file: Annotated[Path, typer.Argument(help="The YAML file.")], verifier: Verifier = False) -> None:
     """Say everything that is wrong with FILE at once; exit code 2 if anything is."""
-    from blockhouse.config.load import load
+    from blockhouse.config.load import load, load_as
+    from blockhouse.config.verifier import VerifierConfig
 
+    if verifier:
+        watched = load_as(VerifierConfig, file)
+        names = ", ".join(cluster.name for cluster in watched.clusters)
+        groups = ", ".join(watched.groups)
+        typer.echo(f"{file}: ok: pipeline {watched.pipeline}, groups {groups} of Kafka clusters {names}")
+        return
     config = load(file)
     clusters = ", ".join(cluster.name for cluster in config.kafka.clusters)
     typer.echo(
@@ -26,11 +36,12 @@ def check(file: Annotated[Path, typer.Argument(help="The YAML file of an aggrega
 
 
 @app.command()
-def fields() -> None:
+def fields(verifier: Verifier = False) -> None:
     """Print every field with what it accepts and its default, as a Markdown table."""
     from blockhouse.config.describe import leaf_fields
     from blockhouse.config.pipeline import AggregatorConfig
+    from blockhouse.config.verifier import VerifierConfig
 
     typer.echo("| field | accepts | default |\n|---|---|---|")
-    for field in leaf_fields(AggregatorConfig):
+    for field in leaf_fields(VerifierConfig if verifier else AggregatorConfig):
         typer.echo(f"| `{field.path}` | {field.form} | {field.default} |")

@@ -94,6 +94,8 @@ def _type(annotation: Any) -> str:
         return " or ".join(f"`{a}`" for a in arguments)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return "mapping of text to text"
+    if origin is tuple:
+        return f"list of {_type(arguments[0])}"
     names = {"str": "text", "int": "integer", "float": "number", "bool": "`true` or `false`", "Path": "path"}
     return names[annotation.__name__]
 
@@ -120,6 +122,8 @@ def _default(field: FieldInfo) -> str:
     default = field.get_default(call_default_factory=True)
     if isinstance(default, bool):
         return str(default).lower()
+    if isinstance(default, tuple):
+        return ", ".join(map(str, default)) or "none"
     if _SIZE in field.metadata and default % (1 << 20) == 0:
         return f"{default >> 20}Mi"
     return (

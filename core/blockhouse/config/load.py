@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -17,6 +17,8 @@ from pydantic_core import ErrorDetails
 from blockhouse.config.describe import field_at, form_of, model_at
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.errors import BlockhouseError
+
+Model = TypeVar("Model", bound=BaseModel)
 
 _SECRET = ("password", "token", "secret")
 _SHOWN = 60
@@ -34,16 +36,26 @@ class ConfigError(BlockhouseError):
 
 
 def load(path: Path) -> AggregatorConfig:
-    """The configuration in a YAML file. Raises ConfigError with all its faults at once."""
+    """The configuration of an aggregator in a YAML file. Raises ConfigError with all its faults at once."""
+    return load_as(AggregatorConfig, path)
+
+
+def load_as(model: type[Model], path: Path) -> Model:
+    """The settings in a YAML file. Raises ConfigError with all its faults at once."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(str(path), [f"file: cannot be read: {error}"]) from error
-    return parse(text, source=str(path))
+    return parse_as(model, text, source=str(path))
 
 
 def parse(text: str, *, source: str = "text") -> AggregatorConfig:
-    """The configuration in a YAML text; `source` names it in errors. Raises ConfigError."""
+    """The configuration of an aggregator in a YAML text; `source` names it in errors. Raises ConfigError."""
+    return parse_as(AggregatorConfig, text, source=source)
+
+
+def parse_as(model: type[Model], text: str, *, source: str = "text") -> Model:
+    """The settings in a YAML text; `source` names it in errors. Raises ConfigError."""
     try:
         content = yaml.load(text, Loader=_UniqueKeys)
     except yaml.YAMLError as error:
@@ -51,9 +63,9 @@ def parse(text: str, *, source: str = "text") -> AggregatorConfig:
     if not isinstance(content, dict):
         raise ConfigError(source, [f"document: {_shown(content)}: expected a mapping of fields"])
     try:
-        return AggregatorConfig.model_validate(content)
+        return model.model_validate(content)
     except ValidationError as error:
-        raise ConfigError(source, [_line(fault) for fault in _own_faults(error.errors())]) from None
+        raise ConfigError(source, [_line(model, fault) for fault in _own_faults(error.errors())]) from None
 
 
 class _UniqueKeys(yaml.SafeLoader):
@@ -83,9 +95,9 @@ def _own_faults(faults: list[ErrorDetails]) -> list[ErrorDetails]:
     return [f for f in faults if f["type"] != "too_short" or not any(o[: len(f["loc"])] == f["loc"] != o for o in at)]
 
 
-def _line(fault: ErrorDetails) -> str:
+def _line(model: type[BaseModel], fault: ErrorDetails) -> str:
     location = fault["loc"]
-    return f"{_path(location)}: {_value(fault)}: {_expected(fault)}"
+    return f"{_path(location)}: {_value(fault)}: {_expected(model, fault)}"
 
 
 def _path(location: Sequence[str | int]) -> str:
@@ -112,13 +124,13 @@ def _shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def _expected(fault: ErrorDetails) -> str:
+def _expected(model: type[BaseModel], fault: ErrorDetails) -> str:
     location, kind = fault["loc"], fault["type"]
     if kind == "extra_forbidden":
-        return _unknown(location)
+        return _unknown(model, location)
     if kind == "value_error":
         return str(fault["ctx"]["error"])
-    field, owner = field_at(AggregatorConfig, location), model_at(AggregatorConfig, location)
+    field, owner = field_at(model, location), model_at(model, location)
     if owner is not None:
         return f"expected {'a list of' if kind == 'tuple_type' else 'a'} mapping with {', '.join(_names(owner))}"
     if field is None:
@@ -126,8 +138,8 @@ def _expected(fault: ErrorDetails) -> str:
     return f"expected {form_of(field)}"
 
 
-def _unknown(location: Sequence[str | int]) -> str:
-    owner = model_at(AggregatorConfig, location[:-1])
+def _unknown(model: type[BaseModel], location: Sequence[str | int]) -> str:
+    owner = model_at(model, location[:-1])
     known = _names(owner) if owner is not None else []
     near = get_close_matches(str(location[-1]), known, n=3, cutoff=0.6)
     if near:
