@@ -85,6 +85,12 @@ def list_tables(replica: Replica, database: str | None = None) -> tuple[str, ...
     return tuple(sorted(f"{db}.{name}" for db, name in rows))
 
 
+def replicated_tables(replica: Replica) -> dict[str, str]:
+    """Path in ZooKeeper, without ClickHouse's own root, of every replicated table, by `database.table`."""
+    rows = replica.query("SELECT database, table, zookeeper_path FROM system.replicas")
+    return {f"{database}.{table}": path for database, table, path in rows}
+
+
 def caught_up(replica: Replica, database: str, table: str) -> bool:
     """Whether this replica has read the whole replication log and fetched every part in it.
 

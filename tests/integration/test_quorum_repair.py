@@ -1,0 +1,183 @@
+"""Quorums stuck on purpose, on real servers: named, refused while rows could be lost, cleared when not, and the
+pipeline goes on exactly. ROUNDS=10 repeats it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from blockhouse.config.endpoints import ZooKeeper
+from blockhouse_aggregator.clickhouse.quorum_nodes import give_up, read_quorum
+from blockhouse_aggregator.clickhouse.stuck import Cause, GiveUp, QuorumState, diagnose
+from blockhouse_aggregator.coordination.session import Session
+from blockhouse_aggregator.coordination.znodes import VersionConflict
+from blockhouse_aggregator.quorum_cli import REFUSED, app
+from e2e.stack import Stack, StackSpec
+from e2e.stack.clickhouse import ClickHouseServer
+from e2e.stack.tables import zookeeper_path
+from tests.integration.runtime_pipeline import Loading, eventually, healed, loading
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+ROUNDS = int(os.environ.get("ROUNDS", "1"))
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Three replicas, so that a quorum remains without the writer; sessions of the dead end after four seconds."""
+    spec = StackSpec(kafka_clusters=1, replicas=3, clickhouse_zk_timeout_ms=4000)
+    with Stack(tmp_path_factory.mktemp("three"), spec) as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def pipeline(three: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loading]:
+    with loading(three, tmp_path_factory.mktemp("quorum"), "quorum", partitions=1, aggregators=2) as found:
+        yield found
+
+
+@pytest.fixture
+def run(pipeline: Loading) -> Iterator[Loading]:
+    with healed(pipeline) as found:
+        yield found
+
+
+def quorum(run: Loading, command: str, *arguments: str, asking: str = "r1") -> Result:
+    """`blockhouse quorum COMMAND` with the configuration of replica `asking`."""
+    config = run.pipeline.aggregators[asking].folder / "aggregator.yaml"
+    return CliRunner().invoke(app, [command, *arguments, "--config", str(config)], catch_exceptions=False)
+
+
+def causes(run: Loading, table: str, asking: str = "r1") -> list[str]:
+    found = json.loads(quorum(run, "inspect", table, "--json", asking=asking).stdout)
+    return [part["cause"] for part in found[0]["pending"]]
+
+
+def state(run: Loading, table: str) -> QuorumState:
+    with Session(ZooKeeper(servers=run.stack.zookeeper.connect)) as session:
+        return read_quorum(session.znodes, zookeeper_path("01", table.partition(".")[2]))
+
+
+def writer(run: Loading, table: str) -> ClickHouseServer:
+    """The replica that wrote the part that waits."""
+    (part,) = state(run, table).pending
+    (name,) = part.listed
+    return next(server for server in run.stack.clickhouse.values() if server.replica == name)
+
+
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_a_part_of_a_lost_writer_is_refused_while_it_may_return_and_given_up_after(run: Loading, number: int) -> None:
+    table = run.feed.table(f"lost_{number}")
+    run.feed.send(table, 2)
+    run.settle(table)
+    assert quorum(run, "inspect", table).exit_code == 0
+
+    for server in run.stack.clickhouse.values():
+        server.execute(f"SYSTEM STOP FETCHES {table}")
+    run.feed.send(table, 2)
+    run.wait("a part without quorum", lambda: run.written_without_quorum(table))
+    lost = writer(run, table)
+    asking = next(name for name in run.pipeline.aggregators if name != lost.replica)
+    run.wait("named", lambda: causes(run, table, asking) == [Cause.NOT_FETCHED])
+    named = quorum(run, "inspect", table, asking=asking)
+    assert named.exit_code == 1
+    assert "Fetching of part was cancelled" in named.stdout
+    refused = quorum(run, "repair", table, "--yes", asking=asking)
+    assert (refused.exit_code, state(run, table).failed) == (REFUSED, ()), refused.stdout
+    assert "giving it up would lose its rows" in refused.stdout
+
+    lost.kill()
+    still = quorum(run, "repair", table, "--yes", asking=asking)
+    assert still.exit_code == REFUSED, still.stdout  # its session has not ended: it may be slow only
+    run.wait("the writer's session over", lambda: causes(run, table, asking) == [Cause.WRITER_LOST])
+    dry = quorum(run, "repair", table, asking=asking)
+    assert (dry.exit_code, state(run, table).failed) == (0, ()), dry.stdout
+    done = quorum(run, "repair", table, "--yes", asking=asking)
+    assert done.exit_code == 0, done.stdout
+    assert len(state(run, table).failed) == 1
+
+    # The two that are left take the rows in; the lost one throws its copy away when it is back.
+    run.wait("everything loaded without the writer", run.pipeline.quiet, 90)
+    run.feed.send(table, 2)
+    run.stack.heal()
+    run.settle(table)
+    assert quorum(run, "inspect", table, asking=asking).exit_code == 0
+
+
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_a_part_whose_partition_was_dropped_blocks_its_table_until_it_is_given_up(run: Loading, number: int) -> None:
+    table = run.feed.table(f"dropped_{number}", "id UInt64, text String", partition_by="intDiv(id - 1, 3)")
+    servers = list(run.stack.clickhouse.values())
+    run.feed.send(table, 1)
+    run.settle(table)
+    for server in servers:
+        server.execute(f"SYSTEM STOP FETCHES {table}")
+    run.feed.send(table, 1)
+    run.wait("a part without quorum", lambda: run.written_without_quorum(table))
+    (part,) = state(run, table).pending
+    writer(run, table).execute(f"ALTER TABLE {table} DROP PARTITION ID '{part.name.partition('_')[0]}'")
+    for server in servers:
+        server.execute(f"SYSTEM START FETCHES {table}")
+
+    run.wait("named", lambda: causes(run, table) == [Cause.ORPHANED])
+    before = sum(a.metric("blockhouse_insert_failures_total", table=table, code="286") for a in run.aggregators)
+    run.wait(
+        "the table to be refused",
+        lambda: (
+            sum(a.metric("blockhouse_insert_failures_total", table=table, code="286") for a in run.aggregators) > before
+        ),
+    )
+    assert quorum(run, "inspect", table).exit_code == 1
+    dry = quorum(run, "repair", table)
+    assert (dry.exit_code, state(run, table).failed) == (0, ()), dry.stdout
+    done = quorum(run, "repair", table, "--yes")
+    assert done.exit_code == 0, done.stdout
+
+    run.settle(table)
+    run.feed.send(table, 1)
+    run.settle(table)
+    assert eventually(lambda: quorum(run, "inspect", table).exit_code == 0)
+
+
+def test_parts_of_current_servers_are_read_and_given_up_unless_a_replica_came_back(three: Stack) -> None:
+    """Current servers keep a node per part and more kinds of hashes; the nodes are made by hand in a real ZooKeeper."""
+    path = "/current/table"
+    with Session(ZooKeeper(servers=three.zookeeper.connect)) as session:
+        znodes = session.znodes
+        for name in ("r1", "r2"):
+            znodes.create(f"{path}/replicas/{name}/host", b"host: ch\nport: 9009\ntcp_port: 9000\n")
+            znodes.create(f"{path}/replicas/{name}/log_pointer", b"2")
+            znodes.create(f"{path}/replicas/{name}/is_active", b"")
+        znodes.create(f"{path}/log/log-0000000000", b"format version: 4\nget\nall_7_7_0\nquorum: 2\n")
+        znodes.create(f"{path}/quorum/failed_parts", b"")
+        for part in ("all_7_7_0", "all_8_8_0"):
+            text = (
+                f"version: 1\npart_name: {part}\nrequired_number_of_replicas: 2\n"
+                "actual_number_of_replicas: 1\nreplicas:\nr1\n"
+            )
+            znodes.create(f"{path}/quorum/parallel/{part}", text.encode())
+        znodes.create(f"{path}/async_blocks/one", b"all_7_7_0")
+        znodes.create(f"{path}/deduplication_hashes/two", b"all_7_7_0")
+        znodes.create(f"{path}/replicas/r1/parts/all_8_8_0", b"")
+        seen = read_quorum(znodes, path)
+        now = seen.pending[0].since_ms + 60_000
+        orphan, held = diagnose(seen, now, 30)
+        assert (orphan.part.name, orphan.cause, orphan.remedy) == ("all_7_7_0", Cause.ORPHANED, GiveUp())
+        assert (held.part.name, held.cause, held.remedy) == ("all_8_8_0", Cause.NOT_FETCHED, None)
+
+        host = znodes.get(f"{path}/replicas/r2/host")
+        assert host is not None
+        znodes.write(f"{path}/replicas/r2/host", host.data, host.version)  # as a replica does that becomes active
+        with pytest.raises(VersionConflict):
+            give_up(znodes, seen, orphan.part)
+        assert len(read_quorum(znodes, path).pending) == 2
+
+        give_up(znodes, read_quorum(znodes, path), orphan.part)
+        after = read_quorum(znodes, path)
+        assert ([part.name for part in after.pending], after.failed) == (["all_8_8_0"], ("all_7_7_0",))
+        assert znodes.children(f"{path}/async_blocks") + znodes.children(f"{path}/deduplication_hashes") == []
