@@ -1,0 +1,112 @@
+"""What all parts of the resources share: frozen values, camelCase outside, and the constraints that the CRDs state too.
+
+The models are the only description of the resources: `crds/` and `docs/reference.md` are generated from them
+(`schema.py`, `reference.py`), so a field's docstring is what users read in `kubectl explain`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A CEL rule of the CRD: the API server refuses what breaks it. `self` and `oldSelf` as in Kubernetes.
+
+    The same must hold in the model's own validators where it needs no `oldSelf`: an object may be older than the rule.
+    """
+
+    expression: str
+    message: str
+
+
+IMMUTABLE = Rule("self == oldSelf", "cannot be changed: create a new pipeline instead")
+
+
+@dataclass(frozen=True, slots=True)
+class ListMap:
+    """Marks a list whose order has no meaning: items are told apart by `key`, which must be unique."""
+
+    key: str = "name"
+
+
+class Part(BaseModel):
+    """One object inside a resource. Unknown fields are ignored: a newer CRD may be served to an older operator
+    during an upgrade; the API server itself warns a user about fields that the CRD does not know."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True, use_attribute_docstrings=True
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = ()
+
+    @model_validator(mode="after")
+    def _distinct_keys(self) -> Self:
+        """The API server sees to it for CRDs of today; an object may be older."""
+        for name, field in type(self).model_fields.items():
+            for marker in field.metadata:
+                if isinstance(marker, ListMap):
+                    keys = [getattr(item, marker.key) for item in getattr(self, name)]
+                    if len(set(keys)) != len(keys):
+                        raise ValueError(f"{field.alias}: {marker.key} must differ: {', '.join(map(str, keys))}")
+        return self
+
+
+_DURATION = re.compile(r"^(\d+(?:\.\d+)?)(ms|s|m|h)$")
+_SIZE = re.compile(r"^(\d+)(Ki|Mi|Gi|Ti)?$")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_BYTES = {None: 1, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
+
+
+def seconds(duration: str) -> float:
+    """The seconds of a Duration: `500ms` is 0.5."""
+    match = _DURATION.match(duration)
+    if match is None:
+        raise ValueError(f"{duration!r} is no duration: expected a number with ms, s, m or h")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def size_bytes(size: str) -> int:
+    """The bytes of a Size: `10Mi` is 10485760."""
+    match = _SIZE.match(size)
+    if match is None:
+        raise ValueError(f"{size!r} is no size: expected bytes, or a number with Ki, Mi, Gi or Ti")
+    return int(match[1]) * _BYTES[match[2]]
+
+
+@dataclass(frozen=True, slots=True)
+class IntOrString:
+    """Marks a text that may also be given as an integer, as Kubernetes quantities are."""
+
+
+def _text(value: object) -> object:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Duration = Annotated[str, Field(pattern=_DURATION.pattern, max_length=16)]
+"""`500ms`, `10s`, `5m`, `1h`."""
+Size = Annotated[str, BeforeValidator(_text), IntOrString(), Field(pattern=_SIZE.pattern, max_length=20)]
+"""Bytes, or with Ki, Mi, Gi, Ti."""
+Quantity = Annotated[
+    str,
+    BeforeValidator(_text),
+    IntOrString(),
+    Field(pattern=r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$", max_length=20),
+]
+"""A Kubernetes quantity: `500m`, `2`, `4Gi`."""
+
+Label = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$", max_length=32)]
+"""A short lower-case name, as Kubernetes has them."""
+ObjectName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", max_length=253)]
+"""Name of a Kubernetes object in the resource's own namespace."""
+Key = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$", max_length=253)]
+"""Key of a Secret or ConfigMap."""
+Text = Annotated[str, Field(max_length=1024)]
+"""A short text."""
+LabelMap = Annotated[dict[str, Annotated[str, Field(max_length=253)]], Field(max_length=32)]
+"""Labels or settings: text to text."""

@@ -1,0 +1,150 @@
+"""Conditions: what a GitOps tool waits for and what an on-call engineer reads first.
+
+Every reason has one line here and one page in `docs/runbook.md`. `Ready`, `Reconciling` and `Stalled` follow kstatus:
+Reconciling and Stalled are only there while true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Annotated, Literal, Self
+
+from pydantic import Field
+
+from blockhouse_operator.api.base import Part
+
+
+class ConditionType(StrEnum):
+    """What a condition is about."""
+
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str) -> Self:
+        member = str.__new__(cls, value)
+        member._value_, member.meaning = value, meaning
+        return member
+
+    READY = "Ready", "In every shard at least quorum replicas consume and all streams are owned."
+    RECONCILING = "Reconciling", "The operator is still making the cluster what the spec says."
+    STALLED = "Stalled", "The operator cannot go on until somebody changes something."
+    TOPICS_PROVISIONED = "TopicsProvisioned", "Every topic of every Kafka cluster is as the spec says."
+    SCHEMA_UP_TO_DATE = "SchemaUpToDate", "Every table has the columns of the spec on every replica."
+    DEDUPLICATION_SAFE = "DeduplicationSafe", "Every table keeps its block hashes long enough and has provenance."
+    QUORUM_HEALTHY = "QuorumHealthy", "In every shard inserts can reach their quorum."
+    VERIFIER_HEALTHY = "VerifierHealthy", "The verifier runs and has found nothing lost or doubled."
+    SUSPENDED = "Suspended", "Loading was switched off by spec.suspend."
+
+
+class Reason(StrEnum):
+    """Why a condition is as it is. Stable: people alert on them."""
+
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str) -> Self:
+        member = str.__new__(cls, value)
+        member._value_, member.meaning = value, meaning
+        return member
+
+    # all is well
+    ALL_CONSUMING = "AllConsuming", "All streams are owned and enough replicas of every shard consume."
+    AS_SPECIFIED = "AsSpecified", "What was found is what the spec says."
+    NO_ANOMALIES = "NoAnomalies", "The verifier saw every commit follow the one before it."
+    DISABLED = "Disabled", "This part is switched off in the spec."
+
+    # on the way
+    PROGRESSING = "Progressing", "Pods, topics or tables are being made."
+    ROLLING_OUT = "RollingOut", "Replicas are restarted one after the other to take a change."
+    SCALING = "Scaling", "Replicas or shards are being added or removed."
+    DRAINING = "Draining", "A replica or shard to be removed still has something to finish."
+    REPLAYING = "Replaying", "Blocks left by a former owner are being sent again."
+    PAUSED = "Paused", "spec.rollout.paused holds back changes."
+    SUSPENDED = "Suspended", "spec.suspend is true."
+    DELETING = "Deleting", "The resource is being deleted."
+
+    # somebody has to change something
+    INVALID_SPEC = "InvalidSpec", "The spec cannot be used; the message names the field."
+    SECRET_MISSING = "SecretMissing", "A Secret or ConfigMap, or a key in it, that the spec refers to does not exist."
+    CLAIM_CONFLICT = "ClaimConflict", "An older pipeline already has this topic, group or ZooKeeper subtree."
+    NAME_TAKEN = "NameTaken", "An object of the needed name belongs to somebody else."
+    REMOVAL_FORBIDDEN = "RemovalForbidden", "Shards would be removed, which the spec does not allow."
+    STEP_TIMED_OUT = "StepTimedOut", "A step of the rollout took longer than spec.rollout.stepTimeout."
+    FORBIDDEN = "Forbidden", "The API server does not let the operator do what it has to."
+
+    # not enough of it works
+    NOT_ENOUGH_REPLICAS = "NotEnoughReplicas", "A shard has fewer consuming replicas than its quorum."
+    STREAMS_NOT_OWNED = "StreamsNotOwned", "Streams of a shard are owned by no replica."
+    STREAMS_STOPPED = "StreamsStopped", "A stream was stopped and waits for a decision; the message has the command."
+    PODS_NOT_READY = "PodsNotReady", "Pods do not start or do not become ready."
+    STATUS_UNKNOWN = "StatusUnknown", "The aggregators' admin API cannot be reached."
+    SHARDS_NOT_READY = "ShardsNotReady", "At least one shard is not ready; the status lists the worst."
+
+    # Kafka
+    KAFKA_UNREACHABLE = "KafkaUnreachable", "A Kafka cluster cannot be reached; the others go on."
+    TOPIC_DRIFT = "TopicDrift", "A topic differs from the spec in a way that is not repaired by itself."
+    TOPIC_COMPACTED = "TopicCompacted", "A topic is compacted, so it cannot be loaded exactly once."
+    TOPIC_FAILED = "TopicFailed", "A Kafka cluster refused to create or change a topic."
+
+    # ClickHouse and ZooKeeper
+    ZOOKEEPER_UNREACHABLE = "ZooKeeperUnreachable", "A ZooKeeper ensemble cannot be reached."
+    QUORUM_STUCK = "QuorumStuck", "A part waits for its quorum and no other insert can go on."
+    QUORUM_LOST = "QuorumLost", "Fewer replicas of a shard are alive than its quorum."
+    TABLE_MISSING = "TableMissing", "A table of the spec does not exist on a replica."
+    SCHEMA_MISMATCH = "SchemaMismatch", "A table's columns differ from the spec in a way that only people can mend."
+    SCHEMA_CHANGING = "SchemaChanging", "Columns are being added, shard by shard."
+    TABLE_BLOCKED = "TableBlocked", "A table is not loaded until somebody decides; the message says why."
+    WINDOW_TOO_SMALL = "WindowTooSmall", "A table's deduplication window is shorter than an outage it should survive."
+    PROVENANCE_MISSING = "ProvenanceMissing", "A table has no provenance columns, so equal blocks would be merged."
+    HAZARDOUS_TABLE = "HazardousTable", "A table can lose or double rows for another reason, such as a view on it."
+
+    # verifier
+    ANOMALIES_FOUND = "AnomaliesFound", "The verifier found commits that can mean lost or doubled rows."
+    VERIFIER_UNREACHABLE = "VerifierUnreachable", "The verifier does not answer."
+    VERIFIER_STARTING = "VerifierStarting", "The verifier has not seen enough to judge."
+
+
+State = Literal["True", "False", "Unknown"]
+
+
+class Condition(Part):
+    """One condition, as all of Kubernetes has them."""
+
+    type: Annotated[str, Field(min_length=1, max_length=316)]
+    """What it is about."""
+    status: State
+    """True, False or Unknown."""
+    reason: Annotated[str, Field(min_length=1, max_length=1024)]
+    """Why, in one word; `docs/runbook.md` has a page for each."""
+    message: Annotated[str, Field(max_length=32768)] = ""
+    """Why, in full."""
+    observed_generation: Annotated[int, Field(ge=0)] = 0
+    """The generation of the spec it is about."""
+    last_transition_time: Annotated[str, Field(max_length=64)] = ""
+    """When `status` changed last, RFC 3339."""
+
+
+def condition(kind: ConditionType, status: bool | None, reason: Reason, message: str = "") -> Condition:
+    """A condition of this moment, without time and generation. `None` is Unknown."""
+    state: State = "Unknown" if status is None else "True" if status else "False"
+    return Condition(type=kind.value, status=state, reason=reason.value, message=message)
+
+
+def merged(
+    before: Iterable[Condition], present: Iterable[Condition], *, generation: int, now: str
+) -> tuple[Condition, ...]:
+    """The conditions to write: `now` (RFC 3339) becomes the transition time of those whose status changed.
+
+    A condition that is not among `present` is gone (kstatus: Reconciling and Stalled exist only while true).
+    """
+    known = {condition.type: condition for condition in before}
+    result = []
+    for new in present:
+        old = known.get(new.type)
+        since = old.last_transition_time if old is not None and old.status == new.status else now
+        result.append(new.model_copy(update={"last_transition_time": since, "observed_generation": generation}))
+    return tuple(result)
+
+
+def find(conditions: Iterable[Condition], kind: ConditionType) -> Condition | None:
+    """The condition of a type."""
+    return next((condition for condition in conditions if condition.type == kind.value), None)

@@ -1,0 +1,141 @@
+"""The Kafka part of the resources: independent clusters, a topic per shard in each of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from blockhouse_operator.api.base import IMMUTABLE, Label, LabelMap, ListMap, Part, Rule
+from blockhouse_operator.api.references import PasswordSecretRef, Tls
+
+SHARD = "{shard}"
+TEMPLATE = r"^[A-Za-z0-9._-]*\{shard\}[A-Za-z0-9._-]*$"
+TOPIC = r"^[A-Za-z0-9._-]+$"
+
+ShardTemplate = Annotated[str, Field(pattern=TEMPLATE, max_length=200)]
+"""A name with `{shard}` in it, which becomes the shard's number."""
+
+
+class Sasl(Part):
+    """SASL login. A new password in the Secret needs no change here."""
+
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+    """SASL mechanism."""
+    username: Annotated[str, Field(min_length=1, max_length=256)]
+    """User."""
+    secret_ref: PasswordSecretRef
+    """Where the password is."""
+
+
+class KafkaCluster(Part):
+    """One independent Kafka cluster: no mirror of another one."""
+
+    name: Label
+    """Part of tokens and of every row's provenance. Can never be changed."""
+    zone: Annotated[str, Field(max_length=16)] | None = None
+    """The zone it stands in, for status and placement only; every replica consumes every cluster."""
+    bootstrap_servers: Annotated[str, Field(min_length=1, max_length=1024)]
+    """`host:port[,host:port...]`."""
+    tls: Tls | None = None
+    """TLS; an empty object turns it on."""
+    sasl: Sasl | None = None
+    """SASL login."""
+    retired: bool = False
+    """No longer consumed nor provisioned; only a retired cluster may be taken out of the list."""
+
+
+def at_least_one_in_use(clusters: tuple[KafkaCluster, ...]) -> tuple[KafkaCluster, ...]:
+    """The clusters, if one is in use. Raises ValueError."""
+    if all(cluster.retired for cluster in clusters):
+        raise ValueError("at least one Kafka cluster must not be retired")
+    return clusters
+
+
+KafkaClusters = Annotated[
+    tuple[KafkaCluster, ...],
+    Field(min_length=1, max_length=16),
+    ListMap(),
+    Rule("self.exists(c, !c.retired)", "at least one Kafka cluster must not be retired"),
+    Rule(
+        "oldSelf.all(o, o.retired || self.exists(n, n.name == o.name))",
+        "a Kafka cluster can be neither renamed nor removed before it is retired",
+    ),
+]
+
+
+class TopicSettings(Part):
+    """How a shard's topic has to be, in every Kafka cluster."""
+
+    partitions: Annotated[
+        int, Field(ge=1, le=1000), Rule("self >= oldSelf", "partitions can be added but never removed")
+    ]
+    """Partitions; a multiple of the shard's replicas spreads the load evenly. Never shrinks."""
+    replication_factor: Annotated[int, Field(ge=1, le=16)] = 3
+    """Copies of each partition."""
+    placement: Literal["RackAware", "Broker"] = "RackAware"
+    """Who places new partitions: Blockhouse over racks, or the brokers themselves."""
+    deletion_policy: Literal["Retain", "Delete"] = "Retain"
+    """What happens to the topics when the pipeline is deleted."""
+    config: LabelMap = {}
+    """Topic settings that are kept as given, such as `retention.ms`. Compaction is refused."""
+
+    @model_validator(mode="after")
+    def _no_compaction(self) -> TopicSettings:
+        if "compact" in self.config.get("cleanup.policy", ""):
+            raise ValueError("a compacted topic cannot be loaded exactly once: leave cleanup.policy at delete")
+        return self
+
+
+class TopicTemplate(TopicSettings):
+    """The topic of every shard."""
+
+    rules = (
+        Rule(
+            "!has(self.config) || !('cleanup.policy' in self.config) || "
+            "!self.config['cleanup.policy'].contains('compact')",
+            "a compacted topic cannot be loaded exactly once: leave cleanup.policy at delete",
+        ),
+    )
+
+    name_template: Annotated[ShardTemplate, IMMUTABLE]
+    """Name, with `{shard}` for the shard's number: `events-{shard}`. Cannot be changed."""
+
+
+class KafkaSpec(Part):
+    """Where messages come from."""
+
+    group_template: Annotated[ShardTemplate, IMMUTABLE]
+    """Consumer group of a shard, with `{shard}`. Cannot be changed: what was loaded is known under this name."""
+    topic: TopicTemplate
+    """The topic of every shard."""
+    clusters: KafkaClusters
+    """The Kafka clusters; all are consumed."""
+
+    @model_validator(mode="after")
+    def _usable(self) -> KafkaSpec:
+        at_least_one_in_use(self.clusters)
+        return self
+
+
+class ShardTopic(TopicSettings):
+    """The topic of one shard."""
+
+    name: Annotated[str, Field(pattern=TOPIC, max_length=249)]
+    """Name of the topic, the same in every cluster."""
+
+
+class ShardKafka(Part):
+    """Where the messages of one shard come from."""
+
+    group: Annotated[str, Field(pattern=TOPIC, max_length=249)]
+    """Consumer group of the shard."""
+    topic: ShardTopic
+    """The shard's topic."""
+    clusters: KafkaClusters
+    """The Kafka clusters."""
+
+    @model_validator(mode="after")
+    def _usable(self) -> ShardKafka:
+        at_least_one_in_use(self.clusters)
+        return self

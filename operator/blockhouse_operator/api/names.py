@@ -1,0 +1,96 @@
+"""Every name that is derived from a resource, in one place.
+
+The lengths are bounded so that nothing is ever cut: pipeline 28 + shard 3 + zone 16 + replica 2 + hyphens stay within
+the 52 characters that a StatefulSet's name may have (its pods' labels carry it with a hash). A zone's name cannot end
+in two numbers nor contain one in its middle, so no two replicas share a name: `a-0-dc-1-0` is pipeline a, shard 0,
+zone dc-1, replica 0 and nothing else. Nothing here depends on a UID or on the operator's version: the names live in
+ZooKeeper and in Kafka's groups.
+"""
+
+from __future__ import annotations
+
+PIPELINE = r"^[a-z]([a-z0-9-]{0,26}[a-z0-9])?$"
+"""What a BlockAggregator may be called: also the first label of Services, and in tokens and ZooKeeper paths."""
+
+CLICKHOUSE, AGGREGATOR, VERIFIER = "clickhouse", "aggregator", "verifier"
+"""Names of containers, and of components in labels."""
+NATIVE_PORT, HTTP_PORT, INTERSERVER_PORT, ADMIN_PORT = 9000, 8123, 9009, 8080
+
+
+def shard_ingest(pipeline: str, shard: int) -> str:
+    """The ClickHouseShardIngest of a shard; also its query Service, its PodDisruptionBudget and its NetworkPolicy."""
+    return f"{pipeline}-{shard}"
+
+
+def replica(pipeline: str, shard: int, zone: str, index: int) -> str:
+    """A replica: its StatefulSet, its Service, its macro `{replica}`, its `group.instance.id`."""
+    return f"{shard_ingest(pipeline, shard)}-{zone}-{index}"
+
+
+def pod(replica_name: str) -> str:
+    """The one pod of a replica's StatefulSet."""
+    return f"{replica_name}-0"
+
+
+def claim(replica_name: str) -> str:
+    """The volume claim of a replica."""
+    return f"data-{replica_name}"
+
+
+def shard_config(pipeline: str, shard: int) -> str:
+    """The ConfigMap of a shard: ClickHouse's settings and one aggregator configuration per replica."""
+    return f"{shard_ingest(pipeline, shard)}-config"
+
+
+def cluster_config(pipeline: str) -> str:
+    """The ConfigMap with `remote_servers`, the same for all shards; read again without a restart."""
+    return f"{pipeline}-cluster"
+
+
+def internal_secret(pipeline: str) -> str:
+    """The Secret that the operator makes: `token` of the admin API, `password` between ClickHouse replicas."""
+    return f"{pipeline}-internal"
+
+
+def replica_account(pipeline: str) -> str:
+    """The ServiceAccount of replica pods; it has no rights."""
+    return f"{pipeline}-replica"
+
+
+def verifier(pipeline: str) -> str:
+    """The verifier's Deployment, Service, ConfigMap and ServiceAccount."""
+    return f"{pipeline}-verifier"
+
+
+def from_template(template: str, shard: int) -> str:
+    """A topic or group: the template with the shard's number."""
+    return template.replace("{shard}", str(shard))
+
+
+def replica_host(template: str | None, replica_name: str, namespace: str) -> str:
+    """Where a replica is reached by others: its Service, or what its zone's `hostTemplate` says."""
+    host = template or "{replica}.{namespace}.svc"
+    return host.replace("{replica}", replica_name).replace("{namespace}", namespace)
+
+
+def existing_host(template: str, *, shard: int, number: int, zone: str, index: int) -> str:
+    """Host of a replica that somebody else deploys; `number` counts in the shard, `index` in the zone."""
+    values = {"{shard}": str(shard), "{replica}": str(number), "{zone}": zone, "{index}": str(index)}
+    for placeholder, value in values.items():
+        template = template.replace(placeholder, value)
+    return template
+
+
+def admin_url(replica_name: str, namespace: str) -> str:
+    """The aggregator's admin API, through the replica's Service."""
+    return f"http://{replica_host(None, replica_name, namespace)}:{ADMIN_PORT}"
+
+
+def verifier_url(pipeline: str, namespace: str) -> str:
+    """The verifier's HTTP API."""
+    return f"http://{verifier(pipeline)}.{namespace}.svc:{ADMIN_PORT}"
+
+
+def zookeeper_root(pipeline: str) -> str:
+    """Subtree of a pipeline that names none."""
+    return f"/blockhouse/{pipeline}"

@@ -1,0 +1,101 @@
+"""BlockAggregator: one pipeline, as its users write it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from blockhouse_operator.api.base import ListMap, Part, Rule
+from blockhouse_operator.api.clickhouse import ClickHouseSpec
+from blockhouse_operator.api.kafka import KafkaSpec
+from blockhouse_operator.api.parts import (
+    MAX_SHARDS,
+    AggregatorSpec,
+    Blocks,
+    PodSecurity,
+    Rollout,
+    Table,
+    VerifierSpec,
+    Zone,
+    ZooKeeperSpec,
+)
+from blockhouse_operator.api.references import LocalRef
+
+Zones = Annotated[tuple[Zone, ...], Field(min_length=1, max_length=16), ListMap()]
+Tables = Annotated[tuple[Table, ...], Field(max_length=500), ListMap()]
+PullSecrets = Annotated[tuple[LocalRef, ...], Field(max_length=16), ListMap()]
+
+
+class NetworkPolicySpec(Part):
+    """A NetworkPolicy per shard: queries from anywhere, replication from the pipeline only, the admin API from pods."""
+
+    enabled: bool = True
+    """Whether there is one."""
+
+
+class BlockAggregatorSpec(Part):
+    """Kafka topics into the shards of a ClickHouse cluster, every row exactly once."""
+
+    rules = (
+        Rule(
+            "self.zones.map(z, z.replicas).sum() >= self.quorum",
+            "quorum must not be above the number of replicas of a shard",
+        ),
+        Rule(
+            "self.zookeeper.ensembles.map(e, [e.shards.to + 1, self.shards].min() - e.shards.from)"
+            ".map(n, n > 0 ? n : 0).sum() == self.shards",
+            "every shard must be served by a ZooKeeper ensemble",
+        ),
+        Rule(
+            "self.shards >= oldSelf.shards || self.shardRemovalPolicy == 'Drain'",
+            "shards are removed only with shardRemovalPolicy: Drain",
+        ),
+        Rule(
+            "has(self.zookeeper.root) == has(oldSelf.zookeeper.root)",
+            "zookeeper.root can be neither added nor removed",
+        ),
+    )
+
+    shards: Annotated[int, Field(ge=1, le=MAX_SHARDS)]
+    """Shards, numbered from 0. May grow; shrinking needs `shardRemovalPolicy: Drain`."""
+    shard_removal_policy: Literal["Forbid", "Drain"] = "Forbid"
+    """`Drain`: the shards of the highest numbers may be removed, once every message of their topics is stored."""
+    zones: Zones
+    """Failure domains, and how many replicas of every shard stand in each."""
+    quorum: Annotated[int, Field(ge=1, le=16)] = 2
+    """Replicas that must have a block before it counts as stored."""
+    kafka: KafkaSpec
+    """Where messages come from."""
+    clickhouse: ClickHouseSpec
+    """Where rows go."""
+    zookeeper: ZooKeeperSpec
+    """ZooKeeper ensembles and the shards they serve."""
+    tables: Tables = ()
+    """Tables to load."""
+    blocks: Blocks = Blocks()
+    """Limits of blocks."""
+    aggregator: AggregatorSpec
+    """The aggregator beside each replica."""
+    verifier: VerifierSpec = VerifierSpec()
+    """The verifier."""
+    rollout: Rollout = Rollout()
+    """How changes reach the pods."""
+    security: PodSecurity = PodSecurity()
+    """Who the containers run as."""
+    image_pull_secrets: PullSecrets = ()
+    """Secrets for pulling images."""
+    network_policy: NetworkPolicySpec = NetworkPolicySpec()
+    """NetworkPolicy of the shards."""
+    suspend: bool = False
+    """Load nothing; ClickHouse goes on answering queries. Nothing is lost: Kafka keeps the messages."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        replicas = sum(zone.replicas for zone in self.zones)
+        if replicas < self.quorum:
+            raise ValueError(f"quorum: {self.quorum} is above the {replicas} replicas of a shard")
+        orphans = [str(shard) for shard in range(self.shards) if self.zookeeper.of(shard) is None]
+        if orphans:
+            raise ValueError(f"zookeeper.ensembles: no ensemble serves shard {', '.join(orphans[:10])}")
+        return self

@@ -1,0 +1,82 @@
+"""One shard's part of a pipeline, with all names spelt out. Pure: the same pipeline gives the same shards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from blockhouse_operator.api import names
+from blockhouse_operator.api.clickhouse import ClickHouseSpec
+from blockhouse_operator.api.kafka import ShardKafka, ShardTopic
+from blockhouse_operator.api.parts import Zone
+from blockhouse_operator.api.pipeline import BlockAggregatorSpec
+from blockhouse_operator.api.resource import BlockAggregator
+from blockhouse_operator.api.shard import ClickHouseShardIngestSpec, Replica, ShardEnsemble
+
+
+def resolve(pipeline: BlockAggregator, shard: int) -> ClickHouseShardIngestSpec:
+    """The spec of shard number `shard`, which must be below `spec.shards`."""
+    spec = pipeline.spec
+    ensemble = spec.zookeeper.of(shard)
+    if ensemble is None or not 0 <= shard < spec.shards:
+        raise ValueError(f"pipeline {pipeline.name} has no shard {shard}")
+    topic = {name: getattr(spec.kafka.topic, name) for name in type(spec.kafka.topic).model_fields if name in _TOPIC}
+    return ClickHouseShardIngestSpec(
+        pipeline=pipeline.name,
+        shard=shard,
+        replicas=tuple(replicas(pipeline.name, pipeline.namespace, spec.zones, spec.clickhouse, shard)),
+        zones=spec.zones,
+        quorum=spec.quorum,
+        kafka=ShardKafka(
+            group=names.from_template(spec.kafka.group_template, shard),
+            topic=ShardTopic(name=names.from_template(spec.kafka.topic.name_template, shard), **topic),
+            clusters=spec.kafka.clusters,
+        ),
+        clickhouse=spec.clickhouse,
+        zookeeper=ShardEnsemble(
+            name=ensemble.name, servers=ensemble.servers, auth=ensemble.auth, root=zookeeper_root(pipeline)
+        ),
+        tables=spec.tables,
+        blocks=spec.blocks,
+        aggregator=spec.aggregator,
+        rollout=spec.rollout,
+        security=spec.security,
+        image_pull_secrets=spec.image_pull_secrets,
+        network_policy=spec.network_policy,
+        suspend=spec.suspend,
+    )
+
+
+_TOPIC = frozenset(ShardTopic.model_fields) - {"name"}
+
+
+def zookeeper_root(pipeline: BlockAggregator) -> str:
+    """The pipeline's subtree in ZooKeeper."""
+    return pipeline.spec.zookeeper.root or names.zookeeper_root(pipeline.name)
+
+
+def replicas(
+    pipeline: str, namespace: str, zones: tuple[Zone, ...], clickhouse: ClickHouseSpec, shard: int
+) -> Iterator[Replica]:
+    """The replicas of a shard, zone by zone in the order of the spec."""
+    counted = 0
+    for zone in zones:
+        number = counted if zone.first_replica is None else zone.first_replica
+        counted += zone.replicas
+        for index in range(zone.replicas):
+            name = names.replica(pipeline, shard, zone.name, index)
+            host = names.replica_host(zone.host_template, name, namespace)
+            existing = "127.0.0.1"
+            if clickhouse.existing is not None:
+                existing = host = names.existing_host(
+                    clickhouse.existing.host_template, shard=shard, number=number + index, zone=zone.name, index=index
+                )
+            yield Replica(name=name, zone=zone.name, index=index, host=host, clickhouse_host=existing)
+
+
+def all_replicas(pipeline: BlockAggregator) -> tuple[tuple[Replica, ...], ...]:
+    """The replicas of every shard, by shard: what `remote_servers` lists."""
+    spec: BlockAggregatorSpec = pipeline.spec
+    return tuple(
+        tuple(replicas(pipeline.name, pipeline.namespace, spec.zones, spec.clickhouse, shard))
+        for shard in range(spec.shards)
+    )

@@ -1,0 +1,136 @@
+"""From the object that the API server sends to a value, or to the list of everything that is wrong with it.
+
+`parse_*` judges the spec only: whoever reconciles looks at `deletionTimestamp` first, so that an invalid object can
+still be deleted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pydantic import ValidationError
+
+from blockhouse.errors import BlockhouseError
+from blockhouse_operator.api import names
+from blockhouse_operator.api.base import Part
+from blockhouse_operator.api.labels import API_VERSION
+from blockhouse_operator.api.pipeline import BlockAggregatorSpec
+from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
+from blockhouse_operator.api.status import BlockAggregatorStatus, ClickHouseShardIngestStatus
+
+Object = Mapping[str, Any]
+"""A Kubernetes object as JSON."""
+Spec = TypeVar("Spec", bound=Part)
+Status = TypeVar("Status", bound=Part)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with one field: `field` as in the resource, such as `spec.kafka.clusters[0].name`."""
+
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+class InvalidSpec(BlockhouseError):
+    """A resource cannot be used as it stands: somebody has to change it."""
+
+    def __init__(self, subject: str, problems: Sequence[Problem]) -> None:
+        super().__init__(f"{subject}: {'; '.join(map(str, problems))}")
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource(Generic[Spec, Status]):
+    """A resource of ours: the parts of its metadata that matter, its spec, and the status last written."""
+
+    kind: str
+    name: str
+    namespace: str
+    uid: str
+    generation: int
+    spec: Spec
+    status: Status
+
+    def reference(self) -> dict[str, Any]:
+        """The owner reference of its children."""
+        return {
+            "apiVersion": API_VERSION,
+            "kind": self.kind,
+            "name": self.name,
+            "uid": self.uid,
+            "controller": True,
+            "blockOwnerDeletion": False,
+        }
+
+
+BlockAggregator = Resource[BlockAggregatorSpec, BlockAggregatorStatus]
+ClickHouseShardIngest = Resource[ClickHouseShardIngestSpec, ClickHouseShardIngestStatus]
+
+
+def parse_block_aggregator(obj: Object) -> BlockAggregator:
+    """A BlockAggregator. Raises InvalidSpec naming every field at fault."""
+    name = obj["metadata"]["name"]
+    if not re.match(names.PIPELINE, name):
+        raise InvalidSpec(
+            f"BlockAggregator {name}",
+            [Problem("metadata.name", "expected a letter, then letters, digits and hyphens, at most 28 in all")],
+        )
+    return _parse(obj, "BlockAggregator", BlockAggregatorSpec, BlockAggregatorStatus)
+
+
+def parse_shard_ingest(obj: Object) -> ClickHouseShardIngest:
+    """A ClickHouseShardIngest. Raises InvalidSpec naming every field at fault."""
+    return _parse(obj, "ClickHouseShardIngest", ClickHouseShardIngestSpec, ClickHouseShardIngestStatus)
+
+
+def _parse(obj: Object, kind: str, spec: type[Spec], status: type[Status]) -> Resource[Spec, Status]:
+    metadata = obj["metadata"]
+    return Resource(
+        kind=kind,
+        name=metadata["name"],
+        namespace=metadata.get("namespace", "default"),
+        uid=metadata.get("uid", ""),
+        generation=metadata.get("generation", 0),
+        spec=_validated(spec, obj.get("spec") or {}, f"{kind} {metadata['name']}"),
+        status=_status(status, obj.get("status") or {}),
+    )
+
+
+def _validated(model: type[Spec], content: Mapping[str, Any], subject: str) -> Spec:
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False, include_input=False)
+        at = [fault["loc"] for fault in faults]
+        problems = [
+            Problem(_path(fault["loc"]), _message(fault["type"], fault["msg"]))
+            for fault in faults
+            # pydantic counts only the good items of a list: "too short" says nothing when an item is at fault
+            if fault["type"] != "too_short" or not any(o[: len(fault["loc"])] == fault["loc"] != o for o in at)
+        ]
+        raise InvalidSpec(subject, problems) from None  # pydantic's text quotes the input
+
+
+def _status(model: type[Status], content: Mapping[str, Any]) -> Status:
+    """The status, or an empty one when another version wrote what we cannot read: it is rebuilt from what is seen."""
+    try:
+        return model.model_validate(content)
+    except ValidationError:
+        return model()
+
+
+def _path(location: Sequence[str | int]) -> str:
+    return "spec" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)
+
+
+def _message(kind: str, message: str) -> str:
+    if kind == "missing":
+        return "is required"
+    return message.removeprefix("Value error, ").replace("Input should", "should").replace("String should", "should")

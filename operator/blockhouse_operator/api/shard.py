@@ -1,0 +1,84 @@
+"""ClickHouseShardIngest: one shard of a pipeline, resolved: every name is spelt out and nothing is left to look up."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from blockhouse_operator.api import names
+from blockhouse_operator.api.base import IMMUTABLE, ListMap, Part
+from blockhouse_operator.api.clickhouse import ClickHouseSpec
+from blockhouse_operator.api.kafka import ShardKafka
+from blockhouse_operator.api.parts import MAX_SHARDS, AggregatorSpec, Blocks, Ensemble, PodSecurity, Rollout, Zone
+from blockhouse_operator.api.pipeline import NetworkPolicySpec, PullSecrets, Tables, Zones
+
+
+class Replica(Part):
+    """One replica of the shard."""
+
+    name: Annotated[str, Field(max_length=63)]
+    """Its StatefulSet, Service, ClickHouse macro and static member id."""
+    zone: Annotated[str, Field(max_length=16)]
+    """Its zone."""
+    index: Annotated[int, Field(ge=0)]
+    """Its number in the zone."""
+    host: Annotated[str, Field(max_length=253)]
+    """How other replicas reach it."""
+    clickhouse_host: Annotated[str, Field(max_length=253)]
+    """Where its aggregator inserts: its own pod, or the host of a ClickHouse that somebody else deploys."""
+
+
+class ShardEnsemble(Ensemble):
+    """The shard's ZooKeeper."""
+
+    root: Annotated[str, Field(max_length=128), IMMUTABLE]
+    """Subtree of the pipeline."""
+
+
+class ClickHouseShardIngestSpec(Part):
+    """Written by the operator from a BlockAggregator; changes made by hand are undone."""
+
+    pipeline: Annotated[str, Field(pattern=names.PIPELINE, max_length=28), IMMUTABLE]
+    """The BlockAggregator it belongs to."""
+    shard: Annotated[int, Field(ge=0, le=MAX_SHARDS - 1), IMMUTABLE]
+    """Number of the shard."""
+    replicas: Annotated[tuple[Replica, ...], Field(min_length=1, max_length=256), ListMap()]
+    """All replicas of the shard, in all zones."""
+    zones: Zones
+    """The zones, for placing pods."""
+    quorum: Annotated[int, Field(ge=1, le=16)]
+    """Replicas that must have a block before it counts as stored."""
+    kafka: ShardKafka
+    """Where its messages come from."""
+    clickhouse: ClickHouseSpec
+    """Where its rows go."""
+    zookeeper: ShardEnsemble
+    """Its ZooKeeper."""
+    tables: Tables = ()
+    """Tables to load."""
+    blocks: Blocks = Blocks()
+    """Limits of blocks."""
+    aggregator: AggregatorSpec
+    """The aggregator beside each replica."""
+    rollout: Rollout = Rollout()
+    """How changes reach the pods."""
+    security: PodSecurity = PodSecurity()
+    """Who the containers run as."""
+    image_pull_secrets: PullSecrets = ()
+    """Secrets for pulling images."""
+    network_policy: NetworkPolicySpec = NetworkPolicySpec()
+    """NetworkPolicy of the shard."""
+    suspend: bool = False
+    """Load nothing."""
+
+    @model_validator(mode="after")
+    def _known_zones(self) -> Self:
+        unknown = {replica.zone for replica in self.replicas} - {zone.name for zone in self.zones}
+        if unknown:
+            raise ValueError(f"replicas: zone {', '.join(sorted(unknown))} is not among zones")
+        return self
+
+    def zone(self, name: str) -> Zone:
+        """A zone by name; every replica's zone is there."""
+        return next(zone for zone in self.zones if zone.name == name)

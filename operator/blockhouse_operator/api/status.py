@@ -1,0 +1,170 @@
+"""What the operator says about a pipeline (small: counts and the ten worst shards) and about a shard (every replica).
+
+Lag is not here: it changes all the time, and every change of a status is a write. It is in the metrics.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from blockhouse_operator.api.base import ListMap, Part
+from blockhouse_operator.api.conditions import Condition
+
+Count = Annotated[int, Field(ge=0)]
+Message = Annotated[str, Field(max_length=2048)]
+Name = Annotated[str, Field(max_length=253)]
+WORST_SHARDS = 10
+
+Conditions = Annotated[tuple[Condition, ...], Field(max_length=32), ListMap("type")]
+
+
+class ReadyCount(Part):
+    """How many are ready of how many."""
+
+    desired: Count = 0
+    """How many there should be."""
+    ready: Count = 0
+    """How many are ready."""
+    updated: Count = 0
+    """How many run the newest revision."""
+
+
+class StreamCount(Part):
+    """Streams: (Kafka cluster, topic, partition)."""
+
+    expected: Count = 0
+    """How many there are."""
+    owned: Count = 0
+    """How many are owned by a replica."""
+    replaying: Count = 0
+    """How many still send again what a former owner left."""
+    stopped: Count = 0
+    """How many wait for a decision."""
+
+
+class ShardSummary(Part):
+    """A shard that is not well."""
+
+    shard: Count
+    """Its number."""
+    reason: Name = ""
+    """Why, in one word."""
+    message: Message = ""
+    """Why, in full."""
+
+
+class VerifierStatus(Part):
+    """What the verifier says."""
+
+    verdict: Literal["clean", "anomalies", "unknown"] = "unknown"
+    """Its verdict."""
+    anomalies: Count = 0
+    """How many anomalies it has found."""
+    streams: Count = 0
+    """How many streams it has seen."""
+    since: Annotated[str, Field(max_length=64)] = ""
+    """Since when it has watched."""
+
+
+class BlockAggregatorStatus(Part):
+    """State of a pipeline."""
+
+    observed_generation: Count = 0
+    """The generation of the spec that this status is about."""
+    conditions: Conditions = ()
+    """Conditions."""
+    shards: ReadyCount = ReadyCount()
+    """Shards."""
+    replicas: ReadyCount = ReadyCount()
+    """Replicas of all shards, in the zones that this operator serves."""
+    streams: StreamCount = StreamCount()
+    """Streams of all shards."""
+    worst_shards: Annotated[tuple[ShardSummary, ...], Field(max_length=WORST_SHARDS)] = ()
+    """The ten worst shards."""
+    verifier: VerifierStatus | None = None
+    """What the verifier says."""
+
+
+class ReplicaStatus(Part):
+    """State of one replica."""
+
+    name: Name
+    """The replica."""
+    zone: Name = ""
+    """Its zone."""
+    served: bool = True
+    """Whether this operator serves its zone."""
+    state: Name = ""
+    """What it does: Missing, Pending, Starting, Replaying, Consuming, Stopped, Draining, Unreachable, Suspended."""
+    ready: bool = False
+    """Whether its pod is ready, that is, ClickHouse answers."""
+    streams: Count = 0
+    """Streams it owns."""
+    restarts: Count = 0
+    """Restarts of its containers."""
+    revision: Name = ""
+    """Hash of the spec that its pod was made from."""
+    message: Message = ""
+    """What is wrong with it."""
+
+
+class TopicStatus(Part):
+    """State of the shard's topic in one Kafka cluster."""
+
+    cluster: Name
+    """The Kafka cluster."""
+    partitions: Count = 0
+    """Partitions found."""
+    state: Name = ""
+    """AsSpecified, or the reason why not."""
+    message: Message = ""
+    """What is wrong with it."""
+
+
+class TableStatus(Part):
+    """State of one table."""
+
+    name: Name
+    """`database.table`."""
+    revision: Count = 0
+    """Schema revision that messages may use."""
+    state: Name = ""
+    """AsSpecified, or the reason why not."""
+    message: Message = ""
+    """What is wrong with it."""
+
+
+class RolloutStatus(Part):
+    """The step of a rollout that is being made."""
+
+    replica: Name = ""
+    """The replica it is about."""
+    step: Name = ""
+    """What is being done."""
+    since: Annotated[str, Field(max_length=64)] = ""
+    """Since when."""
+
+
+class ClickHouseShardIngestStatus(Part):
+    """State of a shard."""
+
+    observed_generation: Count = 0
+    """The generation of the spec that this status is about."""
+    conditions: Conditions = ()
+    """Conditions."""
+    revision: Name = ""
+    """Hash of the spec that the pods should be made from."""
+    ready_replicas: Count = 0
+    """Replicas that consume."""
+    streams: StreamCount = StreamCount()
+    """Its streams."""
+    replicas: Annotated[tuple[ReplicaStatus, ...], Field(max_length=256), ListMap()] = ()
+    """Every replica."""
+    topics: Annotated[tuple[TopicStatus, ...], Field(max_length=16), ListMap("cluster")] = ()
+    """Its topic in every Kafka cluster."""
+    tables: Annotated[tuple[TableStatus, ...], Field(max_length=500), ListMap()] = ()
+    """Its tables."""
+    rollout: RolloutStatus | None = None
+    """The rollout in progress."""
