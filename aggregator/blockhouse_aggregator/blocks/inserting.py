@@ -10,7 +10,7 @@ import time
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from blockhouse.config.endpoints import ClickHouse
@@ -113,7 +113,8 @@ class Inserter:
                     done = (
                         self._complete(grant, held, left)
                         if grant.ask_provenance
-                        else self._send(grant, held.block, left)
+                        # After a try of unknown fate an ALTER must not turn the block into another one.
+                        else self._send(grant, held.block, left, exact=grant.exact or attempt > 1)
                     )
                 except ServerFault as again:
                     error = again
@@ -130,10 +131,10 @@ class Inserter:
             error = Retryable(f"{grant.block.table}: unexpected {bug!r}", after=5.0)
         self._report(_failure(grant.block, attempt, time.monotonic() - started, error))
 
-    def _send(self, grant: Grant, block: EncodedBlock, lifetime: float) -> _Done:
+    def _send(self, grant: Grant, block: EncodedBlock, lifetime: float, *, exact: bool = False) -> _Done:
         if block.rows == 0:
             return _Done()
-        request = self._request(block, block.body, block.rows, grant.token, lifetime)
+        request = replace(self._request(block, block.body, block.rows, grant.token, lifetime), exact=exact)
         return _Done(deduplicated=self._replica().insert_native(request).deduplicated)
 
     def _complete(self, grant: Grant, held: _Held, lifetime: float) -> _Done:

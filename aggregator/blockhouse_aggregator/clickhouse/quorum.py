@@ -73,6 +73,7 @@ class QuorumProbe:
     def altered_since(self, zookeeper_path: str, replica_name: str, since_ms: int) -> bool:
         """Whether the table's columns were altered at or after `since_ms` (Unix time of the ensemble, milliseconds), or
         an older ALTER has not reached the replica yet. True also when the nodes cannot be found: nothing is known then.
+        A node that was never written since its creation is no ALTER.
         """
         table = f"{self._chroot}{zookeeper_path}"
         self._znodes.sync(table)
@@ -80,7 +81,7 @@ class QuorumProbe:
         shard, applied = self._znodes.get_many(paths)
         if shard is None or applied is None:
             return True
-        return shard.modified_ms >= since_ms or shard.data != applied.data
+        return (shard.version > 0 and shard.modified_ms >= since_ms) or shard.data != applied.data
 
 
 def acknowledgeable(before: QuorumSnapshot, after: QuorumSnapshot) -> bool:

@@ -190,6 +190,8 @@ class Grant(Message):
     """Insert this block now. With `ask_provenance` deduplication is not trusted for it: insert only the rows that the
     provenance columns show to be missing.
 
+    `exact`: deduplication is relied on, which holds only while the table has exactly the block's columns: refuse the
+    insert otherwise. (Every try after the first is exact.)
     `token` is the deduplication token for servers that know it. No try may begin after `deadline_ms` (Unix time,
     milliseconds), and each must end about then. `faults` were armed on purpose, here and in orders.
     """
@@ -199,6 +201,7 @@ class Grant(Message):
     token: str
     deadline_ms: int
     ask_provenance: bool = False
+    exact: bool = False
     faults: tuple[Injection, ...] = ()
 
 

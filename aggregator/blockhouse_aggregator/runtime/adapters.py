@@ -120,6 +120,11 @@ class LocalShard:
             return 0
         return await self._znodes.run(self._probe.blocks_since, table.zookeeper_path, since_ms)
 
+    async def altered_since(self, table: ServerTable, since_ms: int) -> bool:
+        if table.zookeeper_path is None or table.replica_name is None:
+            return True
+        return await self._znodes.run(self._probe.altered_since, table.zookeeper_path, table.replica_name, since_ms)
+
     async def stored(self, table: ServerTable, stream: StreamId, begin: int, end: int) -> StoredRows:
         return await self._queries.run(
             provenance.stored_rows, self._replica, table, stream.cluster, stream.partition, begin, end

@@ -161,31 +161,40 @@ class Storing:
                 # We were frozen, or the lock took too long: somebody else may have replayed it, long enough ago for
                 # the server to have forgotten. Only a rebuilt block can be decided.
                 return Verdict(message="its intent is too old for a first insert", rebuild=True, after=0)
-            result = await self._insert(block, task, lease, decided_ms, ask_provenance=False)
+            result = await self._insert(block, task, lease, decided_ms)
             # A resend inside the task makes the answer that of a retry, and there was no look at the quorum before it.
             return self._verdict(result, acknowledged=result.attempts <= 1)
         trusted = await self._deduplicated(block)
         before = await self._settled(block.table) if not trusted else await self._shard.quorum(block.table)
         if not trusted:
             decided_ms = self._now_ms()  # rests on provenance, which the task asks, not on how old the intent is
-        result = await self._insert(block, task, lease, decided_ms, ask_provenance=not trusted)
+        result = await self._insert(block, task, lease, decided_ms, ask_provenance=not trusted, exact=trusted)
         if result.outcome != "stored":
             return self._verdict(result, acknowledged=False)
         # Also what provenance said is believed only if no part failed while it was asked.
         return self._verdict(result, acknowledged=await self._acknowledged(block, before))
 
-    def _grant(self, block: BlockToStore, decided_ms: int, *, ask_provenance: bool) -> Grant:
+    def _grant(self, block: BlockToStore, decided_ms: int, *, ask_provenance: bool, exact: bool) -> Grant:
         """The deadline counts from the decision: a process that was frozen since must not insert on its strength."""
         deadline = decided_ms + int(self._lifetime * 1000)
-        return Grant(block=block.key, token=block.token, deadline_ms=deadline, ask_provenance=ask_provenance)
+        return Grant(
+            block=block.key, token=block.token, deadline_ms=deadline, ask_provenance=ask_provenance, exact=exact
+        )
 
     async def _insert(
-        self, block: BlockToStore, task: Task, lease: Lease, decided_ms: int, *, ask_provenance: bool
+        self,
+        block: BlockToStore,
+        task: Task,
+        lease: Lease,
+        decided_ms: int,
+        *,
+        ask_provenance: bool = False,
+        exact: bool = False,
     ) -> Result:
         async with self._slots:
             if not lease.valid:
                 raise Retryable(f"lock of table {block.table.full_name} was lost before the insert", after=0.5)
-            grant = self._grant(block, decided_ms, ask_provenance=ask_provenance)
+            grant = self._grant(block, decided_ms, ask_provenance=ask_provenance, exact=exact)
             inserting = asyncio.ensure_future(task.insert(grant))
             try:
                 return await asyncio.shield(inserting)
@@ -207,11 +216,17 @@ class Storing:
         )
 
     async def _deduplicated(self, block: BlockToStore) -> bool:
-        """Whether the server certainly recognises the block if it was inserted before."""
-        table, intent, now = block.table, block.intent, self._now_ms()
-        if not table.replicated or not _same_columns(table, block.revision):
+        """Whether the server certainly recognises the block if it was inserted before.
+
+        The table is looked at now: what the catalog knows is seconds old, and on servers without tokens an ALTER since
+        the intent, here or on any replica, makes another part of the same rows.
+        """
+        table, intent, now = await self._shard.describe(block.table.full_name), block.intent, self._now_ms()
+        if table is None or not table.replicated or not _same_columns(table, block.revision):
             return False
         since = intent.intent_ms - int(CLOCK_SKEW * 1000)
+        if await self._shard.altered_since(table, since):
+            return False
         count = await self._shard.blocks_since(table, since)
         return window_certain(
             intent.intent_ms, now, count, table.deduplication_window, table.deduplication_window_seconds, CLOCK_SKEW

@@ -49,6 +49,9 @@ class Everything:
     async def blocks_since(self, table: ServerTable, since_ms: int) -> int:
         raise NotImplementedError
 
+    async def altered_since(self, table: ServerTable, since_ms: int) -> bool:
+        raise NotImplementedError
+
     async def stored(self, table: ServerTable, stream: StreamId, begin: int, end: int) -> StoredRows:
         raise NotImplementedError
 

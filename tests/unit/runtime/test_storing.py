@@ -60,6 +60,8 @@ class World:
 
     quorum_answers: deque[QuorumSnapshot] = field(default_factory=lambda: deque([CLEAR]))
     recent_blocks: int = 0
+    altered: bool = False
+    table: ServerTable = TABLE
     stored_offsets: int = 0
     lock_free: bool = True
     lease: Lease = field(default_factory=Lease)
@@ -82,11 +84,15 @@ class World:
     async def blocks_since(self, table: ServerTable, since_ms: int) -> int:
         return self.recent_blocks
 
+    async def altered_since(self, table: ServerTable, since_ms: int) -> bool:
+        assert since_ms < BLOCK.intent.intent_ms - 1000, "clocks may differ"
+        return self.altered
+
     async def stored(self, table: ServerTable, stream: StreamId, begin: int, end: int) -> StoredRows:
         return StoredRows({begin + i: 1 for i in range(self.stored_offsets)})
 
     async def describe(self, table: str) -> ServerTable | None:
-        return TABLE
+        return self.table
 
     async def fingerprints(self) -> Mapping[str, int]:
         return {}
@@ -163,10 +169,25 @@ async def test_an_intent_older_than_the_windows_time_is_decided_by_provenance() 
     assert world.grants[0].ask_provenance
 
 
-async def test_a_block_of_an_older_revision_is_decided_by_provenance() -> None:
+async def test_a_trusted_replay_is_inserted_only_into_exactly_the_blocks_columns() -> None:
     world = World()
+    await storing(world).store(BLOCK, world)
+    await storing(world).store(replace(BLOCK, fresh=True), world)
+    assert [(grant.ask_provenance, grant.exact) for grant in world.grants] == [(False, True), (False, False)]
+
+
+async def test_a_block_of_an_older_revision_is_decided_by_provenance() -> None:
+    """Even when the catalog has not noticed the new column yet."""
     added = replace(TABLE, columns=(*TABLE.columns, ServerColumn(name="new", type="UInt8")))
-    await storing(world).store(replace(BLOCK, table=added), world)
+    world = World(table=added)
+    await storing(world).store(BLOCK, world)
+    assert world.grants[0].ask_provenance
+
+
+async def test_a_block_is_decided_by_provenance_after_an_alter_this_replica_does_not_show() -> None:
+    """Added and dropped again, or on its way: another replica may have stored the block with other columns."""
+    world = World(altered=True)
+    await storing(world).store(BLOCK, world)
     assert world.grants[0].ask_provenance
 
 

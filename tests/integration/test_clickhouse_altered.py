@@ -1,0 +1,97 @@
+"""A block across an ALTER: without deduplication tokens the same bytes become another part, so the server would store
+them twice. Nothing may be resent unless the table is certainly as it was."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+
+import pytest
+from clickhouse_driver.errors import ServerException
+
+from blockhouse.errors import Retryable
+from blockhouse_aggregator.clickhouse import client as client_module
+from blockhouse_aggregator.clickhouse.model import difference
+from blockhouse_aggregator.clickhouse.quorum import QuorumProbe
+from e2e.stack import Stack
+from e2e.stack.process import wait_until
+from tests.integration.clickhouse_blocks import block, count, nodes, replica, rows, zookeeper
+from tests.integration.conftest import TableFactory
+
+pytestmark = pytest.mark.integration
+
+
+def test_this_server_would_store_a_block_twice_across_an_added_column(stack: Stack, table: TableFactory) -> None:
+    """Why the rest of this file exists. Where it fails, the server deduplicates better than we rely on."""
+    name = table()
+    server = stack.clickhouse[1, 1]
+    request = block(server, name, rows(1, 5))
+    with replica(server) as r1:
+        r1.insert_native(request)
+        r1.query(f"ALTER TABLE {name} ADD COLUMN extra UInt8 AFTER id")
+        again = r1.insert_native(request)
+    assert again.deduplicated is False
+    assert count(server, name) == 20
+
+
+def test_an_exact_insert_is_refused_once_a_column_was_added_and_sends_no_row(stack: Stack, table: TableFactory) -> None:
+    name = table()
+    server = stack.clickhouse[1, 1]
+    request = block(server, name, rows(1, 5))
+    exact = dataclasses.replace(request, exact=True)
+    with replica(server) as r1:
+        assert r1.insert_native(exact).deduplicated is False
+        assert r1.insert_native(exact).deduplicated is True  # the same hash with and without a list of columns
+        assert r1.insert_native(request).deduplicated is True
+        r1.query(f"ALTER TABLE {name} ADD COLUMN extra UInt8 AFTER id")
+        with pytest.raises(Retryable, match="altered meanwhile"):
+            r1.insert_native(exact)
+    assert count(server, name) == 10
+
+
+def test_the_structure_an_exact_insert_was_checked_against_stays_until_its_end(
+    stack: Stack, table: TableFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = table()
+    server = stack.clickhouse[1, 1]
+    request = dataclasses.replace(block(server, name, rows(1, 5)), exact=True)
+    altering: list[Future[object]] = []
+
+    def alter_after_the_comparison(ours: object, theirs: object) -> object:
+        found = difference(ours, theirs)  # type: ignore[arg-type]
+        altering.append(pool.submit(server.execute, f"ALTER TABLE {name} ADD COLUMN extra UInt8"))
+        with pytest.raises(FutureTimeoutError):
+            altering[0].result(1.0)
+        return found
+
+    with ThreadPoolExecutor(1) as pool, replica(server) as r1:
+        r1.insert_native(request)
+        monkeypatch.setattr(client_module, "difference", alter_after_the_comparison)
+        again = r1.insert_native(request)
+        altering[0].result(30)
+    assert again.deduplicated is True
+    assert count(server, name) == 10
+
+
+def test_an_alter_is_seen_in_zookeeper_by_its_time_and_by_a_replica_that_lags(
+    stack: Stack, table: TableFactory
+) -> None:
+    name = table()
+    first, second = stack.clickhouse[1, 1], stack.clickhouse[1, 2]
+    with zookeeper(stack) as zk:
+        probe = QuorumProbe(zk)
+        now = time.time_ns() // 1_000_000
+        assert not probe.altered_since(nodes(name), first.replica, now - 60_000), "CREATE TABLE is no ALTER"
+
+        second.freeze()
+        with pytest.raises(ServerException, match="Alter is not finished"):
+            first.execute(f"ALTER TABLE {name} ADD COLUMN extra UInt8", replication_alter_columns_timeout=1)
+        assert probe.altered_since(nodes(name), first.replica, now)
+        later = now + 120_000
+        assert wait_until(lambda: not probe.altered_since(nodes(name), first.replica, later), timeout=20)
+        assert probe.altered_since(nodes(name), second.replica, later), "it has not applied what the shard decided"
+        second.thaw()
+        assert wait_until(lambda: not probe.altered_since(nodes(name), second.replica, later), timeout=30)
+        assert probe.altered_since("/no/such/table", first.replica, later)
