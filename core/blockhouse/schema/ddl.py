@@ -1,0 +1,205 @@
+"""A table as its owner declares it: one CREATE TABLE statement, read with a ClickHouse grammar.
+
+Pure: it reads SQL and runs none. What it does not understand it refuses by name, for a statement that is only half
+understood would make a table of which somebody believes more than is true.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from blockhouse.errors import Permanent
+from blockhouse.schema.model import PROVENANCE_COLUMNS, DefaultKind, ServerColumn
+from blockhouse.schema.parse import column_type
+
+DIALECT = "clickhouse"
+_ENGINE = re.compile(r"(?:Replicated)?((?:Replacing|Summing|Aggregating|VersionedCollapsing|Collapsing)?MergeTree)")
+_DATE = re.compile(r"'(?:[^'\\]|\\.)*'|\bDATE\b")
+_PROVENANCE_TYPES = dict(zip(PROVENANCE_COLUMNS, ("String", "UInt32", "UInt64", "UInt32"), strict=True))
+_CLAUSES = (exp.PartitionedByProperty, exp.Order, exp.PrimaryKey, exp.SampleProperty, exp.MergeTreeTTL)
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredColumn:
+    """A column and the SQL that declares it, codec and comment included."""
+
+    column: ServerColumn
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What a CREATE TABLE statement says. All strings are SQL as the grammar writes it.
+
+    `columns` end with those provenance columns that were not declared. `engine` is the family without `Replicated`,
+    `engine_arguments` are without path and replica name. `others` are indexes, constraints and projections; `clauses`
+    stand between ENGINE and SETTINGS.
+    """
+
+    database: str
+    table: str
+    columns: tuple[DeclaredColumn, ...]
+    others: tuple[str, ...]
+    engine: str
+    engine_arguments: tuple[str, ...]
+    clauses: tuple[str, ...]
+    settings: tuple[tuple[str, str], ...]
+    partition_by: str = ""
+    order_by: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.database}.{self.table}"
+
+
+def read_declaration(name: str, sql: str) -> Declaration:
+    """The declaration of `database.table`. Raises Permanent naming the table and what is wrong: reason "SyntaxError"
+    for what is no CREATE TABLE of this table, "UnsupportedEngine", or "UnsupportedType"."""
+    create, schema = _statement(name, sql)
+    columns, others = [], []
+    for node in schema.expressions:
+        if isinstance(node, exp.ColumnDef):
+            columns.extend(_columns(name, node))
+        else:
+            others.append(node.sql(DIALECT))
+    _distinct(name, columns)
+    declared = {declared.column.name for declared in columns}
+    for provenance, type_ in _PROVENANCE_TYPES.items():
+        if provenance not in declared:
+            columns.append(DeclaredColumn(ServerColumn(name=provenance, type=type_), f"`{provenance}` {type_}"))
+    properties = create.args["properties"].expressions if create.args.get("properties") else []
+    engine, arguments = _engine(name, properties)
+    clauses = [node for kind in _CLAUSES for node in properties if isinstance(node, kind)]
+    by_kind = {type(node): node for node in clauses}
+    database, table = name.split(".", 1)
+    return Declaration(
+        database=database,
+        table=table,
+        columns=tuple(columns),
+        others=tuple(others),
+        engine=engine,
+        engine_arguments=arguments,
+        clauses=tuple(node.sql(DIALECT) for node in clauses),
+        settings=_settings(properties),
+        partition_by=_key(by_kind.get(exp.PartitionedByProperty)),
+        order_by=_key(by_kind.get(exp.Order)),
+    )
+
+
+def normalised(expression: str) -> str:
+    """An expression or key in one spelling, so that what people write and what servers answer can be compared; the
+    empty key, `tuple()`, is the empty string."""
+    if not expression:
+        return ""
+    try:
+        node = sqlglot.parse_one(expression, dialect=DIALECT)
+    except SqlglotError:
+        return expression
+    while isinstance(node, exp.Paren | exp.Tuple) and len(node.expressions or [node.this]) == 1:
+        node = node.expressions[0] if node.expressions else node.this
+    text = str(node.sql(DIALECT))
+    return "" if text in ("tuple()", "()") else text
+
+
+def _statement(name: str, sql: str) -> tuple[exp.Create, exp.Schema]:
+    try:
+        statements = [statement for statement in sqlglot.parse(sql, dialect=DIALECT) if statement is not None]
+    except SqlglotError as error:
+        raise _refused(name, f"its DDL cannot be read: {_first_line(error)}") from error
+    if len(statements) != 1 or not isinstance(statements[0], exp.Create) or statements[0].kind != "TABLE":
+        raise _refused(name, "its DDL must be one CREATE TABLE statement")
+    create = statements[0]
+    if not isinstance(create.this, exp.Schema) or create.expression is not None:
+        raise _refused(name, "its DDL must list the columns (CREATE TABLE ... AS is not supported)")
+    spelled = ".".join(part.name for part in create.this.this.parts)
+    if spelled not in (name, name.split(".", 1)[1]):
+        raise _refused(name, f"its DDL creates {spelled}")
+    return create, create.this
+
+
+def _columns(table: str, node: exp.ColumnDef) -> list[DeclaredColumn]:
+    """The column as the server will list it: Nested(a A, b B) is two columns `n.a Array(A)` and `n.b Array(B)`."""
+    kind, expression = DefaultKind.NONE, ""
+    for constraint in (c.kind for c in node.constraints):
+        match constraint:
+            case exp.DefaultColumnConstraint():
+                kind, expression = DefaultKind.DEFAULT, constraint.this.sql(DIALECT)
+            case exp.ComputedColumnConstraint():
+                word = constraint.sql(DIALECT).split(" ", 1)[0]
+                kind, expression = DefaultKind(word), constraint.this.sql(DIALECT)
+            case exp.EphemeralColumnConstraint():
+                kind = DefaultKind.EPHEMERAL
+                expression = constraint.this.sql(DIALECT) if constraint.this else ""
+            case exp.CompressColumnConstraint() | exp.CommentColumnConstraint():
+                continue
+            case _:
+                raise _refused(table, f"column {node.name}: {constraint.sql(DIALECT)} is not understood")
+    if node.kind is None:
+        raise _refused(table, f"column {node.name} has no type; give it one, it must not follow from a DEFAULT")
+    if node.kind.this is exp.DataType.Type.NESTED:
+        inner = [
+            (f"{node.name}.{part.name}", f"Array({_date(part.kind.sql(DIALECT))})") for part in node.kind.expressions
+        ]
+        columns = [ServerColumn(name=part, type=type_) for part, type_ in inner]
+        declared = [DeclaredColumn(column, f"`{column.name}` {column.type}") for column in columns]
+    else:
+        type_ = _date(node.kind.sql(DIALECT))
+        column = ServerColumn(name=node.name, type=type_, default_kind=kind, default_expression=expression)
+        declared = [DeclaredColumn(column, _date(node.sql(DIALECT)))]
+    if kind.insertable:
+        for each in declared:
+            column_type(table, each.column)
+    return declared
+
+
+def _engine(table: str, properties: list[exp.Expression]) -> tuple[str, tuple[str, ...]]:
+    node = next((node for node in properties if isinstance(node, exp.EngineProperty)), None)
+    if node is None:
+        raise Permanent(f"table {table}: its DDL names no ENGINE: use MergeTree", reason="UnsupportedEngine")
+    text = node.this.name if isinstance(node.this, exp.Anonymous | exp.Var | exp.Identifier) else node.this.sql(DIALECT)
+    family = _ENGINE.fullmatch(text)
+    if family is None:
+        raise Permanent(
+            f"table {table}: engine {text} cannot be loaded exactly once: use one of the MergeTree family",
+            reason="UnsupportedEngine",
+        )
+    arguments = [argument.sql(DIALECT) for argument in node.this.expressions]
+    if text.startswith("Replicated") and arguments:
+        arguments = arguments[2:]  # the path and the replica's name, which are ours to give
+    return family[1], tuple(arguments)
+
+
+def _settings(properties: list[exp.Expression]) -> tuple[tuple[str, str], ...]:
+    found = next((node for node in properties if isinstance(node, exp.SettingsProperty)), None)
+    return tuple((n.this.sql(DIALECT), n.expression.sql(DIALECT)) for n in found.expressions) if found else ()
+
+
+def _key(node: exp.Expression | None) -> str:
+    if node is None:
+        return ""
+    inner = node.this if isinstance(node, exp.PartitionedByProperty) else exp.Tuple(expressions=node.expressions)
+    return normalised(inner.sql(DIALECT))
+
+
+def _distinct(table: str, columns: list[DeclaredColumn]) -> None:
+    names = [declared.column.name for declared in columns]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise _refused(table, f"its DDL declares {', '.join(twice)} twice")
+
+
+def _date(text: str) -> str:
+    """The grammar spells Date in capitals, which servers do not."""
+    return _DATE.sub(lambda match: "Date" if match[0] == "DATE" else match[0], text)
+
+
+def _first_line(error: SqlglotError) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip().splitlines()[0]
+
+
+def _refused(table: str, why: str) -> Permanent:
+    return Permanent(f"table {table}: {why}", reason="SyntaxError")
