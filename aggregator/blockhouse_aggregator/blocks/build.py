@@ -18,8 +18,9 @@ from blockhouse.config.pipeline import MAX_ROWS
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks.provenance import Provenance
+from blockhouse_aggregator.wire.batch import BadMessage, DecodedBatch
 from blockhouse_aggregator.wire.native import ColumnData, ConstantColumn, encode_block
-from blockhouse_aggregator.wire.rows import BadMessage, DecodedBatch, RowsDecoder
+from blockhouse_aggregator.wire.rows import RowsDecoder
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from blockhouse.schema.types import (
     Leaf,
     Map,
     Nullable,
+    Proto,
     Text,
     Tuple,
     Type,
@@ -40,16 +41,48 @@ Fill = int | float | bytes | str | None
 
 
 @dataclass(frozen=True, slots=True)
+class Flaw:
+    """Rows that must not be stored, and why (CamelCase)."""
+
+    rows: Mask
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Column:
-    """`values` in `arrow_type`; `bad` marks the rows that must not be stored (None: none), `reason` says why."""
+    """`values` in `arrow_type`. Of a row with several flaws the first one is its reason."""
 
     values: pa.Array
-    bad: Mask | None = None
-    reason: str = ""
+    flaws: tuple[Flaw, ...] = ()
+
+
+def field_type(type_: Type) -> pa.DataType:
+    """The Arrow type of a field as `read_column` takes it; protobuf may wrap elements of lists in a message."""
+    match plain(type_):
+        case Integer(proto=Proto.BOOL):
+            return pa.bool_()
+        case Integer(proto=proto):
+            return pa.int64() if proto in (Proto.INT32, Proto.INT64) else pa.uint64()
+        case Float(storage=storage):
+            return pa.float32() if storage == "float32" else pa.float64()
+        case Text() | Fixed():
+            return pa.binary()
+        case Decimal():
+            return pa.string()
+        case Nullable(inner=leaf):
+            return field_type(leaf)
+        case Array(inner=inner):
+            return pa.list_(field_type(inner))
+        case Map(key=key, value=value):
+            return pa.list_(pa.struct([("key", field_type(key)), ("value", field_type(value))]))
+        case Tuple(elements=elements):
+            return pa.struct([(str(n), field_type(element)) for n, element in enumerate(elements)])
+        case unreachable:
+            assert_never(unreachable)
 
 
 def read_column(field: pa.Array, type_: Type, fill: Fill) -> Column:
-    """`field` is the protobuf field's Arrow array, null where the message has no such field."""
+    """`field` is null where the message has no value: that is `fill`, and an empty list."""
     match kind := plain(type_):
         case Nullable(inner=leaf):
             return _read_leaf(field, leaf, fill)
@@ -61,6 +94,15 @@ def read_column(field: pa.Array, type_: Type, fill: Fill) -> Column:
             return _read_struct(field, elements, tuple(str(n) for n in range(len(elements))))
         case _:
             return _read_leaf(field, kind, fill)
+
+
+def _read_element(field: pa.Array, type_: Type) -> Column:
+    """An element of a list, which cannot be absent: null is a value, and only a Nullable can hold it."""
+    if not field.null_count or isinstance(type_, Nullable):
+        return read_column(field, type_, None)
+    null: Mask = field.is_null().to_numpy(zero_copy_only=False)
+    found = read_column(field, type_, zero(type_))
+    return Column(found.values, (Flaw(null, "NotNullable"), *found.flaws))
 
 
 def _read_leaf(field: pa.Array, type_: Leaf, fill: Fill) -> Column:
@@ -129,7 +171,7 @@ def _without(field: pa.Array, bad: Mask, stand_in: pa.Scalar, wanted: pa.DataTyp
     """The column with a stand-in wherever a value is bad, so that the rest can be converted."""
     if not bad.any():
         return Column(field.cast(wanted, safe=False))
-    return Column(pc.if_else(pa.array(bad), stand_in, field).cast(wanted, safe=False), bad, reason)
+    return Column(pc.if_else(pa.array(bad), stand_in, field).cast(wanted, safe=False), (Flaw(bad, reason),))
 
 
 def _read_fixed(field: pa.BinaryArray, type_: Fixed) -> Column:
@@ -142,7 +184,7 @@ def _read_fixed(field: pa.BinaryArray, type_: Fixed) -> Column:
     bad: Mask = sizes > type_.size if type_.layout is Layout.PADDED else sizes != type_.size
     if bad.any():
         field = pc.if_else(pa.array(bad), pa.scalar(b"", field.type), field)
-    return Column(_pad(field, type_.size), bad if bad.any() else None, "WrongLength")
+    return Column(_pad(field, type_.size), (Flaw(bad, "WrongLength"),) if bad.any() else ())
 
 
 def _pad(field: pa.BinaryArray, size: int) -> pa.FixedSizeBinaryArray:
@@ -167,10 +209,13 @@ def _read_decimal(field: pa.StringArray, type_: Decimal) -> Column:
 
 def _read_array(field: pa.ListArray, inner: Type) -> Column:
     element = plain(inner)
-    if isinstance(element, Nullable | Array | Map):
-        # The element's message has exactly one field, `value`.
-        return _read_list(field, lambda items: read_column(items.flatten()[0], element, None), Array(inner))
-    return _read_list(field, lambda items: read_column(items, element, None), Array(inner))
+    wrapped = isinstance(element, Nullable | Array | Map) and pa.types.is_struct(field.type.value_type)
+
+    def read(items: pa.Array) -> Column:
+        # In protobuf the element is a message with exactly one field, `value`: absent there is null or empty.
+        return read_column(items.flatten()[0], element, None) if wrapped else _read_element(items, element)
+
+    return _read_list(field, read, Array(inner))
 
 
 def _read_list(field: pa.ListArray, read: Callable[[pa.Array], Column], type_: Type) -> Column:
@@ -180,18 +225,18 @@ def _read_list(field: pa.ListArray, read: Callable[[pa.Array], Column], type_: T
     items = read(field.flatten())
     starts = pa.array(offsets - offsets[0], pa.int32())
     values = pa.ListArray.from_arrays(starts, items.values, type=arrow_type(type_))
-    if items.bad is None:
-        return Column(values)
-    before = np.concatenate(([0], np.cumsum(items.bad)))
-    bad: Mask = before[offsets[1:] - offsets[0]] > before[offsets[:-1] - offsets[0]]
-    return Column(values, bad, items.reason)
+    return Column(values, tuple(Flaw(_any_of(flaw.rows, offsets), flaw.reason) for flaw in items.flaws))
+
+
+def _any_of(items: Mask, offsets: npt.NDArray[np.int32]) -> Mask:
+    """Which lists hold a marked item."""
+    before = np.concatenate(([0], np.cumsum(items)))
+    marked: Mask = before[offsets[1:] - offsets[0]] > before[offsets[:-1] - offsets[0]]
+    return marked
 
 
 def _read_struct(field: pa.StructArray, types: tuple[Type, ...], names: tuple[str, ...]) -> Column:
     """The members of a Tuple or of a Map's entry; an absent message has absent members."""
     members = [read_column(member, type_, zero(type_)) for member, type_ in zip(field.flatten(), types, strict=True)]
     values = pa.StructArray.from_arrays([member.values for member in members], names=list(names))
-    wrong = [(member.bad, member.reason) for member in members if member.bad is not None]
-    if not wrong:
-        return Column(values)
-    return Column(values, np.logical_or.reduce([bad for bad, _ in wrong]), wrong[0][1])
+    return Column(values, tuple(flaw for member in members for flaw in member.flaws))

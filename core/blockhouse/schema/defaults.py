@@ -9,12 +9,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 from decimal import Decimal as Number
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv6Address
-from uuid import UUID
-from zoneinfo import ZoneInfo
 
 import sqlglot
 from sqlglot import exp
@@ -23,6 +19,7 @@ from sqlglot.errors import SqlglotError
 from blockhouse.errors import Permanent
 from blockhouse.schema.model import Column, DefaultKind
 from blockhouse.schema.parse import parse_type
+from blockhouse.schema.text import decimal_of, fixed_of, integer_of
 from blockhouse.schema.types import (
     Array,
     Decimal,
@@ -57,8 +54,6 @@ _CONVERSION = re.compile(
     r"to(U?Int(?:8|16|32|64|128|256)|Float32|Float64|String|Date|Date32|DateTime|UUID|IPv4|IPv6|Bool"
     r"|DateTime64|FixedString|Decimal(?:32|64|128|256))"
 )
-_EPOCH = datetime(1970, 1, 1)
-_TIME = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,9})?)?")
 
 
 @lru_cache(maxsize=4096)
@@ -157,11 +152,13 @@ def _convert(literal: _Literal, type_: Type) -> Constant:
         case Float(), int() | Number() | str():
             return float(literal)
         case Decimal(), int() | Number() | str():
-            return _decimal(Number(literal), target)
+            return decimal_of(Number(literal), target)
         case Text(), int() | str():
             return str(literal).encode()
+        case Fixed(layout=Layout.PADDED, size=size), str() if len(literal.encode()) > size:
+            pass
         case Fixed(), int() | str():
-            return _fixed(literal, target)
+            return fixed_of(literal, target)
     raise ValueError(f"{literal!r} does not fit the type")
 
 
@@ -174,7 +171,7 @@ def _same(one: Leaf, other: Type) -> bool:
 
 def _integer(literal: int | Number | str, type_: Integer) -> int:
     if isinstance(literal, str):
-        number = _text_as_integer(literal, type_)
+        number = integer_of(literal, type_)
     elif literal != int(literal):
         raise ValueError(f"{literal} is not a whole number")
     else:
@@ -182,57 +179,3 @@ def _integer(literal: int | Number | str, type_: Integer) -> int:
     if not type_.low <= number <= type_.high or (type_.codes and number not in dict(type_.codes).values()):
         raise ValueError(f"{literal} is out of range")
     return number
-
-
-def _text_as_integer(text: str, type_: Integer) -> int:
-    match type_.unit:
-        case Unit.CODE:
-            return dict(type_.codes)[text]
-        case Unit.ADDRESS:
-            return int(IPv4Address(text))
-        case Unit.NUMBER:
-            return int(text)
-    if not _TIME.fullmatch(text):
-        raise ValueError(f"{text!r} is not a date or time")
-    whole, _, fraction = text.partition(".")
-    moment = datetime.fromisoformat(whole)
-    if type_.unit is Unit.DAY:
-        if moment != datetime.combine(moment.date(), datetime.min.time()) or fraction:
-            raise ValueError(f"{text!r} is not a date")
-        days: int = (moment - _EPOCH).days
-        return days
-    if len(fraction) > type_.precision:
-        raise ValueError(f"{text!r} has too many digits for the type")
-    seconds = (moment - _EPOCH - _utc_offset(moment, type_.zone)) // timedelta(seconds=1)
-    ticks: int = seconds * 10**type_.precision + int(fraction.ljust(type_.precision, "0") or 0)
-    return ticks
-
-
-def _utc_offset(moment: datetime, zone: str) -> timedelta:
-    if not zone:
-        raise ValueError("its meaning depends on the server's time zone: give the type a time zone")
-    early, late = (moment.replace(tzinfo=ZoneInfo(zone), fold=fold).utcoffset() for fold in (0, 1))
-    if early is None or early != late:
-        raise ValueError(f"{moment} exists twice or never in {zone}")
-    return early
-
-
-def _decimal(number: Number, type_: Decimal) -> str:
-    text = f"{number:f}"
-    digits, _, fraction = text.lstrip("-").partition(".")
-    if len(digits.lstrip("0")) > type_.precision - type_.scale or len(fraction.rstrip("0")) > type_.scale:
-        raise ValueError(f"{text} does not fit")
-    return text if not fraction else text[: len(text) - len(fraction) + type_.scale].rstrip(".")
-
-
-def _fixed(literal: int | str, type_: Fixed) -> bytes:
-    match type_.layout, literal:
-        case ((Layout.SIGNED | Layout.UNSIGNED), int()):
-            return literal.to_bytes(type_.size, "little", signed=type_.layout is Layout.SIGNED)
-        case Layout.UUID, str():
-            return UUID(literal).bytes
-        case Layout.ADDRESS, str():
-            return IPv6Address(literal).packed
-        case Layout.PADDED, str() if len(literal.encode()) <= type_.size:
-            return literal.encode()
-    raise ValueError(f"{literal!r} does not fit the type")

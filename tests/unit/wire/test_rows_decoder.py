@@ -9,7 +9,8 @@ import pytest
 from blockhouse.schema.history import extend
 from blockhouse.schema.model import DefaultKind, Revision, ServerColumn, TableHistory
 from blockhouse.schema.proto import row_batch_class
-from blockhouse_aggregator.wire.rows import DecodedBatch, RowsDecoder
+from blockhouse_aggregator.wire.batch import DecodedBatch
+from blockhouse_aggregator.wire.rows import RowsDecoder
 
 
 def column(name: str, type_: str, default: str = "") -> ServerColumn:

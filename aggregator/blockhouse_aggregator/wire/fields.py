@@ -1,0 +1,133 @@
+"""The columns of a table's rows from what any format has read of its messages: one reader, whatever was sent.
+
+It fills in defaults, judges values against their types, and takes whole messages out. Must never judge a row by its
+neighbours, and never let a row of a bad message through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blockhouse.config.pipeline import MAX_ROWS
+from blockhouse.errors import Permanent
+from blockhouse.schema.defaults import constant_default
+from blockhouse.schema.model import Revision, TableHistory
+from blockhouse.schema.parse import parse_type
+from blockhouse.schema.types import Array, Nullable, Type, plain
+from blockhouse_aggregator.wire.batch import BadMessage, DecodedBatch
+from blockhouse_aggregator.wire.columns import Column, Fill, Flaw, Mask, field_type, read_column
+
+Evaluate = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One column as a format has read it, a value per row, in `field_type`.
+
+    `absent` marks rows whose message does not have the column: they take its default, and null is a value. Where the
+    format cannot tell the two apart it is None, and null means absent. `flaws` are rows the format has found bad.
+    """
+
+    values: pa.Array
+    absent: Mask | None = None
+    flaws: tuple[Flaw, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RowColumn:
+    """A column that producers fill; `default` stands where they do not."""
+
+    name: str
+    type: Type
+    default: Fill
+
+
+class RowReader:
+    """Reads the rows of one revision. Raises Permanent: UnsupportedType, UnsupportedDefault, or NoColumns."""
+
+    def __init__(self, table: TableHistory, revision: Revision, evaluate: Evaluate | None = None) -> None:
+        if not revision.row:
+            raise Permanent(f"table {table.name} has no column a producer could fill", reason="NoColumns")
+        self.columns = tuple(
+            RowColumn(c.name, parse_type(c.type), constant_default(table.name, c)) for c in revision.row
+        )
+        self._nested = _nested_groups(self.columns)
+
+    def read(
+        self,
+        sent: Mapping[str, Sent],
+        counts: npt.NDArray[np.int64],
+        bad: Mapping[int, BadMessage],
+        timestamps_ms: Sequence[int],
+    ) -> DecodedBatch:
+        """`counts` are the rows of each message, `bad` the messages that the format refuses. Columns that are not in
+        `sent` are absent in every row."""
+        rows = int(counts.sum())
+        refused = dict(bad)
+        for index in np.flatnonzero(counts > MAX_ROWS).tolist():
+            refused[index] = BadMessage(index, "TooManyRows", f"{counts[index]} rows, a block holds {MAX_ROWS}")
+        found = {column.name: _read(column, sent.get(column.name), rows) for column in self.columns}
+        flaws = [(name, flaw) for name, column in found.items() for flaw in column.flaws]
+        flaws += self._unequal(found)
+        if flaws:
+            message_of = np.repeat(np.arange(len(counts)), counts)
+            for name, flaw in flaws:
+                for index in np.unique(message_of[flaw.rows]).tolist():
+                    refused.setdefault(index, BadMessage(index, flaw.reason, f"column {name}"))
+        columns = {name: column.values for name, column in found.items()}
+        return _without(columns, counts, refused)
+
+    def _unequal(self, found: Mapping[str, Column]) -> list[tuple[str, Flaw]]:
+        flaws = []
+        for first, *others in self._nested:
+            lengths = pc.list_value_length(found[first].values)
+            for name in others:
+                unequal = pc.not_equal(lengths, pc.list_value_length(found[name].values))
+                if pc.any(unequal).as_py():
+                    flaws.append((name, Flaw(unequal.to_numpy(zero_copy_only=False), "UnequalNested")))
+        return flaws
+
+
+def _read(column: RowColumn, sent: Sent | None, rows: int) -> Column:
+    if sent is None:
+        return read_column(pa.nulls(rows, field_type(column.type)), column.type, column.default)
+    values, fill, flaws = sent.values, column.default, sent.flaws
+    if sent.absent is not None and values.null_count:
+        null: Mask = values.is_null().to_numpy(zero_copy_only=False) & ~sent.absent
+        if isinstance(plain(column.type), Nullable):
+            if fill is not None:
+                values = pc.if_else(pa.array(sent.absent), pa.scalar(fill, values.type), values)
+            fill = None
+        elif null.any():
+            flaws = (*flaws, Flaw(null, "NotNullable"))
+    found = read_column(values, column.type, fill)
+    return Column(found.values, (*flaws, *found.flaws)) if flaws else found
+
+
+def _without(
+    columns: dict[str, pa.Array], counts: npt.NDArray[np.int64], refused: Mapping[int, BadMessage]
+) -> DecodedBatch:
+    """The batch without the rows of the refused messages."""
+    if refused:
+        out = np.isin(np.arange(len(counts)), list(refused))
+        if counts[out].any():
+            keep = pa.array(~np.repeat(out, counts))
+            columns = {name: values.filter(keep) for name, values in columns.items()}
+            counts = np.where(out, 0, counts)
+    return DecodedBatch(columns, counts, tuple(refused[index] for index in sorted(refused)))
+
+
+def _nested_groups(columns: Sequence[RowColumn]) -> tuple[tuple[str, ...], ...]:
+    """The columns of every flattened Nested (`n.a`, `n.b`): the server refuses a block in which lengths differ."""
+    groups: dict[str, list[str]] = {}
+    for column in columns:
+        prefix, dot, _ = column.name.partition(".")
+        if dot and isinstance(column.type, Array):
+            groups.setdefault(prefix, []).append(column.name)
+    return tuple(tuple(group) for group in groups.values() if len(group) > 1)
