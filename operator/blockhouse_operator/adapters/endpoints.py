@@ -1,0 +1,57 @@
+"""Where the operator reaches what runs in the pods: by their Services, unless it is told otherwise.
+
+An operator outside the cluster's network (a test, a developer's machine, one that reaches another Kubernetes through a
+gateway) cannot resolve Service names. It is given templates instead:
+
+    blockhouse operator run --aggregator-url 'http://127.0.0.1:8080/{namespace}/{replica}'
+                            --verifier-url 'http://127.0.0.1:8080/{namespace}/{verifier}'
+
+or the same in BLOCKHOUSE_AGGREGATOR_URL and BLOCKHOUSE_VERIFIER_URL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from blockhouse_operator.api import names
+
+AGGREGATOR_URL = "BLOCKHOUSE_AGGREGATOR_URL"
+VERIFIER_URL = "BLOCKHOUSE_VERIFIER_URL"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Templates of URLs; None is the Service of each. ValueError for one that names no object."""
+
+    aggregator_template: str | None = None
+    """With `{replica}` and, where it matters, `{namespace}`."""
+    verifier_template: str | None = None
+    """With `{verifier}` and, where it matters, `{namespace}`."""
+
+    def __post_init__(self) -> None:
+        for template, needed in ((self.aggregator_template, "{replica}"), (self.verifier_template, "{verifier}")):
+            if template is not None and needed not in template:
+                raise ValueError(f"the URL {template!r} must contain {needed}: all objects would share one")
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Endpoints:
+        return cls(environment.get(AGGREGATOR_URL) or None, environment.get(VERIFIER_URL) or None)
+
+    def aggregator(self, replica: str, namespace: str) -> str:
+        """Base of an aggregator's admin API: `/status` is below it. No slash at its end."""
+        if self.aggregator_template is None:
+            return names.admin_url(replica, namespace)
+        return _filled(self.aggregator_template, namespace=namespace, replica=replica)
+
+    def verifier(self, pipeline: str, namespace: str) -> str:
+        """Base of a verifier's HTTP API: `/verdict` is below it. No slash at its end."""
+        if self.verifier_template is None:
+            return names.verifier_url(pipeline, namespace)
+        return _filled(self.verifier_template, namespace=namespace, verifier=names.verifier(pipeline))
+
+
+def _filled(template: str, **values: str) -> str:
+    for name, value in values.items():
+        template = template.replace("{" + name + "}", value)
+    return template.rstrip("/")
