@@ -18,9 +18,10 @@ from blockhouse.config.pipeline import MAX_ROWS
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks.provenance import Provenance
-from blockhouse_aggregator.wire.batch import BadMessage, DecodedBatch
+from blockhouse_aggregator.wire.batch import BadMessage, DecodedBatch, Decoder, interleave
+from blockhouse_aggregator.wire.fields import Evaluate
+from blockhouse_aggregator.wire.formats import Format, decoder
 from blockhouse_aggregator.wire.native import ColumnData, ConstantColumn, encode_block
-from blockhouse_aggregator.wire.rows import RowsDecoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +69,24 @@ class Sealed:
 
 
 class BlockBuilder:
-    """Collects messages, decodes them in portions, seals them into a block.
+    """Collects messages of any format, decodes them in portions, seals them into a block.
 
     Raises Permanent (UnsupportedType, UnsupportedDefault, NoColumns) when the table cannot be loaded at this revision.
     """
 
-    def __init__(self, table: TableHistory, revision: Revision, stream: StreamId) -> None:
+    def __init__(
+        self, table: TableHistory, revision: Revision, stream: StreamId, evaluate: Evaluate | None = None
+    ) -> None:
         self._table = table.name
+        self._schema = (table, revision, evaluate)
         self._revision = revision.number
         self._header = tuple((column.name, column.type) for column in revision.insertable)
-        self._decoder = RowsDecoder(table, revision)
+        self._decoders: dict[Format, Decoder] = {Format.ROWS: decoder(Format.ROWS, *self._schema)}
         self._provenance = Provenance(table.name, revision, stream)
         self._offsets: list[int] = []
         self._timestamps: list[int] = []
         self._waiting: list[bytes] = []
+        self._forms: list[Format] = []
         self._decoded: list[DecodedBatch] = []
         self._bad: dict[int, BadMessage] = {}
         self._rows = 0
@@ -97,27 +102,47 @@ class BlockBuilder:
         """The bad ones among the messages decoded so far."""
         return self._dead_below(len(self._offsets))
 
-    def append(self, offset: int, value: bytes, timestamp_ms: int) -> None:
+    def append(self, offset: int, value: bytes, timestamp_ms: int, form: Format = Format.ROWS) -> None:
         """Takes the next message. Offsets must rise."""
-        self.extend((offset,), (value,), (timestamp_ms,))
+        self.extend((offset,), (value,), (timestamp_ms,), form)
 
-    def extend(self, offsets: Sequence[int], values: Sequence[bytes], timestamps_ms: Sequence[int]) -> None:
-        """Takes the next messages. Offsets must rise."""
+    def extend(
+        self,
+        offsets: Sequence[int],
+        values: Sequence[bytes],
+        timestamps_ms: Sequence[int],
+        form: Format = Format.ROWS,
+    ) -> None:
+        """Takes the next messages, all of one format. Offsets must rise."""
         self._offsets += offsets
         self._timestamps += timestamps_ms
         self._waiting += values
+        self._forms += [form] * len(values)
         self.payload_bytes += sum(map(len, values))
 
     def decode(self) -> int:
         """Decodes what came since the last call and lets go of its payloads. Returns the good rows so far."""
         if self._waiting:
             first = len(self._offsets) - len(self._waiting)
-            batch = self._decoder.decode(self._waiting)
-            self._waiting = []
+            batch = self._decode_waiting(self._timestamps[first:])
+            self._waiting, self._forms = [], []
             self._decoded.append(batch)
             self._bad |= {first + message.index: message for message in batch.bad}
             self._rows += int(batch.rows_per_message.sum())
         return self._rows
+
+    def _decode_waiting(self, timestamps_ms: list[int]) -> DecodedBatch:
+        forms = sorted(set(self._forms))
+        parts = []
+        for form in forms:
+            if form not in self._decoders:
+                self._decoders[form] = decoder(form, *self._schema)
+            if len(forms) == 1:
+                return self._decoders[form].decode(self._waiting, timestamps_ms)
+            chosen = [index for index, found in enumerate(self._forms) if found is form]
+            values, times = [self._waiting[i] for i in chosen], [timestamps_ms[i] for i in chosen]
+            parts.append((np.array(chosen, np.intp), self._decoders[form].decode(values, times)))
+        return interleave(parts, len(self._waiting))
 
     def seal(self, max_rows: int) -> Sealed:
         """The block of the first good messages whose rows do not exceed `max_rows`. Changes nothing: may be repeated.

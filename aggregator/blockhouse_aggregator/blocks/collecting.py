@@ -12,6 +12,7 @@ from typing import Protocol
 from blockhouse.schema.model import TableHistory
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks.build import BlockBuilder, EncodedBlock
+from blockhouse_aggregator.wire.formats import Format
 
 DECODE_STEP = 4 << 20
 """Bytes of message values decoded at a time: large enough for the vectorised decoder, small enough to count rows."""
@@ -72,8 +73,8 @@ class TableRound:
         """The block has reached its bytes, or what its rows so far foretell."""
         return self.size >= self._row_limit_size
 
-    def take(self, messages: Sequence[Message], values: Sequence[bytes], *, room: int) -> int:
-        """Add messages until the block is full or `room` more bytes are in it, at least one; returns how many."""
+    def take(self, messages: Sequence[Message], values: Sequence[bytes], form: Format, *, room: int) -> int:
+        """Add messages of one format until the block is full or `room` more bytes are in it; at least one. How many."""
         assert self.builder is not None
         ends = list(accumulate(map(len, values)))
         before, count = self.size, 0
@@ -83,7 +84,7 @@ class TableRound:
             part = slice(count, bisect_left(ends, mark - before) + 1)
             taken = messages[part]
             times = [time for _, time in map(_timestamp, taken)]
-            self.builder.extend(list(map(_offset, taken)), values[part], times)
+            self.builder.extend(list(map(_offset, taken)), values[part], times, form)
             self.unread.extend(taken)
             count += len(taken)
             self.size = before + ends[count - 1]

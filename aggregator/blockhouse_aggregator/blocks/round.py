@@ -101,7 +101,7 @@ class Round:
         self.busy = True
         self.deadline = min(self.deadline, arrived + table.limits.max_age)
         before = table.size
-        count = table.take(run, filled, room=self._blocks.max_bytes_per_round - self._size)
+        count = table.take(run, filled, route.form, room=self._blocks.max_bytes_per_round - self._size)
         self._size += table.size - before
         self.full = table.full or self._size >= self._blocks.max_bytes_per_round
         return count

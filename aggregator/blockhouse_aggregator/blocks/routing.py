@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from blockhouse_aggregator.wire.formats import Format
+
 Headers = Sequence[tuple[str, bytes | None]]
-FORMATS = frozenset({"rows"})
 _REMEMBERED = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a message goes: `table` as `database.table`, `revision` its schema revision."""
+    """Where a message goes: `table` as `database.table`, `revision` its schema revision (0: whatever is current)."""
 
     table: str
     revision: int
+    form: Format = Format.ROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +49,16 @@ class Router:
         if not name:
             return Misrouted("", "NoTableHeader")
         table = name if "." in name else f"{self._database}.{name}"
-        form = _text(headers.get("format")) or "rows"
-        if form not in FORMATS:
+        try:
+            form = Format(_text(headers.get("format")) or "rows")
+        except ValueError:
             return Misrouted(table, "UnsupportedFormat")
+        if headers.get("schema") is None and not form.needs_schema:
+            return Route(table, 0, form)
         revision = _text(headers.get("schema")) or ""
         if not (revision.isascii() and revision.isdigit() and 0 < int(revision) < 1 << 31):
             return Misrouted(table, "NoSchemaHeader")
-        return Route(table, int(revision))
+        return Route(table, int(revision), form)
 
 
 def _text(value: bytes | None) -> str | None:

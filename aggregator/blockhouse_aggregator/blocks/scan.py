@@ -170,7 +170,7 @@ class Scanner:
             if isinstance(route, Misrouted) or block is None or builder is None or value is None:
                 continue
             if block.begin <= message.offset() <= block.end:
-                builder.append(message.offset(), value, message.timestamp()[1])
+                builder.append(message.offset(), value, message.timestamp()[1], route.form)
         self._next = -1  # messages after `end` were read and dropped: the next scan has to seek
         strike_at(Point.DURING_REPLAY, order.faults)
         built: list[Built] = []

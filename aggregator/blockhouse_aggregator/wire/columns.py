@@ -225,10 +225,10 @@ def _read_list(field: pa.ListArray, read: Callable[[pa.Array], Column], type_: T
     items = read(field.flatten())
     starts = pa.array(offsets - offsets[0], pa.int32())
     values = pa.ListArray.from_arrays(starts, items.values, type=arrow_type(type_))
-    return Column(values, tuple(Flaw(_any_of(flaw.rows, offsets), flaw.reason) for flaw in items.flaws))
+    return Column(values, tuple(Flaw(any_of(flaw.rows, offsets), flaw.reason) for flaw in items.flaws))
 
 
-def _any_of(items: Mask, offsets: npt.NDArray[np.int32]) -> Mask:
+def any_of(items: Mask, offsets: npt.NDArray[np.int32]) -> Mask:
     """Which lists hold a marked item."""
     before = np.concatenate(([0], np.cumsum(items)))
     marked: Mask = before[offsets[1:] - offsets[0]] > before[offsets[:-1] - offsets[0]]

@@ -85,7 +85,9 @@ def _utc_offset(moment: datetime, zone: str) -> timedelta:
 
 def decimal_of(number: Number, type_: Decimal) -> str:
     """Plain text of exactly `number`. Raises ValueError when it has more digits than the type."""
-    if not number.is_finite() or number.adjusted() > type_.precision:
+    if number.is_zero():
+        return "0"
+    if not number.is_finite() or not -type_.scale <= number.adjusted() < type_.precision - type_.scale:
         raise ValueError(f"{number} does not fit")
     text = f"{number:f}"
     digits, _, fraction = text.lstrip("-").partition(".")
