@@ -114,13 +114,42 @@ class Condemned:
 
 
 @dataclass(frozen=True, slots=True)
+class Released:
+    """What the table's block was blocked for may be gone: it is replayed once more."""
+
+    table: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recut:
+    """Somebody gave up the bounds of the blocked block [begin, end], after it was proved that no row of it is stored
+    and none can come any more: its messages are cut anew."""
+
+    table: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Flush:
     """Time to record what changed since the last commit; with `close_window` also to close the window if possible."""
 
     close_window: bool = False
 
 
-Event = Scanned | CommitSucceeded | CommitRefused | CommitUnknown | Stored | InsertFailed | Rebuilt | Condemned | Flush
+Event = (
+    Scanned
+    | CommitSucceeded
+    | CommitRefused
+    | CommitUnknown
+    | Stored
+    | InsertFailed
+    | Rebuilt
+    | Condemned
+    | Released
+    | Recut
+    | Flush
+)
 
 
 # --- effects ------------------------------------------------------------------------------------------------

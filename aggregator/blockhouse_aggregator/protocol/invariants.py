@@ -6,8 +6,9 @@ Used by property tests, by the model and, where it is cheap, by the running aggr
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from blockhouse.metadata.model import InFlight, Metadata, Window
+from blockhouse.metadata.model import InFlight, Metadata, TableEntry, Window
 from blockhouse_aggregator.protocol.events import Insert
 from blockhouse_aggregator.protocol.state import StreamState
 
@@ -37,10 +38,14 @@ def metadata_violations(metadata: Metadata) -> list[str]:
     return found
 
 
-def succession_violations(before: Metadata | None, after: Metadata) -> list[str]:
-    """What a successor may not do: go backward, overlap, forget a table that lagged, or skip a number."""
+def succession_violations(before: Metadata | None, after: Metadata, recut: frozenset[int] = frozenset()) -> list[str]:
+    """What a successor may not do: go backward, overlap, forget a table that lagged, or skip a number.
+
+    The blocks of the tables in `recut` were given up in between, by an audited decision.
+    """
     if before is None:
         return []
+    before = _without(before, recut)
     found: list[str] = []
     if after.seq != before.seq + 1:
         found.append(f"I6: seq {after.seq} after {before.seq}")
@@ -60,6 +65,19 @@ def succession_violations(before: Metadata | None, after: Metadata) -> list[str]
         if entry.cursor is not None and entry.cursor < lowest:
             found.append(f"I5: table {entry.table}: cursor {entry.cursor} fell below {lowest}")
     return found
+
+
+def _without(metadata: Metadata, recut: frozenset[int]) -> Metadata:
+    """The metadata as if the in-flight blocks of these tables had never been sealed."""
+    tables, taken = [], 0
+    for entry in metadata.tables:
+        block = entry.in_flight
+        if entry.table in recut and block is not None:
+            taken += block.messages
+            entry = TableEntry(entry.table, None, block.begin, entry.pending + block.messages)  # noqa: PLW2901
+        tables.append(entry)
+    window = replace(metadata.window, sealed=metadata.window.sealed - taken)
+    return replace(metadata, tables=tuple(tables), window=window)
 
 
 def _window_violations(before: Metadata, after: Metadata) -> list[str]:

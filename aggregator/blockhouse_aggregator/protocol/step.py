@@ -19,7 +19,9 @@ from blockhouse_aggregator.protocol.events import (
     InsertFailed,
     Rebuild,
     Rebuilt,
+    Recut,
     Rejoin,
+    Released,
     Scanned,
     SealedBlock,
     Stored,
@@ -54,6 +56,10 @@ def step(state: StreamState, event: Event, now_ms: int) -> Step:
             return _rebuilt(state, event)
         case Condemned():
             return _block(state, event.table, event.reason, f"the block in flight cannot be inserted: {event.reason}")
+        case Released():
+            return _released(state, event), ()
+        case Recut():
+            return _recut(state, event)
         case Flush():
             return _flush(state, event, now_ms)
 
@@ -156,6 +162,26 @@ def _block(state: StreamState, table: int, reason: str, text: str) -> Step:
         return state, ()
     blocked = replace(entry.block, stage=Stage.BLOCKED, fresh=False, reason=reason)
     return state.with_table(replace(entry, block=blocked)), (Alarm(reason, text, table),)
+
+
+def _released(state: StreamState, event: Released) -> StreamState:
+    entry = state.table(event.table)
+    if entry.block is None or entry.block.stage is not Stage.BLOCKED:
+        return state
+    return state.with_table(replace(entry, block=replace(entry.block, stage=Stage.REPLAY, reason="")))
+
+
+def _recut(state: StreamState, event: Recut) -> Step:
+    """The block's messages are pending again. Example: block [10, 14] of 3 messages, cursor 17, 2 pending -> cursor 10,
+    5 pending, 3 less sealed; P stays."""
+    block = _current(state, event.table, event.begin, event.end)
+    if block is None or block.stage is not Stage.BLOCKED:
+        return state, ()
+    entry, messages = state.table(event.table), block.intent.messages
+    window = replace(state.window, sealed=state.window.sealed - messages)
+    lagging = TableState(event.table, None, event.begin, entry.pending + messages)
+    text = f"block [{event.begin}, {event.end}] of {messages} messages was given up; they are cut anew"
+    return replace(state.with_table(lagging), window=window), (Alarm("BlockRecut", text, event.table),)
 
 
 def _flush(state: StreamState, event: Flush, now_ms: int) -> Step:
