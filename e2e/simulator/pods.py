@@ -1,0 +1,134 @@
+"""What a pod was told: the configuration file and token that its container would find, looked up as a kubelet does.
+
+So what the operator renders is read by the models that the real programs read it with; a faulty one is an error here.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from blockhouse.config.load import parse_as
+from blockhouse.config.pipeline import AggregatorConfig
+from blockhouse.config.verifier import VerifierConfig
+
+Json = Mapping[str, Any]
+Content = Mapping[str, str]
+
+Lookup = Callable[[str, str], Content]
+"""(kind, name) -> text by key of a ConfigMap or Secret in the pod's namespace. KeyError when there is none."""
+
+ANNOTATION = "simulator.blockhouse.test/play"
+
+
+class Unusable(ValueError):
+    """The pod's container would not start with what it is given; the text says why."""
+
+
+def command_of(pod: Json, program: str) -> list[str]:
+    """The words with which the container `program` runs; empty when the pod has no such container."""
+    for container in pod["spec"]["containers"]:
+        if container["name"] == program:
+            return [*container.get("command", ()), *container.get("args", ())]
+    return []
+
+
+def configuration(pod: Json, program: str, lookup: Lookup) -> AggregatorConfig | VerifierConfig:
+    """The configuration that the container `program` (aggregator, verifier) is given with `--config`."""
+    words = command_of(pod, program)
+    if "--config" not in words[:-1]:
+        raise Unusable(f"container {program} is not run with --config: {' '.join(words)}")
+    path = words[words.index("--config") + 1]
+    for name, value in _environment(pod, program).items():
+        path = path.replace(f"$({name})", value)
+    text = file_of(pod, program, path, lookup)
+    if program == "aggregator":
+        return parse_as(AggregatorConfig, text, source=path)
+    return parse_as(VerifierConfig, text, source=path)
+
+
+def token(pod: Json, program: str, config: AggregatorConfig | VerifierConfig, lookup: Lookup) -> str | None:
+    """The admin API's token, as the container would read it."""
+    reference = config.admin.token
+    if reference is None:
+        return None
+    if reference.file is not None:
+        return file_of(pod, program, str(reference.file), lookup).rstrip("\n")
+    for variable in _container(pod, program).get("env", ()):
+        if variable["name"] == reference.env and "secretKeyRef" in variable.get("valueFrom", {}):
+            source = variable["valueFrom"]["secretKeyRef"]
+            return lookup("Secret", source["name"])[source["key"]]
+    raise Unusable(f"container {program} has no variable {reference.env} from a Secret")
+
+
+def file_of(pod: Json, program: str, path: str, lookup: Lookup) -> str:
+    """The content of a file that is mounted into the container. Unusable when nothing is mounted there."""
+    wanted = PurePosixPath(path)
+    mounts = sorted(
+        _container(pod, program).get("volumeMounts", ()), key=lambda mount: len(mount["mountPath"]), reverse=True
+    )
+    for mount in mounts:
+        root = PurePosixPath(mount["mountPath"])
+        if wanted == root and "subPath" in mount:
+            relative = mount["subPath"]
+        elif wanted.is_relative_to(root) and wanted != root:
+            relative = str(wanted.relative_to(root))
+        else:
+            continue
+        for volume in pod["spec"].get("volumes", ()):
+            if volume["name"] == mount["name"]:
+                content = _files(volume, lookup)
+                if relative in content:
+                    return content[relative]
+    raise Unusable(f"container {program} finds no file {path}: nothing that is mounted has it")
+
+
+def _files(volume: Json, lookup: Lookup) -> dict[str, str]:
+    """Text by path in a volume of ConfigMaps and Secrets."""
+    if "projected" in volume:
+        found: dict[str, str] = {}
+        for source in volume["projected"]["sources"]:
+            found |= _files(source, lookup)
+        return found
+    for field, kind, name in (("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName")):
+        if field in volume:
+            source = volume[field]
+            content = lookup(kind, source.get(name) or source["name"])
+            if "items" in source:
+                return {item["path"]: content[item["key"]] for item in source["items"]}
+            return dict(content)
+    return {}
+
+
+def texts(kind: str, value: Json) -> Content:
+    """Text by key of a ConfigMap or Secret as the API server gives it."""
+    data: Mapping[str, str] = value.get("data") or {}
+    return data if kind == "ConfigMap" else {key: base64.b64decode(text).decode() for key, text in data.items()}
+
+
+def is_live(pod: Json, program: str) -> bool:
+    """The container runs and the pod was not told to end."""
+    if "deletionTimestamp" in pod["metadata"]:
+        return False
+    statuses = pod.get("status", {}).get("containerStatuses", ())
+    return any(status["name"] == program and status.get("ready") for status in statuses)
+
+
+def _container(pod: Json, program: str) -> Json:
+    container: Json = next(c for c in pod["spec"]["containers"] if c["name"] == program)
+    return container
+
+
+def _environment(pod: Json, program: str) -> dict[str, str]:
+    """Variables with plain values, and those that name the pod."""
+    found = {}
+    for variable in _container(pod, program).get("env", ()):
+        if "value" in variable:
+            found[variable["name"]] = variable["value"]
+        elif (field := variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath", "")) == "metadata.name":
+            found[variable["name"]] = pod["metadata"]["name"]
+        elif field.startswith("metadata.labels['"):
+            found[variable["name"]] = pod["metadata"]["labels"][field[len("metadata.labels['") : -2]]
+    return found

@@ -1,0 +1,41 @@
+"""The simulator as a server that is started and killed like the others."""
+
+from __future__ import annotations
+
+import sys
+import urllib.request
+from pathlib import Path
+
+from e2e.stack.server import Server
+
+
+class Simulator(Server):
+    """Plays the pods of one cluster on one port of loopback."""
+
+    def __init__(self, folder: Path, *, kubeconfig: Path, port: int, dies_with_parent: bool = True) -> None:
+        super().__init__("simulator", folder, dies_with_parent=dies_with_parent)
+        self.kubeconfig = kubeconfig
+        self.port = port
+
+    @property
+    def aggregator_url(self) -> str:
+        """For `blockhouse operator run --aggregator-url`."""
+        return f"http://127.0.0.1:{self.port}/{{namespace}}/{{replica}}"
+
+    @property
+    def verifier_url(self) -> str:
+        """For `blockhouse operator run --verifier-url`."""
+        return f"http://127.0.0.1:{self.port}/{{namespace}}/{{verifier}}"
+
+    def prepare(self) -> list[str]:
+        return [
+            *(sys.executable, "-m", "e2e.simulator"),
+            *("--kubeconfig", str(self.kubeconfig), "--port", str(self.port)),
+        ]
+
+    def answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/healthz", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False

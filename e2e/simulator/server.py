@@ -1,0 +1,190 @@
+"""`python -m e2e.simulator`: watches the pods of a cluster and answers in their place.
+
+`http://127.0.0.1:PORT/NAMESPACE/REPLICA/status` is what `http://REPLICA.NAMESPACE.svc:8080/status` would be. A pod that
+does not live hangs up, as an address without a listener does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import structlog
+import typer
+from aiohttp import web
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from kubernetes import client, config, watch
+
+from blockhouse.config.load import ConfigError
+from blockhouse.config.pipeline import AggregatorConfig
+from e2e.simulator import answers, pods
+from e2e.simulator.answers import Play
+from e2e.simulator.world import Key, Program, World
+
+log = structlog.get_logger(__name__)
+
+PROGRAMS = ("aggregator", "verifier")
+REPLICA_LABEL = "ingest.blockhouse.dev/replica"
+PIPELINE_LABEL = "ingest.blockhouse.dev/pipeline"
+SELECTOR = "app.kubernetes.io/part-of=blockhouse"
+OPEN = frozenset({"healthz", "readyz"})
+TOPICS_EVERY = 1.0
+"""Seconds between two looks at the brokers."""
+
+
+class SimulatorServer:
+    """The HTTP side; the world is only touched on the event loop."""
+
+    def __init__(self, port: int) -> None:
+        self.world = World()
+        self._port = port
+
+    async def run(self, follow: Callable[[SimulatorServer, asyncio.AbstractEventLoop], None]) -> None:
+        """Serves for ever, while `follow` brings news of the pods from a thread of its own."""
+        app = web.Application()
+        app.router.add_get("/healthz", self._own_health)
+        app.router.add_get("/{namespace}/{name}/{path:.*}", self._answer)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", self._port, reuse_address=True).start()
+        threading.Thread(target=follow, args=(self, asyncio.get_running_loop()), daemon=True).start()
+        while True:
+            partitions = await asyncio.to_thread(read_partitions, self.world.topics())
+            self.world.learn(partitions, time.monotonic())
+            await asyncio.sleep(TOPICS_EVERY)
+
+    async def _own_health(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        key = (request.match_info["namespace"], request.match_info["name"])
+        program = self.world.programs.get(key)
+        if program is None or program.play is Play.SILENT:
+            if request.transport is not None:
+                request.transport.abort()
+            raise web.HTTPServiceUnavailable
+        path = request.match_info["path"]
+        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if path not in OPEN and program.token is not None and not hmac.compare_digest(given, program.token):
+            raise web.HTTPUnauthorized(text="give the token of admin.token as 'Authorization: Bearer ...'\n")
+        return self._page(path, key, program)
+
+    def _page(self, path: str, key: Key, program: Program) -> web.Response:
+        match path, program.config:
+            case "healthz", _:
+                return web.Response(text="ok\n")
+            case "readyz", _:
+                return web.Response(text="ready\n")
+            case "metrics", _:
+                return web.Response(text="")
+            case "status", AggregatorConfig() as settings:
+                owned, now = self.world.owned(key), time.monotonic()
+                return web.json_response(answers.status(settings, owned, ready=True, now=now, play=program.play))
+            case "verdict", settings if not isinstance(settings, AggregatorConfig):
+                streams = self.world.streams_of(settings.pipeline)
+                return web.json_response(answers.verdict(settings.pipeline, streams, program.play))
+            case "anomalies", settings if not isinstance(settings, AggregatorConfig):
+                return web.json_response([])
+        raise web.HTTPNotFound
+
+
+class PodWatch:
+    """Follows the pods of one cluster. Runs on a thread; the world belongs to the event loop."""
+
+    def __init__(self, kubeconfig: str) -> None:
+        config.load_kube_config(kubeconfig)  # type: ignore[no-untyped-call]
+        self._core = client.CoreV1Api()
+        self._started: dict[str, Program] = {}
+
+    def __call__(self, server: SimulatorServer, loop: asyncio.AbstractEventLoop) -> None:
+        while True:
+            try:
+                stream = watch.Watch().stream(  # type: ignore[no-untyped-call]
+                    self._core.list_pod_for_all_namespaces, label_selector=SELECTOR, timeout_seconds=300
+                )
+                for event in stream:
+                    self._apply(event["type"], event["raw_object"], server, loop)
+            except Exception as error:  # noqa: BLE001  whatever broke the watch, it is begun anew
+                log.warning("simulator.watch_broken", error=str(error))
+                time.sleep(1)
+
+    def _apply(self, kind: str, pod: pods.Json, server: SimulatorServer, loop: asyncio.AbstractEventLoop) -> None:
+        program = next((name for name in PROGRAMS if pods.command_of(pod, name)), None)
+        if program is None:
+            return
+        metadata = pod["metadata"]
+        key, uid, world = key_of(pod, program), metadata["uid"], server.world
+        if kind == "DELETED" or not pods.is_live(pod, program):
+            self._started.pop(uid, None)
+            loop.call_soon_threadsafe(lambda: world.drop(key, uid, time.monotonic()))
+            return
+        started = self._started.get(uid) or self._start(pod, program)
+        if started is None:
+            return
+        play = Play((metadata.get("annotations") or {}).get(pods.ANNOTATION, Play.WELL))
+        current = Program(uid, started.config, started.token, play)
+        if self._started.get(uid) != current:
+            self._started[uid] = current
+            loop.call_soon_threadsafe(lambda: world.put(key, current, time.monotonic()))
+
+    def _start(self, pod: pods.Json, program: str) -> Program | None:
+        """Reads what the container would read at its start; None, with a line in the log, when it would not start."""
+
+        def lookup(kind: str, name: str) -> pods.Content:
+            read = self._core.read_namespaced_config_map if kind == "ConfigMap" else self._core.read_namespaced_secret
+            found = read(name, pod["metadata"]["namespace"])
+            return pods.texts(kind, {"data": found.data})
+
+        name = pod["metadata"]["name"]
+        try:
+            settings = pods.configuration(pod, program, lookup)
+            token = pods.token(pod, program, settings, lookup)
+        except (pods.Unusable, ConfigError, KeyError, client.ApiException) as error:
+            log.error("simulator.pod_would_not_start", pod=name, error=str(error))
+            return None
+        log.info("simulator.started", pod=name, program=program)
+        return Program(pod["metadata"]["uid"], settings, token)
+
+
+def key_of(pod: pods.Json, program: str) -> Key:
+    """By what name the Service of a pod is known."""
+    labels = pod["metadata"]["labels"]
+    name = labels[REPLICA_LABEL] if program == "aggregator" else f"{labels[PIPELINE_LABEL]}-verifier"
+    return pod["metadata"]["namespace"], name
+
+
+def read_partitions(topics: set[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    """Partitions of the topics, of those brokers that answer."""
+    found: dict[tuple[str, str], int] = {}
+    for bootstrap in {bootstrap for bootstrap, _ in topics}:
+        try:
+            known = _admin(bootstrap).list_topics(timeout=3).topics
+        except KafkaException:
+            continue
+        for servers, topic in topics:
+            if servers == bootstrap and topic in known:
+                found[servers, topic] = len(known[topic].partitions)
+    return found
+
+
+_admins: dict[str, AdminClient] = {}
+
+
+def _admin(bootstrap: str) -> Any:
+    if bootstrap not in _admins:
+        _admins[bootstrap] = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    return _admins[bootstrap]
+
+
+def main(
+    kubeconfig: Annotated[str, typer.Option(help="Whose pods to play.")],
+    port: Annotated[int, typer.Option(help="Where to listen on loopback.")],
+) -> None:
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    asyncio.run(SimulatorServer(port).run(PodWatch(kubeconfig)))

@@ -1,0 +1,96 @@
+"""All simulated programs of a cluster: which pods live, what they were told, which streams each has. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from blockhouse.config.pipeline import AggregatorConfig
+from blockhouse.config.verifier import VerifierConfig
+from e2e.simulator.answers import Play
+from e2e.simulator.groups import Group, Owned
+
+Key = tuple[str, str]
+"""Namespace, and name of a replica or verifier."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """One simulated aggregator or verifier; it is as old as its pod."""
+
+    uid: str
+    config: AggregatorConfig | VerifierConfig
+    token: str | None
+    play: Play = Play.WELL
+
+
+@dataclass
+class World:
+    """Consumer groups are told apart by their brokers, as in life: two namespaces with one Kafka share a group."""
+
+    programs: dict[Key, Program] = field(default_factory=dict)
+    groups: dict[tuple[str, str], Group] = field(default_factory=dict)
+    partitions: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Partitions by bootstrap servers and topic."""
+
+    def put(self, key: Key, program: Program, now: float) -> None:
+        self.programs[key] = program
+        self.rebalance(now)
+
+    def drop(self, key: Key, uid: str, now: float) -> None:
+        """Forgets a program, unless its pod was replaced already."""
+        if key in self.programs and self.programs[key].uid == uid:
+            del self.programs[key]
+            self.rebalance(now)
+
+    def learn(self, partitions: Mapping[tuple[str, str], int], now: float) -> None:
+        """Takes the brokers' word for the number of partitions."""
+        if any(self.partitions.get(key) != count for key, count in partitions.items()):
+            self.partitions |= partitions
+            self.rebalance(now)
+
+    def topics(self) -> set[tuple[str, str]]:
+        """(bootstrap servers, topic) that some aggregator consumes."""
+        return {
+            (cluster.bootstrap_servers, config.kafka.topic)
+            for config in self._aggregators().values()
+            for cluster in config.kafka.clusters
+        }
+
+    def owned(self, key: Key) -> list[Owned]:
+        """Streams of the aggregator `key`."""
+        config = self.programs[key].config
+        assert isinstance(config, AggregatorConfig)
+        return [
+            owned
+            for cluster in config.kafka.clusters
+            for owned in self._group(cluster.bootstrap_servers, config).of(_member(key))
+        ]
+
+    def streams_of(self, pipeline: str) -> int:
+        """Owned streams of a pipeline, wherever its aggregators are."""
+        keys = [key for key, config in self._aggregators().items() if config.pipeline == pipeline]
+        return sum(len(self.owned(key)) for key in keys)
+
+    def rebalance(self, now: float) -> None:
+        members: dict[tuple[str, str], list[str]] = {key: [] for key in self.groups}
+        wanted: dict[tuple[str, str], dict[tuple[str, str], int]] = {key: {} for key in self.groups}
+        for key, config in self._aggregators().items():
+            for cluster in config.kafka.clusters:
+                group = (cluster.bootstrap_servers, config.kafka.group)
+                self.groups.setdefault(group, Group())
+                members.setdefault(group, []).append(_member(key))
+                count = self.partitions.get((cluster.bootstrap_servers, config.kafka.topic), 0)
+                wanted.setdefault(group, {})[cluster.name, config.kafka.topic] = count
+        for group, state in self.groups.items():
+            state.rebalance(members[group], wanted[group], now)
+
+    def _group(self, bootstrap: str, config: AggregatorConfig) -> Group:
+        return self.groups.setdefault((bootstrap, config.kafka.group), Group())
+
+    def _aggregators(self) -> dict[Key, AggregatorConfig]:
+        return {k: p.config for k, p in self.programs.items() if isinstance(p.config, AggregatorConfig)}
+
+
+def _member(key: Key) -> str:
+    return "/".join(key)
