@@ -18,6 +18,7 @@ from blockhouse.schema.model import TableHistory
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.admin.server import AdminServer
 from blockhouse_aggregator.clickhouse.tables import ServerTable
+from blockhouse_aggregator.coordination.holds import Hold
 from blockhouse_aggregator.coordination.session import Session
 from blockhouse_aggregator.faults.armed import Faults
 from blockhouse_aggregator.faults.model import Injection, Point
@@ -155,6 +156,7 @@ class Aggregator:
             shard=shard,
             locks=locks,
             schemas=adapters.StoredSchemas(self._session),
+            holds=adapters.StoredHolds(config, self._session, now_ms),
             markers=adapters.StoredMarkers(config, self._session, now_ms),
         )
         self.catalog = Catalog(outside, check_loadable(config))
@@ -244,6 +246,23 @@ class Aggregator:
         await owner.start()
         await self.leases.serve(owner)
 
+    async def hold(self, table: str, rollout: str) -> Hold:
+        """`admin.Holdable`: hold the table in every stream of the shard. Raises Retryable, or Blocked by another."""
+        hold = await self._prepared().outside.holds.put(table, rollout)
+        await self.catalog.refresh_holds()
+        return hold
+
+    async def release(self, table: str, rollout: str) -> bool:
+        """`admin.Holdable`: end what `hold` began; False when it had ended. Raises as `hold` does."""
+        released = await self._prepared().outside.holds.remove(table, rollout)
+        await self.catalog.refresh_holds()
+        return released
+
+    def _prepared(self) -> Surroundings:
+        if not hasattr(self, "_around"):
+            raise Retryable("the aggregator is still starting", after=1.0)
+        return self._around
+
     def cluster_failed(self, cluster: str, error: BlockhouseError) -> None:
         log.error("kafka.failed", cluster=cluster, error=str(error))
         self.cluster_errors[cluster] = str(error)
@@ -279,6 +298,7 @@ class Aggregator:
             await asyncio.sleep(UNKNOWN_REFRESH)
             since += UNKNOWN_REFRESH
             try:
+                await self.catalog.refresh_holds()
                 if since >= REFRESH:
                     since = 0.0
                     await self.catalog.refresh()

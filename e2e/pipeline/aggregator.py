@@ -51,10 +51,20 @@ class AggregatorProcess(Server):
 
     def arm_fault(self, point: str, **fault: Any) -> None:
         """`PUT /faults/POINT`, see docs/faults.md; needs `faults.enabled` in the configuration."""
-        body = json.dumps(fault).encode()
-        request = urllib.request.Request(f"{self.url}/faults/{point}", data=body, method="PUT")
-        with urllib.request.urlopen(request, timeout=5):
-            pass
+        self._ask("PUT", f"/faults/{point}", fault)
+
+    def hold(self, table: str, rollout: str) -> None:
+        """`PUT /tables/TABLE/hold`. Raises OSError (HTTP Error 409 ...) while another rollout holds the table."""
+        self._ask("PUT", f"/tables/{table}/hold", {"rollout": rollout})
+
+    def release(self, table: str, rollout: str) -> bool:
+        """`DELETE /tables/TABLE/hold`: whether it was held. Raises as `hold` does."""
+        return bool(self._ask("DELETE", f"/tables/{table}/hold", {"rollout": rollout})["released"])
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any]) -> Any:
+        request = urllib.request.Request(self.url + path, data=json.dumps(body).encode(), method=method)
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return json.load(answer)
 
     def answers(self) -> bool:
         try:

@@ -1,29 +1,35 @@
 """What people and Kubernetes ask a running aggregator: /healthz, /readyz, /metrics, /status; and /faults in tests.
 
-It listens on loopback unless a token is set, and changes nothing: only /faults does, when fault
-injection is on.
+It listens on loopback unless a token is set. Only /tables/TABLE/hold changes anything, and /faults when fault injection
+is on.
 """
 
 from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from blockhouse.config.pipeline import Admin
 from blockhouse_aggregator.admin.faults import FaultRoutes
+from blockhouse_aggregator.admin.holds import Holdable, HoldRoutes
 from blockhouse_aggregator.runtime.status import Answerable, status
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 OPEN = frozenset({"/healthz", "/readyz"})
 
 
+class Administered(Answerable, Holdable, Protocol):
+    """An aggregator, as the admin API sees it."""
+
+
 class AdminServer:
     """Serves the admin API on the event loop."""
 
-    def __init__(self, config: Admin, aggregator: Answerable) -> None:
+    def __init__(self, config: Admin, aggregator: Administered) -> None:
         self._config = config
         self._aggregator = aggregator
         self._token = config.token.read() if config.token else None
@@ -36,6 +42,7 @@ class AdminServer:
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/status", self._status)
+        HoldRoutes(self._aggregator).add_to(app)
         FaultRoutes(self._aggregator.faults).add_to(app)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()

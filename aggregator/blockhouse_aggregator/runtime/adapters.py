@@ -15,6 +15,7 @@ from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.clickhouse.presence import StoredRows
 from blockhouse_aggregator.clickhouse.quorum import QuorumProbe, QuorumSnapshot
 from blockhouse_aggregator.clickhouse.tables import ServerTable
+from blockhouse_aggregator.coordination.holds import Hold, TableHolds
 from blockhouse_aggregator.coordination.locks import Lease, TableLocks
 from blockhouse_aggregator.coordination.markers import Decisions, StreamMarker, StreamMarkers
 from blockhouse_aggregator.coordination.schema_store import RevisionConflict, SchemaStore
@@ -172,6 +173,27 @@ class StoredSchemas:
             return await self._threads.run(self._store.append, table, known_revisions, revision)
         except RevisionConflict as conflict:
             return conflict.history
+
+    def close(self) -> None:
+        self._threads.close()
+
+
+class StoredHolds:
+    """`ports.Holds` over ZooKeeper."""
+
+    def __init__(self, config: AggregatorConfig, session: Session, now_ms: Callable[[], int]) -> None:
+        self._holds = TableHolds(session, config.shard)
+        self._now_ms = now_ms
+        self._threads = Threads("holds", 1)
+
+    async def all(self) -> Mapping[str, Hold]:
+        return await self._threads.run(self._holds.all)
+
+    async def put(self, table: str, rollout: str) -> Hold:
+        return await self._threads.run(self._holds.put, table, Hold(rollout=rollout, since_ms=self._now_ms()))
+
+    async def remove(self, table: str, rollout: str) -> bool:
+        return await self._threads.run(self._holds.remove, table, rollout)
 
     def close(self) -> None:
         self._threads.close()

@@ -7,7 +7,7 @@ can be encoded. Any other table is *held*: its messages lag, the others flow.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -16,12 +16,15 @@ from blockhouse.errors import BlockhouseError, Retryable
 from blockhouse.schema.history import extend
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse_aggregator.clickhouse.tables import ServerTable
+from blockhouse_aggregator.coordination.holds import Hold
 from blockhouse_aggregator.runtime.ports import Outside
 
 log = structlog.get_logger(__name__)
 REFRESH = 10.0
 """Seconds between looks at the server's columns: a change behind our back is noticed well within 30."""
 UNKNOWN_REFRESH = 2.0
+ROLLOUT = "SchemaRollout"
+"""Why a table is held that a rollout holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class Catalog:
         self._names: dict[int, str] = {}
         self._prints: dict[str, int] = {}
         self._version = 0
+        self._holds: Mapping[str, Hold] = {}
         self._refreshing = asyncio.Lock()
 
     @property
@@ -68,6 +72,10 @@ class Catalog:
     def held(self) -> frozenset[int]:
         return frozenset(known.history.id for known in self._tables.values() if known.held)
 
+    def hold_of(self, table: str) -> Hold | None:
+        """The rollout that holds the table, if one does: nothing of the table may then be sealed."""
+        return self._holds.get(table)
+
     def dead_lettered(self, every: bool, allowed: int) -> frozenset[int]:
         """Unknown tables whose messages are dead-lettered: `every` one, or those beyond the `allowed` oldest, so that a
         producer that invents names cannot fill the metadata."""
@@ -80,6 +88,7 @@ class Catalog:
 
     async def start(self) -> None:
         """Read the history and compare it with the server. Raises Retryable while either is away."""
+        self._holds = await self._outside.holds.all()
         for history in (await self._outside.schemas.all()).values():
             self._put(Known(history, held="NotChecked", why="not compared with the server yet"))
         await self.refresh()
@@ -108,6 +117,15 @@ class Catalog:
                     await self._examine(table)
             self._prints = prints
 
+    async def refresh_holds(self) -> None:
+        """Obey what rollouts hold by now, and look again at what they released."""
+        async with self._refreshing:
+            before = self._holds
+            self._holds = await self._outside.holds.all()
+            for table in before.keys() ^ self._holds.keys():
+                if table in self._tables:
+                    await self._examine(table)
+
     async def refresh_unknown(self) -> None:
         """Look again for tables the server did not have."""
         async with self._refreshing:
@@ -117,6 +135,9 @@ class Catalog:
 
     async def _examine(self, table: str) -> None:
         known = self._tables[table]
+        if table in self._holds:
+            self._changed(known, self._held(known))  # its columns may be changing: judged when it is released
+            return
         try:
             server = await self._outside.shard.describe(table)
             if server is None:
@@ -131,9 +152,22 @@ class Catalog:
         except BlockhouseError as error:
             reason = getattr(error, "reason", "") or getattr(error, "on", "") or "Refused"
             changed = replace(known, held=reason, why=str(error))
+        self._changed(known, self._held(changed))
+
+    def _held(self, known: Known) -> Known:
+        hold = self._holds.get(known.history.name)
+        return replace(known, held=ROLLOUT, why=f"held by rollout {hold.rollout}") if hold else known
+
+    def _changed(self, known: Known, changed: Known) -> None:
         if changed != known:
             self._put(changed)
-            log.log(30 if changed.held else 20, "catalog.table", table=table, held=changed.held, why=changed.why)
+            log.log(
+                30 if changed.held else 20,
+                "catalog.table",
+                table=changed.history.name,
+                held=changed.held,
+                why=changed.why,
+            )
 
     async def _recorded(self, history: TableHistory, server: ServerTable) -> TableHistory:
         """The history with the server's columns as its last revision, appended by whoever is first."""

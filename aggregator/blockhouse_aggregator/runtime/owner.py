@@ -139,7 +139,7 @@ class StreamOwner:
         ids = {table.table: await self.around.catalog.id_of(table.table) for table in sealed.tables}
         event = Scanned(scan_report(sealed, ids), resumed)
         async with self._committing:
-            if self.state is None or self.closed.is_set():
+            if self.state is None or self.closed.is_set() or self._held(sealed):
                 return False
             after, effects = step(self.state, event, self.around.now_ms())
             if self._too_large(effects):
@@ -150,6 +150,11 @@ class StreamOwner:
             self.state = after
             await self._perform(effects)
         return not self.closed.is_set()
+
+    def _held(self, sealed: Sealed) -> bool:
+        """Whether the round holds a block of a table that a rollout holds by now: it is then read again without it, so
+        that a table which `/status` shows held, with nothing in flight, stays so."""
+        return any(t.block is not None and self.around.catalog.hold_of(t.table) for t in sealed.tables)
 
     def _too_large(self, effects: tuple[Effect, ...]) -> bool:
         """A round whose metadata would not fit is dropped whole and read again with room for fewer tables."""

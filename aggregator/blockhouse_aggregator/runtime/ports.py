@@ -16,6 +16,7 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.clickhouse.presence import StoredRows
 from blockhouse_aggregator.clickhouse.quorum import QuorumSnapshot
 from blockhouse_aggregator.clickhouse.tables import ServerTable
+from blockhouse_aggregator.coordination.holds import Hold
 
 
 class Fate(Enum):
@@ -84,6 +85,14 @@ class Schemas(Protocol):
     async def append(self, table: str, known_revisions: int, revision: Revision) -> TableHistory: ...
 
 
+class Holds(Protocol):
+    """Tables of the shard that a rollout holds."""
+
+    async def all(self) -> Mapping[str, Hold]: ...
+    async def put(self, table: str, rollout: str) -> Hold: ...
+    async def remove(self, table: str, rollout: str) -> bool: ...
+
+
 class Markers(Protocol):
     """Durable facts about streams which Kafka forgets, and the decisions of operators."""
 
@@ -101,4 +110,5 @@ class Outside:
     shard: Shard
     locks: Locks
     schemas: Schemas
+    holds: Holds
     markers: Markers

@@ -46,6 +46,7 @@ def status(aggregator: Answerable) -> Mapping[str, Any]:
                 "revision": len(k.history.revisions),
                 "held": k.held,
                 "why": k.why,
+                "rollout": hold.rollout if catalog and (hold := catalog.hold_of(k.history.name)) else "",
                 "hazards": [{"reason": h.reason, "text": h.text} for h in aggregator.hazards.of(k)],
             }
             for k in (catalog.tables if catalog else ())

@@ -1,0 +1,83 @@
+"""A table that a rollout holds: sealed, acknowledged, held in every stream of the shard, while the others flow."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.pipeline import AggregatorProcess
+from e2e.stack import Stack
+from tests.integration.runtime_pipeline import Loading, healed, loading
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def running(running_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loading]:
+    with loading(running_stack, tmp_path_factory.mktemp("holds"), "holds") as found:
+        yield found
+
+
+@pytest.fixture
+def pipeline(running: Loading) -> Iterator[Loading]:
+    with healed(running) as found:
+        yield found
+
+
+def obeyed(aggregator: AggregatorProcess, table: str, rollout: str) -> bool:
+    """Whether the aggregator holds the table and has nothing of it in flight."""
+    status = aggregator.status()
+    named = {t["name"]: t["rollout"] for t in status.get("tables", [])}
+    flying = [b for s in status.get("streams", []) for b in s.get("inFlight", []) if b["table"] == table]
+    return named.get(table) == rollout and not flying
+
+
+def stored(pipeline: Loading, table: str) -> int:
+    (count,) = pipeline.stack.clickhouse[1, 1].execute(f"SELECT count() FROM {table}")[0]
+    return int(count)
+
+
+def test_a_held_table_gets_no_row_anywhere_until_it_is_released(pipeline: Loading) -> None:
+    held, free = pipeline.feed.table("held"), pipeline.feed.table("free")
+    over = threading.Event()
+
+    def produce() -> None:
+        while not over.is_set():
+            pipeline.feed.send(held, 5)
+            pipeline.feed.send(free, 5)
+
+    producer = threading.Thread(target=produce)
+    producer.start()
+    try:
+        pipeline.wait("rows of both", lambda: stored(pipeline, held) > 0 < stored(pipeline, free))
+        asked, other = pipeline.aggregators[:2]
+        asked.hold(held, "rollout-1")
+        for aggregator in pipeline.aggregators:
+            pipeline.wait("the hold obeyed", lambda a=aggregator: obeyed(a, held, "rollout-1"))
+        at_hold, free_at_hold = stored(pipeline, held), stored(pipeline, free)
+        other.kill()  # whoever takes its streams over obeys the hold too
+        pipeline.wait("the other table goes on", lambda: stored(pipeline, free) > free_at_hold + 300)
+        assert stored(pipeline, held) == at_hold
+        pipeline.heal()
+        pipeline.wait("the hold found again after a restart", lambda: obeyed(other, held, "rollout-1"))
+        assert stored(pipeline, held) == at_hold
+    finally:
+        over.set()
+        producer.join()
+    assert asked.release(held, "rollout-1")
+    assert not asked.release(held, "rollout-1"), "released twice"
+    pipeline.settle(held, free)
+
+
+def test_a_table_is_held_by_one_rollout_at_a_time(pipeline: Loading) -> None:
+    table = pipeline.feed.table("claimed")
+    first, second = pipeline.aggregators[:2]
+    first.hold(table, "one")
+    second.hold(table, "one")  # the same rollout may ask again, and anybody
+    with pytest.raises(OSError, match="409"):
+        second.hold(table, "two")
+    with pytest.raises(OSError, match="409"):
+        second.release(table, "two")
+    assert second.release(table, "one")
