@@ -40,13 +40,17 @@ LASTING = frozenset({Kind.BEYOND_END, Kind.STALLED})
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing wrong with one commit. `first` and `last` are the stream's offsets it is about; None: of no offset."""
+    """One thing wrong with one commit. `first` and `last` are the stream's offsets it is about; None: of no offset.
+
+    With `unless_log_begins` it is none if the log begins there or later: then retention has taken the messages.
+    """
 
     kind: Kind
     message: str
     table: str | None = None
     first: int | None = None
     last: int | None = None
+    unless_log_begins: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

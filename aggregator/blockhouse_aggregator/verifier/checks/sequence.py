@@ -1,0 +1,127 @@
+"""Which rule a commit has to keep, given what was committed for the stream before it: the whole decision, total.
+
+The order in which a stream's commits lie in `__consumer_offsets` is the order in which they were made. No clock is
+asked: the times in commits and records decide nothing here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from blockhouse.metadata import codec
+from blockhouse.metadata.ebay import EbayMetadata
+from blockhouse.metadata.errors import MetadataUnreadable
+from blockhouse.metadata.reading import Reading, read
+from blockhouse_aggregator.verifier.anomaly import Finding, Kind
+from blockhouse_aggregator.verifier.checks import published, succession
+
+Known = Reading | EbayMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """`known` is what the next commit is compared with, `unseen` how many commits are missing between the two."""
+
+    known: Known | None
+    findings: tuple[Finding, ...] = ()
+    unseen: int = 0
+
+
+def judge(before: Known | None, offset: int, text: str, missing: int) -> Judgement:
+    """Judge a commit of `text` with the Kafka offset `offset`; `before` is the last readable one of the stream.
+
+    `missing` is how many records the offsets topic lacks between the two (compaction, markers of transactions): that
+    many commits may have gone unseen, and not one more.
+    """
+    if not text:
+        return _bare(before, offset)
+    try:
+        after: Known = read(text) if text.startswith("2;") else _foreign_format(text, offset)
+    except MetadataUnreadable as error:
+        finding = Finding(Kind.UNREADABLE, str(error), None, offset, offset)
+        return Judgement(before, (finding,))
+    if isinstance(after, Reading):
+        return _ours(before, after, offset, missing)
+    if isinstance(before, EbayMetadata):
+        return Judgement(after, tuple(published.succession(before, after)))
+    if before is None:
+        return Judgement(after)
+    text = f"version {after.version} was committed after version 2: the stream has a writer of another kind"
+    return Judgement(after, (Finding(Kind.FOREIGN, text, None, offset, offset),))
+
+
+def _foreign_format(text: str, offset: int) -> EbayMetadata:
+    decoded = codec.decode(text, offset)
+    assert isinstance(decoded, EbayMetadata)  # version 2 was read before, any other of ours is unreadable
+    return decoded
+
+
+def _bare(before: Known | None, offset: int) -> Judgement:
+    """An offset without metadata. Before the first metadata that is how a start is chosen; later, a reset."""
+    if before is None:
+        return Judgement(None)
+    text = f"offset {offset} was committed without metadata: a tool, or a consumer that is none of ours"
+    return Judgement(before, (Finding(Kind.FOREIGN, text, None, offset, offset),))
+
+
+def _ours(before: Known | None, after: Reading, offset: int, missing: int) -> Judgement:
+    alone = succession.contradictions(after, offset)
+    if before is None:
+        return Judgement(after, tuple(alone))
+    if isinstance(before, EbayMetadata):
+        return Judgement(after, (*alone, *_taken_over(before, after)))
+    if after.text == before.text:
+        return Judgement(before)
+    if after.topic_id != before.topic_id and after.topic_id and before.topic_id:
+        return Judgement(after, (*alone, *_other_topic(before, after, missing)))
+    if after.seq == before.seq + 1:
+        return Judgement(after, (*alone, *succession.succession(before, after, adjacent=True)))
+    if after.seq == 1 and before.seq > 1:
+        return Judgement(after, (*alone, _restarted(before, after)))
+    order, unseen = _out_of_order(before, after, missing)
+    return Judgement(after, (*alone, *order, *succession.succession(before, after, adjacent=False)), unseen)
+
+
+def _taken_over(before: EbayMetadata, after: Reading) -> tuple[Finding, ...]:
+    """From another format: what was stored or in flight there must not be loaded a second time."""
+    low = before.committed_offset
+    if low is None or after.low >= low:
+        return ()
+    text = f"version 2 begins at {after.low}, but everything below {low} was said to be stored"
+    return (Finding(Kind.BACKWARD, text, None, after.low, low - 1),)
+
+
+def _other_topic(before: Reading, after: Reading, missing: int) -> tuple[Finding, ...]:
+    """A topic that was created again starts its numbers anew; anything else mixes the offsets of two topics."""
+    if after.seq == 1 or missing > 0:
+        return ()
+    text = (
+        f"number {after.seq} is of topic id {after.topic_id}, number {before.seq} was of {before.topic_id}: "
+        "a new topic begins with number 1"
+    )
+    return (Finding(Kind.FOREIGN, text, None, after.low, after.position),)
+
+
+def _restarted(before: Reading, after: Reading) -> Finding:
+    start = after.reference
+    text = (
+        f"the stream was started afresh at {start} after number {before.seq} at position {before.position}: what was "
+        "in flight is forgotten; compare with `blockhouse audit`"
+    )
+    first, last = sorted((start, before.low))
+    return Finding(Kind.RESTART, text, None, first, max(last, before.position) - 1)
+
+
+def _out_of_order(before: Reading, after: Reading, missing: int) -> tuple[tuple[Finding, ...], int]:
+    """A number that is not the next one, and how many commits went unseen."""
+    skipped = after.seq - before.seq - 1
+    if 0 < skipped <= missing:
+        return (), skipped
+    who = f"number {before.seq} of {before.replica}, then {after.seq} of {after.replica}"
+    if skipped > 0:
+        text = f"{who}: {skipped} commits between them are not in the history, which lacks {missing} records"
+        return (Finding(Kind.ORDER, text, None, before.position, after.position),), min(missing, skipped)
+    kind = Kind.ORDER if after.replica == before.replica else Kind.INTERLEAVED
+    text = f"{who}: a commit that does not follow the one before it"
+    first, last = sorted((before.low, after.low))
+    return (Finding(kind, text, None, first, max(last, before.position, after.position) - 1),), 0

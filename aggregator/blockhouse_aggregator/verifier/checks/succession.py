@@ -1,0 +1,174 @@
+"""Two metadata of version 2, one committed after the other: may the later one follow?
+
+For `before` with position P and a table t, the next block of t may begin at or after lowest(t): its cursor, if it
+lags, else P. Between two commits whose numbers follow each other lies one scan at most, hence
+
+    blocks:   each block in flight is the one that was in flight, or begins at or after lowest(t)         (I2, I3)
+    cursors:  never fall below lowest(t)                                                                  (I5)
+    counts:   messages of the new blocks = growth of `sealed`, in the same window                         (I4)
+    pending:  what a table has less of, is in its new block, dead or a hole                               (I4)
+    window:   reference + sealed + dead + holes + pending = P; it is closed without a scan               (I4)
+
+When commits between the two were not seen, what only ever grows must still not have fallen.
+"""
+
+from __future__ import annotations
+
+from blockhouse.metadata.reading import NOTHING, Entry, Reading
+from blockhouse_aggregator.verifier.anomaly import Finding, Kind
+
+
+def contradictions(after: Reading, offset: int) -> list[Finding]:
+    """What is wrong with one metadata by itself; `offset` is the Kafka offset it was committed with."""
+    found = _entries_alone(after)
+    counted = after.reference + after.sealed + after.dead + after.holes + after.pending
+    position = after.position
+    if counted < position:
+        text = f"reference and counts reach {counted}, but the position is {position}: nothing is said of the rest"
+        found.append(Finding(Kind.GAP, text, None, counted, position - 1))
+    elif counted > position:
+        text = f"reference and counts reach {counted}, beyond the position {position}: messages were counted twice"
+        found.append(Finding(Kind.OVERLAP, text, None, position, counted - 1))
+    if offset != after.low:
+        text = f"the metadata belongs to offset {after.low}, but was committed with {offset}"
+        found.append(Finding(Kind.FOREIGN, text, None, min(offset, after.low), max(offset, after.low)))
+    return found
+
+
+def _entries_alone(after: Reading) -> list[Finding]:
+    position = least = after.position
+    wrong: list[int] = []
+    for table, (begin, end, messages, _, _, cursor, _) in after.tables.items():
+        if begin >= 0:
+            if begin < least:
+                least = begin
+            if not (end < position and 0 < messages <= end - begin + 1):
+                wrong.append(table)
+        elif cursor < 0:
+            wrong.append(table)
+        if cursor >= 0:
+            if cursor < least:
+                least = cursor
+            if cursor <= end or cursor > position:
+                wrong.append(table)
+    found = [_contradiction(table, after.tables[table], position) for table in dict.fromkeys(wrong)]
+    if least != after.low:
+        text = f"it says that everything below {after.low} is stored, but the least offset it names is {least}"
+        kind = Kind.GAP if least < after.low else Kind.FOREIGN
+        found.append(Finding(kind, text, None, min(least, after.low), max(least, after.low) - 1))
+    return found
+
+
+def _contradiction(table: int, entry: Entry, position: int) -> Finding:
+    begin, end, messages, _, _, cursor, _ = entry
+    if begin < 0 and cursor < 0:
+        return Finding(Kind.FOREIGN, "an entry that is neither in flight nor lags", str(table))
+    if begin >= 0 and end >= position:
+        text = f"block [{begin}, {end}] lies beyond the position {position}"
+        return Finding(Kind.FOREIGN, text, str(table), begin, end)
+    if begin >= 0 and not 0 < messages <= end - begin + 1:
+        text = f"block [{begin}, {end}] cannot hold {messages} messages"
+        return Finding(Kind.FOREIGN, text, str(table), begin, end)
+    if cursor > position:
+        text = f"the cursor {cursor} is beyond the position {position}: what lies between would be passed over"
+        return Finding(Kind.GAP, text, str(table), position, cursor - 1)
+    text = f"the cursor {cursor} lies in the block in flight [{begin}, {end}]: its end would be loaded twice"
+    return Finding(Kind.OVERLAP, text, str(table), cursor, end)
+
+
+def succession(before: Reading, after: Reading, *, adjacent: bool) -> list[Finding]:
+    """What `after` may not say once `before` was committed; `adjacent`: no other commit lies between them."""
+    found: list[Finding] = []
+    if after.position < before.position:
+        text = f"the position went back from {before.position} to {after.position}"
+        found.append(Finding(Kind.BACKWARD, text, None, after.position, before.position - 1))
+    old, floor = before.tables, before.position
+    sealed_now = 0
+    for table, entry in after.tables.items():
+        begin, cursor = entry[0], entry[5]
+        was = old.get(table, NOTHING)
+        lowest = was[5] if was[5] >= 0 else floor
+        if begin >= 0 and not (was[0] == begin and was[:5] == entry[:5]):
+            sealed_now += entry[2]
+            if begin < lowest:
+                found.append(_misplaced(table, was, entry, lowest))
+        if 0 <= cursor < lowest:
+            text = f"the cursor went back from {lowest} to {cursor}"
+            found.append(Finding(Kind.BACKWARD, text, str(table), cursor, lowest - 1))
+    found += _window(before, after, sealed_now, adjacent)
+    if adjacent:
+        found += _pending(before, after)
+    return found
+
+
+def _misplaced(table: int, was: Entry, entry: Entry, lowest: int) -> Finding:
+    """A block that begins where its table may not. Example: P = 20 and [10, 14] in flight; now [12, 16], or [3, 5]."""
+    begin, end = entry[0], entry[1]
+    old_begin, old_end = was[0], was[1]
+    if (begin, end) == (old_begin, old_end):
+        text = (
+            f"block [{begin}, {end}] is recorded again as another one: {was[2]} messages, {was[3]}, intent of "
+            f"{was[4]} became {entry[2]} messages, {entry[3]}, intent of {entry[4]}"
+        )
+        return Finding(Kind.OVERLAP, text, str(table), begin, end)
+    if old_begin >= 0 and begin <= old_end and old_begin <= end:
+        text = f"block [{begin}, {end}] overlaps [{old_begin}, {old_end}], which was in flight"
+        return Finding(Kind.OVERLAP, text, str(table), max(begin, old_begin), min(end, old_end))
+    if end < lowest:
+        text = f"block [{begin}, {end}] lies before {lowest}, below which nothing was left to load"
+        return Finding(Kind.BACKWARD, text, str(table), begin, end)
+    text = f"block [{begin}, {end}] overlaps what is below {lowest}, where nothing was left to load"
+    return Finding(Kind.OVERLAP, text, str(table), begin, lowest - 1)
+
+
+def _window(before: Reading, after: Reading, sealed_now: int, adjacent: bool) -> list[Finding]:
+    if after.reference < before.reference:
+        text = f"the reference of the counts went back from {before.reference} to {after.reference}"
+        return [Finding(Kind.BACKWARD, text, None, after.reference, before.reference - 1)]
+    if after.reference > before.reference:
+        return _closed(before, after) if adjacent else []
+    grown = after.sealed - before.sealed
+    if grown < 0 or after.dead < before.dead or after.holes < before.holes:
+        text = (
+            f"counts fell: sealed, dead, holes were {before.sealed}, {before.dead}, {before.holes}, now "
+            f"{after.sealed}, {after.dead}, {after.holes}: messages counted before are counted no more"
+        )
+        return [Finding(Kind.GAP, text, None, before.reference, after.position - 1)]
+    if grown > sealed_now and adjacent:
+        text = f"{grown} more messages are counted as sealed, but the new blocks hold {sealed_now}"
+        return [Finding(Kind.GAP, text, None, before.low, after.position - 1)]
+    if grown < sealed_now:
+        text = f"the new blocks hold {sealed_now} messages, but only {grown} more are counted as sealed"
+        return [Finding(Kind.OVERLAP, text, None, before.low, after.position - 1)]
+    return []
+
+
+def _closed(before: Reading, after: Reading) -> list[Finding]:
+    """A window is closed by a commit of its own: nothing is scanned with it, nothing in flight, all counts are 0."""
+    if after.sealed or after.dead or after.holes or any(entry[0] >= 0 for entry in after.tables.values()):
+        text = f"the reference moved from {before.reference} to {after.reference} without closing the window"
+        return [Finding(Kind.GAP, text, None, before.reference, after.position - 1)]
+    if after.position > before.position:
+        text = (
+            f"the window was closed and the position moved from {before.position} to {after.position}: "
+            "what was scanned is counted nowhere, and it is still in the log"
+        )
+        return [Finding(Kind.GAP, text, None, before.position, after.position - 1, unless_log_begins=after.position)]
+    return []
+
+
+def _pending(before: Reading, after: Reading) -> list[Finding]:
+    """Pending messages leave a table into a block, as dead letters or, counted, as holes: by no other way."""
+    found: list[Finding] = []
+    same = after.reference == before.reference
+    excused = (after.dead - before.dead) + (after.holes - before.holes) if same else 0
+    for table, was in before.tables.items():
+        if not was[6]:
+            continue
+        now = after.tables.get(table, NOTHING)
+        taken = now[2] if now[0] >= 0 and now[:5] != was[:5] else 0
+        lost = was[6] - now[6] - taken
+        if lost > max(0, excused):
+            text = f"{was[6]} messages were pending from {was[5]} on: {lost} of them are in no block, dead or a hole"
+            found.append(Finding(Kind.GAP, text, str(table), was[5], before.position - 1))
+    return found
