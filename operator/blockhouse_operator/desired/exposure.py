@@ -1,0 +1,119 @@
+"""How a shard is reached, and what protects it: Services, PodDisruptionBudget, NetworkPolicy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from blockhouse_operator.api import labels, names
+from blockhouse_operator.api.resource import ClickHouseShardIngest
+from blockhouse_operator.api.shard import ClickHouseShardIngestSpec, Replica
+from blockhouse_operator.desired.manifest import Manifest, manifest
+
+_NATIVE = ("native", names.NATIVE_PORT)
+_HTTP = ("http", names.HTTP_PORT)
+_INTERSERVER = ("interserver", names.INTERSERVER_PORT)
+_ADMIN = ("admin", names.ADMIN_PORT)
+
+
+def replica_service(shard: ClickHouseShardIngest, replica: Replica) -> Manifest:
+    """The address of one replica, the same for as long as it lives, ready or not: its peers and the operator use it."""
+    spec = shard.spec
+    ports = [_NATIVE, _HTTP, _INTERSERVER, _ADMIN] if spec.clickhouse.managed else [_ADMIN]
+    found = service(
+        replica.name,
+        shard.namespace,
+        ports,
+        labels=labels.of_replica(spec.pipeline, spec.shard, replica.zone, replica.name),
+        selector={labels.REPLICA: replica.name},
+        owner=shard.reference(),
+    )
+    found["spec"]["publishNotReadyAddresses"] = True
+    return found
+
+
+def query_service(shard: ClickHouseShardIngest) -> Manifest:
+    """Any ready replica of the shard, for queries."""
+    return service(
+        shard.name,
+        shard.namespace,
+        [_NATIVE, _HTTP],
+        labels=labels.of_shard(shard.spec.pipeline, shard.spec.shard),
+        selector=_pods(shard.spec),
+        owner=shard.reference(),
+    )
+
+
+def service(
+    name: str,
+    namespace: str,
+    ports: list[tuple[str, int]],
+    *,
+    labels: Mapping[str, str],
+    selector: Mapping[str, str],
+    owner: Mapping[str, Any],
+) -> Manifest:
+    """A Service with an address of its own."""
+    return manifest(
+        "Service",
+        name,
+        namespace,
+        labels=labels,
+        owner=owner,
+        spec={
+            "type": "ClusterIP",
+            "selector": dict(selector),
+            "ports": [
+                {"name": port, "port": number, "targetPort": number, "protocol": "TCP"} for port, number in ports
+            ],
+        },
+    )
+
+
+def disruption_budget(shard: ClickHouseShardIngest) -> Manifest:
+    """At most one replica of a shard may be evicted at a time."""
+    return manifest(
+        "PodDisruptionBudget",
+        shard.name,
+        shard.namespace,
+        api_version="policy/v1",
+        labels=labels.of_shard(shard.spec.pipeline, shard.spec.shard),
+        owner=shard.reference(),
+        spec={
+            "maxUnavailable": 1,
+            # A pod that never becomes ready must not keep a node from being emptied.
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "selector": {"matchLabels": _pods(shard.spec)},
+        },
+    )
+
+
+def network_policy(shard: ClickHouseShardIngest) -> Manifest:
+    """Queries from anywhere (users have passwords), replication from peers, the admin API from pods (it has a token).
+
+    Peers in another Kubernetes cluster come with addresses that nobody here knows: replication is open to all then.
+    """
+    spec = shard.spec
+    rules: list[dict[str, Any]] = [{"from": [{"namespaceSelector": {}}], "ports": [_port(_ADMIN)]}]
+    if spec.clickhouse.managed:
+        rules.append({"ports": [_port(_NATIVE), _port(_HTTP)]})
+        peers = {"podSelector": {"matchLabels": {labels.PIPELINE: spec.pipeline}}}
+        elsewhere = any(zone.host_template for zone in spec.zones)
+        rules.append({**({} if elsewhere else {"from": [peers]}), "ports": [_port(_INTERSERVER)]})
+    return manifest(
+        "NetworkPolicy",
+        shard.name,
+        shard.namespace,
+        api_version="networking.k8s.io/v1",
+        labels=labels.of_shard(spec.pipeline, spec.shard),
+        owner=shard.reference(),
+        spec={"podSelector": {"matchLabels": _pods(spec)}, "policyTypes": ["Ingress"], "ingress": rules},
+    )
+
+
+def _pods(spec: ClickHouseShardIngestSpec) -> dict[str, str]:
+    return {labels.PIPELINE: spec.pipeline, labels.SHARD: str(spec.shard), labels.COMPONENT: "replica"}
+
+
+def _port(port: tuple[str, int]) -> dict[str, Any]:
+    return {"protocol": "TCP", "port": port[1]}

@@ -1,0 +1,226 @@
+"""The pod of a replica: ClickHouse and, beside it, the aggregator that inserts into it.
+
+Ready means that ClickHouse answers: an outage of Kafka must not take replicas out of the query Service. When the pod
+ends, ClickHouse waits until the aggregator has let its last inserts finish.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Any
+
+from blockhouse_operator.api import labels, names
+from blockhouse_operator.api.base import seconds
+from blockhouse_operator.api.clickhouse import ManagedClickHouse, Resources
+from blockhouse_operator.api.parts import PodSecurity
+from blockhouse_operator.api.references import LocalRef, PasswordSecretRef
+from blockhouse_operator.api.shard import ClickHouseShardIngestSpec, Replica
+from blockhouse_operator.desired import clickhouse, volumes
+from blockhouse_operator.desired.manifest import content_of, without_nothing
+from blockhouse_operator.desired.revision import revision
+
+CONFIG_FOLDER = "/etc/blockhouse/config"
+CLICKHOUSE_GRACE = 60
+"""Seconds that ClickHouse may take to end, after the aggregator."""
+AGGREGATOR_SLACK = 10
+"""Seconds beyond its budget after which nobody waits for an aggregator any more."""
+
+
+def template(spec: ClickHouseShardIngestSpec, replica: Replica) -> dict[str, Any]:
+    """The pod template of a replica's StatefulSet."""
+    zone = spec.zone(replica.zone)
+    managed = spec.clickhouse.managed
+    drain = ceil(seconds(spec.aggregator.shutdown_budget)) + AGGREGATOR_SLACK
+    containers = [_aggregator(spec, managed is None)]
+    if managed is not None:
+        containers.insert(0, _clickhouse(spec, replica, managed, drain))
+    return {
+        "metadata": {
+            "labels": labels.of_replica(spec.pipeline, spec.shard, replica.zone, replica.name),
+            "annotations": {labels.REVISION: revision(spec, replica)},
+        },
+        "spec": {
+            **common(spec.security, names.replica_account(spec.pipeline), spec.image_pull_secrets),
+            "terminationGracePeriodSeconds": drain + (CLICKHOUSE_GRACE if managed else 0),
+            **without_nothing(
+                nodeSelector=dict(zone.node_selector),
+                tolerations=[content_of(toleration) for toleration in zone.tolerations],
+            ),
+            "topologySpreadConstraints": [_spread(spec)],
+            "containers": containers,
+            "volumes": _volumes(spec, replica),
+        },
+    }
+
+
+def common(security: PodSecurity, account: str, pull_secrets: tuple[LocalRef, ...]) -> dict[str, Any]:
+    """What all our pods have: no rights in Kubernetes, no root, no variables of other Services."""
+    return {
+        "serviceAccountName": account,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": security.run_as_user,
+            "runAsGroup": security.run_as_group,
+            "fsGroup": security.fs_group,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        **without_nothing(imagePullSecrets=[{"name": secret.name} for secret in pull_secrets]),
+    }
+
+
+def container(name: str, image: str, resources: Resources, **content: Any) -> dict[str, Any]:
+    """A container that can write only where a volume is mounted."""
+    return {
+        "name": name,
+        "image": image,
+        "securityContext": {
+            "readOnlyRootFilesystem": True,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        **without_nothing(resources=content_of(resources)),
+        **content,
+    }
+
+
+def http(path: str, port: int, period: int, failures: int) -> dict[str, Any]:
+    """A probe: `failures` times `period` seconds until it counts."""
+    return {
+        "httpGet": {"path": path, "port": port},
+        "periodSeconds": period,
+        "timeoutSeconds": 5,
+        "failureThreshold": failures,
+    }
+
+
+def wait_until_closed(port: int, most: int) -> str:
+    """A shell script that ends when nobody listens on `port` of the pod, or after `most` seconds.
+
+    It reads the kernel's table, so the image needs nothing but a shell and grep.
+    """
+    listening = f":{port:04X} 0*:0000 0A"
+    return (
+        f"n=0; while [ $n -lt {most} ] && grep -qs '{listening}' /proc/net/tcp /proc/net/tcp6;"
+        " do sleep 1; n=$((n+1)); done"
+    )
+
+
+def _clickhouse(
+    spec: ClickHouseShardIngestSpec, replica: Replica, managed: ManagedClickHouse, drain: int
+) -> dict[str, Any]:
+    script = wait_until_closed(names.ADMIN_PORT, drain)
+    return container(
+        names.CLICKHOUSE,
+        managed.image,
+        managed.resources,
+        command=["clickhouse-server", "--config-file=/etc/clickhouse-server/config.xml"],
+        env=_clickhouse_env(spec, replica, managed),
+        ports=[
+            {"name": "native", "containerPort": names.NATIVE_PORT},
+            {"name": "http", "containerPort": names.HTTP_PORT},
+            {"name": "interserver", "containerPort": names.INTERSERVER_PORT},
+        ],
+        # Loading many parts takes long; an hour is not a failure.
+        startupProbe=http("/ping", names.HTTP_PORT, 5, 720),
+        readinessProbe=http("/ping", names.HTTP_PORT, 5, 3),
+        livenessProbe=http("/ping", names.HTTP_PORT, 10, 12),
+        lifecycle={"preStop": {"exec": {"command": ["/bin/sh", "-c", script]}}},
+        volumeMounts=[
+            {"name": "data", "mountPath": clickhouse.DATA},
+            {"name": "clickhouse-config", "mountPath": "/etc/clickhouse-server", "readOnly": True},
+            {"name": "clickhouse-tmp", "mountPath": "/tmp"},
+        ],
+    )
+
+
+def _clickhouse_env(
+    spec: ClickHouseShardIngestSpec, replica: Replica, managed: ManagedClickHouse
+) -> list[dict[str, Any]]:
+    own = PasswordSecretRef(name=names.internal_secret(spec.pipeline))
+    env = [
+        {"name": clickhouse.REPLICA, "value": replica.name},
+        {"name": clickhouse.HOST, "value": replica.host},
+        _from_secret(clickhouse.CLUSTER_PASSWORD, managed.cluster_secret_ref or own),
+        *(_from_secret(clickhouse.password_variable(user.name), user.password_secret_ref) for user in managed.users),
+    ]
+    if auth := spec.zookeeper.auth:
+        password = f"{clickhouse.ZOOKEEPER_LOGIN}_PASSWORD"
+        env.append(_from_secret(password, auth.secret_ref))
+        env.append({"name": clickhouse.ZOOKEEPER_LOGIN, "value": f"{auth.username}:$({password})"})
+    return env
+
+
+def _from_secret(variable: str, secret: PasswordSecretRef) -> dict[str, Any]:
+    return {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret.name, "key": secret.key}}}
+
+
+def _aggregator(spec: ClickHouseShardIngestSpec, alone: bool) -> dict[str, Any]:
+    """The aggregator; `alone` in its pod it decides about readiness, beside ClickHouse it does not."""
+    ready = {"readinessProbe": http("/readyz", names.ADMIN_PORT, 5, 3)} if alone else {}
+    return container(
+        names.AGGREGATOR,
+        spec.aggregator.image,
+        spec.aggregator.resources,
+        args=["aggregator", "run", "--config", f"{CONFIG_FOLDER}/aggregator.yaml"],
+        env=[{"name": "HOME", "value": "/tmp"}, {"name": "SPARK_LOCAL_DIRS", "value": "/tmp/spark"}],
+        ports=[{"name": "admin", "containerPort": names.ADMIN_PORT}],
+        startupProbe=http("/healthz", names.ADMIN_PORT, 2, 90),
+        livenessProbe=http("/healthz", names.ADMIN_PORT, 10, 6),
+        **ready,
+        volumeMounts=[
+            {"name": "config", "mountPath": CONFIG_FOLDER, "readOnly": True},
+            volumes.internal_mount(),
+            {"name": "tmp", "mountPath": "/tmp"},
+            *(login.mount() for login in _logins(spec)),
+        ],
+    )
+
+
+def _logins(spec: ClickHouseShardIngestSpec) -> list[volumes.Login]:
+    logins = [volumes.kafka_login(cluster) for cluster in spec.kafka.clusters if not cluster.retired]
+    if existing := spec.clickhouse.existing:
+        logins.append(volumes.Login(volumes.CLICKHOUSE, existing.tls, existing.password_secret_ref))
+    if auth := spec.zookeeper.auth:
+        logins.append(volumes.Login(volumes.ZOOKEEPER, None, auth.secret_ref))
+    return [login for login in logins if login.sources]
+
+
+def _volumes(spec: ClickHouseShardIngestSpec, replica: Replica) -> list[dict[str, Any]]:
+    shared = names.shard_config(spec.pipeline, spec.shard)
+    own = [{"key": f"{replica.name}.yaml", "path": "aggregator.yaml"}]
+    found = [
+        {"name": "config", "configMap": {"name": shared, "items": own}},
+        volumes.internal_volume(names.internal_secret(spec.pipeline)),
+        # Spark's and Java's own files; not memory, which would count against the containers' limits.
+        {"name": "tmp", "emptyDir": {"sizeLimit": "2Gi"}},
+        *(login.volume() for login in _logins(spec)),
+    ]
+    if managed := spec.clickhouse.managed:
+        found.append({"name": "clickhouse-tmp", "emptyDir": {"sizeLimit": "1Gi"}})
+        found.append({"name": "data", "persistentVolumeClaim": {"claimName": names.claim(replica.name)}})
+        found.append({"name": "clickhouse-config", "projected": {"sources": _clickhouse_files(spec, managed, shared)}})
+    return found
+
+
+def _clickhouse_files(spec: ClickHouseShardIngestSpec, managed: ManagedClickHouse, shared: str) -> list[dict[str, Any]]:
+    files = [
+        (shared, "config.xml", "config.xml"),
+        (shared, "users.xml", "users.xml"),
+        (names.cluster_config(spec.pipeline), "remote_servers.xml", "config.d/remote_servers.xml"),
+    ]
+    if settings := managed.settings_from:
+        files.append((settings.name, settings.key, "config.d/settings.xml"))
+    return [{"configMap": {"name": name, "items": [{"key": key, "path": path}]}} for name, key, path in files]
+
+
+def _spread(spec: ClickHouseShardIngestSpec) -> dict[str, Any]:
+    """Two replicas of a shard on one node would be lost together."""
+    return {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {labels.PIPELINE: spec.pipeline, labels.SHARD: str(spec.shard)}},
+    }

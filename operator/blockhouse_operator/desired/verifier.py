@@ -1,0 +1,93 @@
+"""The verifier of a pipeline: one pod that watches the committed offsets of every Kafka cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from blockhouse_operator.api import labels, names
+from blockhouse_operator.api.resource import BlockAggregator
+from blockhouse_operator.desired import exposure, pod, settings, volumes
+from blockhouse_operator.desired.manifest import Manifest, content_of, manifest
+from blockhouse_operator.desired.revision import digest
+
+
+def children(pipeline: BlockAggregator) -> Iterator[Manifest]:
+    """ConfigMap, Service and Deployment."""
+    name = names.verifier(pipeline.name)
+    own = labels.of_pipeline(pipeline.name, names.VERIFIER)
+    selector = {labels.PIPELINE: pipeline.name, labels.COMPONENT: names.VERIFIER}
+    owner = pipeline.reference()
+    files = {"verifier.yaml": settings.document(settings.verifier(pipeline))}
+    yield manifest("ConfigMap", name, pipeline.namespace, labels=own, owner=owner, data=files)
+    yield exposure.service(
+        name, pipeline.namespace, [("admin", names.ADMIN_PORT)], labels=own, selector=selector, owner=owner
+    )
+    yield manifest(
+        "Deployment",
+        name,
+        pipeline.namespace,
+        api_version="apps/v1",
+        labels=own,
+        owner=owner,
+        spec={
+            "replicas": 1,
+            # Two at a time would report every anomaly twice.
+            "strategy": {"type": "Recreate"},
+            "revisionHistoryLimit": 2,
+            "selector": {"matchLabels": selector},
+            "template": {
+                "metadata": {"labels": own, "annotations": {labels.REVISION: revision(pipeline)}},
+                "spec": _pod(pipeline, name),
+            },
+        },
+    )
+
+
+def revision(pipeline: BlockAggregator) -> str:
+    """Hash of the spec inputs that its configuration is made from: it reads its file only once."""
+    spec = pipeline.spec
+    kafka = content_of(spec.kafka)
+    return digest(
+        {
+            "pipeline": pipeline.name,
+            "shards": spec.shards,
+            "group": kafka["groupTemplate"],
+            "topic": kafka["topic"]["nameTemplate"],
+            "clusters": kafka["clusters"],
+        }
+    )
+
+
+def _pod(pipeline: BlockAggregator, name: str) -> dict[str, object]:
+    spec = pipeline.spec
+    logins = [volumes.kafka_login(cluster) for cluster in spec.kafka.clusters if not cluster.retired]
+    logins = [login for login in logins if login.sources]
+    folder = pod.CONFIG_FOLDER
+    return {
+        **pod.common(spec.security, name, spec.image_pull_secrets),
+        "containers": [
+            pod.container(
+                names.VERIFIER,
+                spec.verifier.image or spec.aggregator.image,
+                spec.verifier.resources,
+                args=["verifier", "run", "--config", f"{folder}/verifier.yaml"],
+                env=[{"name": "HOME", "value": "/tmp"}],
+                ports=[{"name": "admin", "containerPort": names.ADMIN_PORT}],
+                startupProbe=pod.http("/healthz", names.ADMIN_PORT, 2, 30),
+                readinessProbe=pod.http("/readyz", names.ADMIN_PORT, 5, 3),
+                livenessProbe=pod.http("/healthz", names.ADMIN_PORT, 10, 6),
+                volumeMounts=[
+                    {"name": "config", "mountPath": folder, "readOnly": True},
+                    volumes.internal_mount(),
+                    {"name": "tmp", "mountPath": "/tmp"},
+                    *(login.mount() for login in logins),
+                ],
+            )
+        ],
+        "volumes": [
+            {"name": "config", "configMap": {"name": name}},
+            volumes.internal_volume(names.internal_secret(pipeline.name)),
+            {"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}},
+            *(login.volume() for login in logins),
+        ],
+    }
