@@ -71,18 +71,25 @@ class Sealed:
 class BlockBuilder:
     """Collects messages of any format, decodes them in portions, seals them into a block.
 
+    A `foreign` block is one of another aggregator, without provenance.
     Raises Permanent (UnsupportedType, UnsupportedDefault, NoColumns) when the table cannot be loaded at this revision.
     """
 
     def __init__(
-        self, table: TableHistory, revision: Revision, stream: StreamId, evaluate: Evaluate | None = None
+        self,
+        table: TableHistory,
+        revision: Revision,
+        stream: StreamId,
+        evaluate: Evaluate | None = None,
+        *,
+        foreign: bool = False,
     ) -> None:
         self._table = table.name
         self._schema = (table, revision, evaluate)
         self._revision = revision.number
         self._header = tuple((column.name, column.type) for column in revision.insertable)
         self._decoders: dict[Format, Decoder] = {Format.ROWS: decoder(Format.ROWS, *self._schema)}
-        self._provenance = Provenance(table.name, revision, stream)
+        self._provenance = Provenance(table.name, revision, stream, foreign=foreign)
         self._offsets: list[int] = []
         self._timestamps: list[int] = []
         self._waiting: list[bytes] = []

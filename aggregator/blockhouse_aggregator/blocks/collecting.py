@@ -140,13 +140,15 @@ class Catalog:
         for history in histories:
             self.tables[history.name] = history
 
-    def builder(self, table: str, revision: int | None, stream: StreamId) -> BlockBuilder | None:
+    def builder(
+        self, table: str, revision: int | None, stream: StreamId, *, foreign: bool = False
+    ) -> BlockBuilder | None:
         """A builder at `revision` (None: the current one); None when the table has no such revision."""
         history = self.tables.get(table)
         if history is None:
             return None
         found = history.current if revision is None else history.revision(revision)
-        return BlockBuilder(history, found, stream) if found is not None else None
+        return BlockBuilder(history, found, stream, foreign=foreign) if found is not None else None
 
     def current_revision(self, table: str) -> int:
         history = self.tables.get(table)

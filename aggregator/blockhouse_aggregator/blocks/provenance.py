@@ -18,17 +18,25 @@ _LARGEST = {_PARTITION: (1 << 31) - 1, _OFFSET: (1 << 63) - 1, _ROW: (1 << 20) -
 
 
 class Provenance:
-    """Fills those provenance columns that the table has.
+    """Fills those provenance columns that the table has. In a foreign block, whose writer knew nothing of them, they
+    hold what the server put there: their types' zeros. (For the server a default is the same as its value.)
 
     Raises Permanent(reason="UnsupportedType") if one of them cannot hold every value it may get.
     """
 
-    def __init__(self, table: str, revision: Revision, stream: StreamId) -> None:
+    def __init__(self, table: str, revision: Revision, stream: StreamId, *, foreign: bool = False) -> None:
         self._stream = stream
+        self._foreign = foreign
         self._names = tuple(column.name for column in revision.insertable if column.name in PROVENANCE_COLUMNS)
         for column in revision.insertable:
             if column.name not in PROVENANCE_COLUMNS:
                 continue
+            if foreign and column.default_expression:
+                raise Permanent(
+                    f"table {table}: provenance column {column.name} has a DEFAULT: a block of another aggregator cannot be"
+                    " rebuilt; remove the DEFAULT",
+                    reason="UnsupportedDefault",
+                )
             type_ = plain(parse_type(column.type))
             if column.name == _CLUSTER:
                 fits = isinstance(type_, Text)
@@ -46,7 +54,9 @@ class Provenance:
         rows = int(counts.sum())
         made: dict[str, ColumnData] = {}
         for name in self._names:
-            if name == _CLUSTER:
+            if self._foreign:
+                made[name] = ConstantColumn(b"" if name == _CLUSTER else 0, rows)
+            elif name == _CLUSTER:
                 made[name] = ConstantColumn(self._stream.cluster.encode(), rows)
             elif name == _PARTITION:
                 made[name] = ConstantColumn(self._stream.partition, rows)

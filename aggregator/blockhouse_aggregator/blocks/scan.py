@@ -159,7 +159,7 @@ class Scanner:
         """Rebuild in-flight blocks in one pass. A block whose first or last message is gone is reported as missing."""
         self.catalog.learn(order.catalog)
         wanted = {b.table: b for b in order.blocks}
-        builders = {t: self.catalog.builder(t, b.revision, self._stream) for t, b in wanted.items()}
+        builders = {t: self.catalog.builder(t, b.revision, self._stream, foreign=b.foreign) for t, b in wanted.items()}
         end = max(b.end for b in order.blocks)
         self._next = -1
         self._seek(min(b.begin for b in order.blocks))

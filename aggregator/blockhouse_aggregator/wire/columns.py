@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal as Number
 from functools import cache
 from typing import assert_never
 
@@ -96,6 +97,11 @@ def read_column(field: pa.Array, type_: Type, fill: Fill) -> Column:
             return _read_leaf(field, kind, fill)
 
 
+def stand_in(fill: Fill, type_: pa.DataType) -> pa.Scalar:
+    """What stands in an absent field of this Arrow type."""
+    return pa.scalar(Number(fill) if isinstance(fill, str) and pa.types.is_decimal(type_) else fill, type_)
+
+
 def _read_element(field: pa.Array, type_: Type) -> Column:
     """An element of a list, which cannot be absent: null is a value, and only a Nullable can hold it."""
     if not field.null_count or isinstance(type_, Nullable):
@@ -109,7 +115,7 @@ def _read_leaf(field: pa.Array, type_: Leaf, fill: Fill) -> Column:
     if pa.types.is_boolean(field.type):
         field = field.cast(pa.uint8())
     if field.null_count and fill is not None:
-        field = field.fill_null(pa.scalar(fill, field.type))
+        field = field.fill_null(stand_in(fill, field.type))
     match type_:
         case Integer():
             return _read_integer(field, type_)
@@ -167,11 +173,11 @@ def _limits(type_: pa.DataType) -> tuple[int, int]:
     return int(info.min), int(info.max)
 
 
-def _without(field: pa.Array, bad: Mask, stand_in: pa.Scalar, wanted: pa.DataType, reason: str) -> Column:
+def _without(field: pa.Array, bad: Mask, instead: pa.Scalar, wanted: pa.DataType, reason: str) -> Column:
     """The column with a stand-in wherever a value is bad, so that the rest can be converted."""
     if not bad.any():
         return Column(field.cast(wanted, safe=False))
-    return Column(pc.if_else(pa.array(bad), stand_in, field).cast(wanted, safe=False), (Flaw(bad, reason),))
+    return Column(pc.if_else(pa.array(bad), instead, field).cast(wanted, safe=False), (Flaw(bad, reason),))
 
 
 def _read_fixed(field: pa.BinaryArray, type_: Fixed) -> Column:
@@ -198,7 +204,9 @@ def _pad(field: pa.BinaryArray, size: int) -> pa.FixedSizeBinaryArray:
     return pc.if_else(field.is_valid(), joined, pa.scalar(None, pa.binary())).cast(pa.binary(size))
 
 
-def _read_decimal(field: pa.StringArray, type_: Decimal) -> Column:
+def _read_decimal(field: pa.Array, type_: Decimal) -> Column:
+    if pa.types.is_decimal(field.type):
+        return Column(field)
     # Arrow would refuse the whole batch for one value, and would accept exponents: the text is judged first.
     digits, scale = type_.precision - type_.scale, type_.scale
     text = rf"^[+-]?0*[0-9]{{0,{digits}}}(\.[0-9]{{0,{scale}}})?$"

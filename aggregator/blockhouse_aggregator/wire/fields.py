@@ -21,7 +21,7 @@ from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.schema.parse import parse_type
 from blockhouse.schema.types import Array, Nullable, Type, plain
 from blockhouse_aggregator.wire.batch import BadMessage, DecodedBatch
-from blockhouse_aggregator.wire.columns import Column, Fill, Flaw, Mask, field_type, read_column
+from blockhouse_aggregator.wire.columns import Column, Fill, Flaw, Mask, field_type, read_column, stand_in
 
 Evaluate = Callable[[], None]
 
@@ -102,7 +102,7 @@ def _read(column: RowColumn, sent: Sent | None, rows: int) -> Column:
         null: Mask = values.is_null().to_numpy(zero_copy_only=False) & ~sent.absent
         if isinstance(plain(column.type), Nullable):
             if fill is not None:
-                values = pc.if_else(pa.array(sent.absent), pa.scalar(fill, values.type), values)
+                values = pc.if_else(pa.array(sent.absent), stand_in(fill, values.type), values)
             fill = None
         elif null.any():
             flaws = (*flaws, Flaw(null, "NotNullable"))

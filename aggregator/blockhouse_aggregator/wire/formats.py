@@ -8,6 +8,7 @@ from enum import StrEnum
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse_aggregator.wire.batch import Decoder
 from blockhouse_aggregator.wire.fields import Evaluate
+from blockhouse_aggregator.wire.json_lines import JsonDecoder
 from blockhouse_aggregator.wire.nucolumnar import NucolumnarDecoder
 from blockhouse_aggregator.wire.rows import RowsDecoder
 
@@ -17,6 +18,7 @@ class Format(StrEnum):
 
     ROWS = "rows"
     NUCOLUMNAR = "nucolumnar"
+    JSON = "json"
 
     @property
     def needs_schema(self) -> bool:
@@ -27,6 +29,7 @@ class Format(StrEnum):
 _DECODERS: Mapping[Format, Callable[[TableHistory, Revision, Evaluate | None], Decoder]] = {
     Format.ROWS: RowsDecoder,
     Format.NUCOLUMNAR: NucolumnarDecoder,
+    Format.JSON: JsonDecoder,
 }
 
 

@@ -20,7 +20,7 @@ from blockhouse_aggregator.wire.columns import Flaw, field_type
 ZONE = "UTC"
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "+inf": math.inf, "-inf": -math.inf}
-_REASONS = ("UnknownEnumValue", "NotADecimal", "OutOfRange", "BadText")
+_REASONS = ("UnknownEnumValue", "NotADecimal", "OutOfRange", "BadValue")
 
 Value = int | float | bytes | str
 
@@ -40,9 +40,9 @@ def value_of(text: str, leaf: Leaf) -> Value:
     except (OutOfRange, OverflowError) as error:
         raise BadValue("OutOfRange") from error
     except LookupError as error:
-        raise BadValue("UnknownEnumValue" if isinstance(leaf, Integer) and leaf.codes else "BadText") from error
+        raise BadValue("UnknownEnumValue" if isinstance(leaf, Integer) and leaf.codes else "BadValue") from error
     except (ValueError, ArithmeticError) as error:
-        raise BadValue("NotADecimal" if isinstance(leaf, Decimal) else "BadText") from error
+        raise BadValue("NotADecimal" if isinstance(leaf, Decimal) else "BadValue") from error
 
 
 def _value_of(text: str, leaf: Leaf) -> Value:
@@ -94,7 +94,7 @@ def read_texts(texts: pa.Array, leaf: Leaf) -> tuple[pa.Array, tuple[Flaw, ...]]
             values.append(value_of(raw.decode() if isinstance(raw, bytes) else raw, leaf))
         except UnicodeDecodeError:
             values.append(None)
-            reasons[index] = _REASONS.index("BadText") + 1
+            reasons[index] = _REASONS.index("BadValue") + 1
         except BadValue as bad:
             values.append(None)
             reasons[index] = _REASONS.index(bad.reason) + 1
