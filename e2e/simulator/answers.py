@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from blockhouse.config.pipeline import AggregatorConfig
+from blockhouse_aggregator.protocol.takeover import Stop
 from blockhouse_aggregator.runtime.reporting import Counters
 from e2e.simulator.groups import Owned
 
@@ -50,7 +51,7 @@ def stream_status(owned: Owned, now: float, play: Play = Play.WELL) -> dict[str,
         "alarms": [],
     }
     if play is Play.STOPPED:
-        return known | {"state": "STOPPED", "stopped": {"reason": "PositionLost", "text": "played by the simulator"}}
+        return known | {"state": "STOPPED", "stopped": asdict(Stop("PositionLost", "played by the simulator"))}
     if play is Play.REPLAYING:
         known["state"] = "REPLAY"
     return known | {"position": 0, "logEnd": 0, "lag": 0, "seq": 0, "inFlight": [], "lagging": []}

@@ -1,0 +1,213 @@
+"""One contract for the admin API: what the operator relies on holds of real aggregators and of those that the simulator
+plays for clusters in which nothing runs. A change of the real one fails here until the simulator follows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blockhouse.config.load import parse_as
+from blockhouse.config.pipeline import AggregatorConfig
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.runtime.reporting import Counters
+from blockhouse_operator.adapters.pipeline_http import PipelineHttp
+from e2e.pipeline import Pipeline, PipelineSpec
+from e2e.pipeline.aggregator import AggregatorProcess
+from e2e.simulator.server import SimulatorServer
+from e2e.simulator.world import Program
+from e2e.stack import Stack
+from e2e.stack.ports import Ports
+from e2e.stack.process import wait_until
+
+pytestmark = pytest.mark.integration
+
+TOKEN = "the token of the contract"
+PARTITIONS = 3
+
+PAGE = {"pipeline": str, "shard": str, "replica": str, "ready": bool, "clusters": dict, "streams": list, "tables": list}
+STREAM = {
+    "stream": str,
+    "epoch": int,
+    "state": str,
+    "counters": dict,
+    "alarms": list,
+    "position": int,
+    "logEnd": int,
+    "lag": int,
+    "seq": int,
+    "inFlight": list,
+    "lagging": list,
+}
+
+
+@dataclass(frozen=True)
+class Admin:
+    """The API of one aggregator that has the topic to itself."""
+
+    url: str
+    config: AggregatorConfig
+
+    def get(self, path: str, token: str | None = TOKEN) -> str:
+        request = urllib.request.Request(self.url + path)
+        if token is not None:
+            request.add_header("Authorization", f"Bearer {token}")
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            body: bytes = answer.read()
+            return body.decode()
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.get("/status"))
+        return found
+
+    def code(self, path: str, token: str | None = TOKEN) -> int:
+        try:
+            self.get(path, token)
+        except urllib.error.HTTPError as error:
+            return error.code
+        return 200
+
+    def consumes(self) -> bool:
+        states = [stream["state"] for stream in self.status()["streams"]]
+        return len(states) == PARTITIONS * len(self.config.kafka.clusters) and set(states) == {"CONSUME"}
+
+
+@contextmanager
+def real(pipeline: Pipeline, aggregator: AggregatorProcess) -> Iterator[str]:
+    with pipeline:
+        pipeline.start()
+        yield aggregator.url
+
+
+@contextmanager
+def simulated(config: AggregatorConfig, port: int) -> Iterator[str]:
+    """The simulator's server in this process, told of one pod without a Kubernetes."""
+    server = SimulatorServer(port)
+    key = ("ns", config.replica)
+
+    def follow(server: SimulatorServer, loop: asyncio.AbstractEventLoop) -> None:
+        loop.call_soon_threadsafe(
+            lambda: server.world.put(key, Program("uid", config, TOKEN), time.monotonic()),
+        )
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(server.run(follow))
+    thread = threading.Thread(target=lambda: loop.run_until_complete(asyncio.gather(task, return_exceptions=True)))
+    thread.start()
+    try:
+        url = f"http://127.0.0.1:{port}"
+        assert wait_until(lambda: not task.done() and _listens(url), timeout=30), "the simulator does not listen"
+        yield f"{url}/ns/{config.replica}"
+    finally:
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join(30)
+
+
+def _listens(url: str) -> bool:
+    try:
+        urllib.request.urlopen(f"{url}/healthz", timeout=2).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="module", params=["real", "simulated"])
+def admin(
+    request: pytest.FixtureRequest, running_stack: Stack, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Admin]:
+    kind: str = request.param
+    folder: Path = tmp_path_factory.mktemp(f"contract-{kind}")
+    spec = PipelineSpec(
+        name=f"contract-{kind}",
+        topic=f"contract-{kind}",
+        partitions=PARTITIONS,
+        aggregators=1,
+        overrides={"admin": {"token": {"env": "CONTRACT_TOKEN"}}},
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CONTRACT_TOKEN", TOKEN)
+        pipeline = Pipeline(running_stack, folder, spec)
+        pipeline.create_topic()
+        (aggregator,) = pipeline.aggregators.values()
+        config = parse_as(AggregatorConfig, json.dumps(aggregator.config))
+        running = real(pipeline, aggregator) if kind == "real" else simulated(config, Ports()["simulator"])
+        with running as url:
+            found = Admin(url, config)
+            assert wait_until(lambda: _consumes(found), timeout=90), _last_words(aggregator)
+            yield found
+
+
+def _consumes(admin: Admin) -> bool:
+    try:
+        return admin.consumes()
+    except OSError:
+        return False
+
+
+def _last_words(aggregator: AggregatorProcess) -> str:
+    return aggregator.log.read_text()[-3000:] if aggregator.log.exists() else "it left no log"
+
+
+def test_probes_need_no_token(admin: Admin) -> None:
+    assert admin.get("/healthz", None) == "ok\n"
+    assert admin.get("/readyz", None) == "ready\n"
+
+
+@pytest.mark.parametrize("path", ["/status", "/metrics"])
+def test_everything_else_needs_the_token(admin: Admin, path: str) -> None:
+    assert [admin.code(path, token) for token in (None, "", "another", TOKEN)] == [401, 401, 401, 200]
+
+
+def test_an_unknown_page_is_not_found(admin: Admin) -> None:
+    assert admin.code("/no-such-page") == 404
+
+
+def test_the_status_page_has_these_fields(admin: Admin) -> None:
+    status = admin.status()
+    assert {name: type(value) for name, value in status.items()} == PAGE
+    assert (status["pipeline"], status["shard"], status["replica"]) == (
+        admin.config.pipeline,
+        admin.config.shard,
+        admin.config.replica,
+    )
+    assert status["ready"] is True
+    assert status["clusters"] == {"a": "ok", "b": "ok"}
+
+
+def test_every_stream_has_these_fields(admin: Admin) -> None:
+    for stream in admin.status()["streams"]:
+        assert {name: type(value) for name, value in stream.items()} == STREAM
+        assert all(type(value) is int for value in stream["counters"].values())
+
+
+def test_the_counters_have_the_same_names(admin: Admin) -> None:
+    for stream in admin.status()["streams"]:
+        assert set(stream["counters"]) == set(Counters.__dataclass_fields__)
+
+
+def test_one_aggregator_alone_owns_every_stream(admin: Admin) -> None:
+    streams = [StreamId.parse(stream["stream"]) for stream in admin.status()["streams"]]
+    wanted = [StreamId(cluster, admin.config.kafka.topic, n) for cluster in ("a", "b") for n in range(PARTITIONS)]
+    assert sorted(streams) == wanted
+
+
+async def test_the_operator_understands_it(admin: Admin) -> None:
+    client = PipelineHttp()
+    try:
+        seen = await client.aggregator(admin.url, TOKEN)
+    finally:
+        await client.close()
+    assert seen.ready
+    assert {stream.phase for stream in seen.streams} == {"CONSUME"}
+    assert all(stream.drained for stream in seen.streams)
+    assert dict(seen.clusters) == {}
