@@ -1,6 +1,6 @@
 # The ways to build, check and try Blockhouse. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup lock lint test unit demo mutate bench clean
+.PHONY: help setup lock lint test unit demo chaos mutate bench clean
 
 BIN := .venv/bin
 ARGS ?=
@@ -26,6 +26,9 @@ unit: setup ## The tests that need no servers
 
 demo: setup ## Two Kafka clusters into replicated ClickHouse, with kills and an audit (REPLICAS=4 SEED=n ROWS=n)
 	@$(BIN)/blockhouse demo $(ARGS)
+
+chaos: setup ## Random faults on real servers, then an audit (SEED=n MINUTES=3 REPLICAS=4 RATE=200)
+	@$(BIN)/blockhouse chaos random $(ARGS)
 
 mutate: setup ## Break each safeguard and see that a test notices
 	@$(BIN)/python -m tests.mutations $(ARGS)

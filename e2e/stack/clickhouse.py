@@ -67,6 +67,11 @@ class ClickHouseServer(Server):
         """As the running server says, e.g. 18.16.1."""
         return self._get("SELECT version()")
 
+    @property
+    def listens(self) -> tuple[int, ...]:
+        """Ports that clients and other replicas use."""
+        return self.port, self.http_port, self._interserver_port
+
     def prepare(self) -> list[str]:
         for sub in ("tmp", "user_files", "format_schemas"):
             (self.folder / "data" / sub).mkdir(parents=True, exist_ok=True)

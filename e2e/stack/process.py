@@ -23,13 +23,22 @@ _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="stack-spawner")
 
 
 def spawn(
-    command: Sequence[str], *, folder: Path, log: Path, dies_with_parent: bool, env: Mapping[str, str]
+    command: Sequence[str],
+    *,
+    folder: Path,
+    log: Path,
+    dies_with_parent: bool,
+    env: Mapping[str, str],
+    group: int | None = None,
 ) -> psutil.Process:
     """Starts `command` in `folder`, its output appended to `log`, marked with `folder`.
 
-    With `dies_with_parent` the kernel kills it when this process ends, however it ends.
+    With `dies_with_parent` the kernel kills it when this process ends, however it ends. `group` is the group id it runs
+    under, by which packet filters tell its connections from others'; only root may choose one.
     """
-    prefix = ["setpriv", "--pdeathsig", "KILL", "--"] if dies_with_parent else []
+    options = ["--pdeathsig", "KILL"] if dies_with_parent else []
+    options += ["--regid", str(group), "--clear-groups"] if group is not None else []
+    prefix = ["setpriv", *options, "--"] if options else []
 
     def start() -> psutil.Process:
         with log.open("ab") as output:

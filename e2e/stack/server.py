@@ -40,6 +40,7 @@ class Server(ABC):
     def __init__(self, name: str, folder: Path, *, dies_with_parent: bool) -> None:
         self.name = name
         self.folder = folder.absolute()
+        self.group: int | None = None
         self._dies_with_parent = dies_with_parent
         self._process = process.find(self.folder)
 
@@ -135,6 +136,7 @@ class Server(ABC):
             log=log,
             dies_with_parent=self._dies_with_parent,
             env=self.environment,
+            group=self.group,
         )
 
     def _last_words(self, lines: int = 25) -> str:

@@ -1,0 +1,134 @@
+"""Named faults, and random scenarios made of them. Pure: chance is a `random.Random` that is handed in."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from e2e.chaos.scenario import DISK, NETWORK, Fault, Kind, Scenario
+
+Make = Callable[[random.Random, int], list[Fault]]
+"""Faults of a case, from time 0; the second argument is the number of replicas."""
+
+FIRST, QUIET = 5.0, 15.0
+"""Seconds without a fault at the beginning, and at the end of the production."""
+
+
+def _aggregator(rng: random.Random, replicas: int) -> str:
+    return f"aggregator-r{rng.randint(1, replicas)}"
+
+
+def _clickhouse(rng: random.Random, replicas: int) -> str:
+    return f"clickhouse-r{rng.randint(1, replicas)}"
+
+
+def _cluster(rng: random.Random) -> str:
+    return rng.choice(["kafka-a", "kafka-b"])
+
+
+def _one(kind: Kind, target: str, low: float, high: float, rng: random.Random, **more: object) -> list[Fault]:
+    values = {"at": 0, "kind": kind, "target": target, "seconds": round(rng.uniform(low, high), 1), **more}
+    return [Fault.model_validate(values)]
+
+
+def _pair(rng: random.Random, replicas: int) -> tuple[str, str]:
+    """Two that talk to each other."""
+    n = rng.randint(1, replicas)
+    other = rng.choice([m for m in range(1, replicas + 1) if m != n])
+    return rng.choice(
+        [
+            (f"aggregator-r{n}", "kafka-a"),
+            (f"aggregator-r{n}", "kafka-b"),
+            (f"aggregator-r{n}", "zookeeper"),
+            (f"aggregator-r{n}", f"clickhouse-r{n}"),
+            (f"clickhouse-r{n}", "zookeeper"),
+            (f"clickhouse-r{n}", f"clickhouse-r{other}"),
+            (f"replica-r{n}", "zookeeper"),
+            ("zone-a", "zone-b"),
+        ]
+    )
+
+
+def _both_zones(rng: random.Random, _: int) -> list[Fault]:
+    first, second = rng.sample(["zone-a", "zone-b"], 2)
+    down = rng.uniform(8, 12)
+    return [
+        Fault(at=0, kind=Kind.KILL, target=first, seconds=down),
+        Fault(at=down + 25, kind=Kind.KILL, target=second, seconds=down),
+    ]
+
+
+CASES: dict[str, Make] = {
+    "kill-aggregator": lambda rng, n: _one(Kind.KILL, _aggregator(rng, n), 1, 8, rng),
+    "strike-after-commit": lambda rng, n: _one(Kind.STRIKE, _aggregator(rng, n), 1, 8, rng, point="after-commit"),
+    "strike-after-insert": lambda rng, n: _one(Kind.STRIKE, _aggregator(rng, n), 1, 8, rng, point="after-insert"),
+    "freeze-aggregator": lambda rng, n: _one(Kind.FREEZE, _aggregator(rng, n), 2, 14, rng),
+    "kill-spark-jvm": lambda rng, n: _one(Kind.MEMBER, _aggregator(rng, n), 1, 2, rng, member="java"),
+    "kill-python-workers": lambda rng, n: _one(Kind.MEMBER, _aggregator(rng, n), 1, 2, rng, member="worker"),
+    "kill-clickhouse": lambda rng, n: _one(Kind.KILL, _clickhouse(rng, n), 1, 10, rng),
+    "freeze-clickhouse": lambda rng, n: _one(Kind.FREEZE, _clickhouse(rng, n), 2, 12, rng),
+    "kill-kafka": lambda rng, _: _one(Kind.KILL, _cluster(rng), 1, 8, rng),
+    "freeze-kafka": lambda rng, _: _one(Kind.FREEZE, _cluster(rng), 2, 12, rng),
+    "kill-zookeeper": lambda rng, _: _one(Kind.KILL, "zookeeper", 1, 6, rng),
+    "freeze-zookeeper": lambda rng, _: _one(Kind.FREEZE, "zookeeper", 2, 10, rng),
+    "partition": lambda rng, n: [
+        Fault(at=0, kind=Kind.PARTITION, target=t, peer=p, seconds=rng.uniform(3, 14)) for t, p in [_pair(rng, n)]
+    ],
+    "packet-loss": lambda rng, n: [
+        Fault(at=0, kind=Kind.LOSS, target=t, peer=p, seconds=rng.uniform(5, 15), share=rng.uniform(0.05, 0.4))
+        for t, p in [_pair(rng, n)]
+    ],
+    "delay": lambda rng, n: [
+        Fault(at=0, kind=Kind.DELAY, target=t, peer=p, seconds=rng.uniform(5, 15), delay=rng.uniform(0.01, 0.3))
+        for t, p in [_pair(rng, n)]
+    ],
+    "disk-full": lambda rng, _: _one(Kind.DISK_FULL, DISK, 5, 15, rng),
+    "zone-down": lambda rng, _: _one(Kind.KILL, rng.choice(["zone-a", "zone-b"]), 8, 20, rng),
+    "zone-cut-off": lambda rng, _: _one(Kind.PARTITION, "zone-a", 8, 15, rng, peer="zone-b"),
+    "zones-in-turn": _both_zones,
+    "rolling-restart-aggregators": lambda rng, _: _one(Kind.RESTART, "aggregators", 1, 1.1, rng),
+    "rolling-restart-clickhouse": lambda rng, _: _one(Kind.RESTART, "clickhouses", 1, 1.1, rng),
+}
+WINDOWS = (30, 100, 10_000)
+"""Deduplication windows a random run may have: with the small ones old intents are decided by provenance."""
+_LONG = {"zones-in-turn", "rolling-restart-aggregators", "rolling-restart-clickhouse"}
+"""Cases that take a minute or more: only in runs of three minutes and more."""
+
+
+def alone(case: str, seed: int, replicas: int, rate: float) -> Scenario:
+    """One case after a quiet beginning, with time to recover."""
+    faults = [_moved(fault, FIRST + 3) for fault in CASES[case](random.Random(seed), replicas)]
+    seconds = max(fault.end for fault in faults) + QUIET + (30 if case in _LONG else 5)
+    return Scenario(name=case, seed=seed, replicas=replicas, seconds=seconds, rate=rate, faults=tuple(faults))
+
+
+def plan(seed: int, seconds: float, replicas: int, rate: float, *, without: Sequence[Kind] = ()) -> Scenario:
+    """Random cases that fill `seconds`, some of them at the same time. The first is always a kill between insert and
+    acknowledgement: a run without a replay proves little. `without`: kinds that this machine does not permit."""
+    rng = random.Random(seed)
+    usable = [
+        name for name, make in CASES.items() if not {f.kind for f in make(random.Random(0), replicas)} & {*without}
+    ]
+    short = [name for name in usable if name not in _LONG or seconds >= 180]
+    faults = [_moved(fault, FIRST) for fault in CASES["strike-after-insert"](rng, replicas)]
+    at = FIRST + rng.uniform(4, 10)
+    while at < seconds - QUIET:
+        case = [_moved(fault, at) for fault in CASES[rng.choice(short)](rng, replicas)]
+        if max(fault.end for fault in case) <= seconds - QUIET / 2:
+            faults += case
+        # Every third begins while another one is still going on.
+        at += rng.uniform(1, 4) if rng.random() < 0.33 else rng.uniform(8, 20)
+    ordered = tuple(sorted(faults, key=lambda fault: fault.at))
+    window = rng.choice(WINDOWS)
+    return Scenario(
+        name="random", seed=seed, replicas=replicas, seconds=seconds, rate=rate, window=window, faults=ordered
+    )
+
+
+def not_permitted(network: bool, disk: bool) -> tuple[Kind, ...]:
+    """Kinds to leave out on a machine without these."""
+    return (*(() if network else tuple(sorted(NETWORK))), *(() if disk else (Kind.DISK_FULL,)))
+
+
+def _moved(fault: Fault, by: float) -> Fault:
+    return fault.model_copy(update={"at": round(fault.at + by, 1)})

@@ -1,0 +1,171 @@
+"""Chaos on this machine: real servers, real aggregators, faults at random or by plan, and the audit of every row."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+import yaml
+from rich.console import Console
+
+from e2e.chaos.scenario import Scenario
+
+if TYPE_CHECKING:  # heavy: `--help` must not load Kafka's and ClickHouse's clients
+    from e2e.chaos.run import Outcome
+
+DEFAULT_FOLDER = Path(".run/chaos")
+app = typer.Typer(help=__doc__, no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Option(help="Where everything is kept; emptied at the start.")]
+Json = Annotated[Path | None, typer.Option("--json", help="Write what was found to this file too.")]
+Replicas = Annotated[int, typer.Option(envvar="REPLICAS", min=2, max=8, help="ClickHouse replicas, and aggregators.")]
+Rate = Annotated[float, typer.Option(envvar="RATE", min=1, help="Messages a second, ten rows each.")]
+Seed = Annotated[int | None, typer.Option(envvar="SEED", min=0, help="Default: a fresh one, which is printed.")]
+
+
+@app.command("random")
+def at_random(
+    seed: Seed = None,
+    minutes: Annotated[float, typer.Option(envvar="MINUTES", min=0.5, help="How long rows are produced.")] = 3,
+    replicas: Replicas = 4,
+    rate: Rate = 200,
+    folder: Folder = DEFAULT_FOLDER,
+    json_file: Json = None,
+) -> None:
+    """Random faults from a seed. Exit code 0 only if every row is on every replica once and a block was replayed.
+
+    Examples:
+
+      blockhouse chaos random
+
+      SEED=7 MINUTES=10 make chaos
+    """
+    from e2e.chaos.catalogue import not_permitted, plan
+
+    isolated = _isolated()
+    seed = seed if seed is not None else secrets.randbelow(10**6)
+    typer.echo(f"SEED={seed}")
+    without = not_permitted(isolated, isolated)
+    if without:
+        typer.echo(f"not root, so left out: {', '.join(without)}")
+    _finish([_perform(plan(seed, minutes * 60, replicas, rate, without=without), folder, isolated)], json_file)
+
+
+@app.command("run")
+def run_file(
+    scenario: Annotated[Path, typer.Argument(help="YAML, as docs/testing.md describes it.")],
+    folder: Folder = DEFAULT_FOLDER,
+    json_file: Json = None,
+) -> None:
+    """The faults of a scenario file.
+
+    Example: blockhouse chaos run e2e/chaos/scenarios/zones.yaml
+    """
+    isolated = _isolated()
+    try:
+        wanted = Scenario.model_validate(yaml.safe_load(scenario.read_text()))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise typer.BadParameter(f"{scenario}: {error}", param_hint="SCENARIO") from error
+    _finish([_perform(wanted, folder, isolated)], json_file)
+
+
+@app.command("table")
+def scenario_table(
+    cases: Annotated[list[str] | None, typer.Argument(help="Cases; default: all.")] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 10,
+    seed: Annotated[int, typer.Option(envvar="SEED", help="Of the first run of each case.")] = 1,
+    replicas: Replicas = 4,
+    rate: Rate = 200,
+    folder: Folder = DEFAULT_FOLDER,
+    json_file: Json = None,
+) -> None:
+    """Each fault alone, several times: the table of docs/testing.md. On a quiet machine, it takes hours.
+
+    Example: blockhouse chaos table kill-aggregator zone-down --runs 3
+    """
+    from e2e.chaos.catalogue import CASES, alone
+    from e2e.chaos.report import TITLES, table_row
+
+    isolated = _isolated()
+    if unknown := set(cases or ()) - set(CASES):
+        raise typer.BadParameter(f"no case {', '.join(sorted(unknown))}: there are {', '.join(CASES)}")
+    every, rows = [], [TITLES]
+    for case in cases or CASES:
+        found = [_perform(alone(case, seed + number, replicas, rate), folder, isolated) for number in range(runs)]
+        recoveries = [recovered for outcome in found for _, recovered in outcome.faults]
+        rows.append(table_row(case, recoveries, sum(not outcome.passed for outcome in found)))
+        typer.echo(rows[-1])
+        every += found
+    typer.echo("\n".join(rows))
+    _finish(every, json_file)
+
+
+@app.command("plan")
+def show_plan(
+    seed: Annotated[int, typer.Argument(help="The seed.")],
+    minutes: Annotated[float, typer.Option(envvar="MINUTES", min=0.5)] = 3,
+    replicas: Replicas = 4,
+    rate: Rate = 200,
+) -> None:
+    """The scenario of a seed as YAML, to be changed and given to `blockhouse chaos run`.
+
+    Example: blockhouse chaos plan 7 > scenario.yaml
+    """
+    from e2e.chaos.catalogue import plan
+
+    found = plan(seed, minutes * 60, replicas, rate).model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    typer.echo(yaml.safe_dump(found, sort_keys=False).rstrip())
+
+
+def _isolated() -> bool:
+    """Enter namespaces of our own where that is permitted. This may start the process anew."""
+    from e2e.chaos.network import enter, permitted
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    if not permitted():
+        return False
+    enter([sys.executable, *sys.orig_argv[1:]])
+    return True
+
+
+def _perform(scenario: Scenario, folder: Path, isolated: bool) -> Outcome:
+    from e2e.chaos.report import show
+    from e2e.chaos.run import perform
+    from e2e.demo.workspace import stderr_to, workspace
+
+    console = Console() if sys.stdout.isatty() else Console(width=160)
+    with workspace(folder) as home, stderr_to(home / "chaos.log"):
+        for fault in scenario.faults:
+            console.print(f"plan: {fault.at:6.1f} s  {fault}", highlight=False)
+        try:
+            outcome = perform(scenario, home, lambda line: console.print(line, highlight=False), isolated=isolated)
+        except BaseException:
+            console.print(f"SEED={scenario.seed}: failed; logs and configurations are in {home}")
+            raise
+        show(console, outcome)
+    return outcome
+
+
+def _finish(outcomes: list[Outcome], json_file: Path | None) -> None:
+    from e2e.chaos.report import as_json
+
+    if json_file is not None:
+        json_file.write_text(json.dumps([as_json(outcome) for outcome in outcomes], indent=1) + "\n")
+    failed = [outcome for outcome in outcomes if not outcome.passed]
+    for outcome in failed:
+        wanted = "; ".join(check.wanted for check in outcome.checks if not check.holds)
+        typer.echo(f"FAILED: SEED={outcome.scenario.seed} {outcome.scenario.name}: {wanted}")
+    if failed:
+        raise typer.Exit(1)
+    typer.echo(f"exactly once, under fire: {len(outcomes)} of {len(outcomes)} runs")
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,135 @@
+"""Looks at a run from outside twice a second: lag, owners, memory, counters. It never influences what it looks at."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+
+from e2e.chaos.world import World
+from e2e.demo.tally import Tally, read_counters
+from e2e.pipeline import AggregatorProcess
+from e2e.stack.process import session_members
+
+INTERVAL = 0.5
+MEMORY_EVERY = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One look. `at` is in seconds of the run; `lag` in messages that brokers have acknowledged and that are not known
+    to be stored; `owners` has, by stream, the process (replica, pid) that says it has it."""
+
+    at: float
+    lag: int
+    owners: Mapping[str, tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """Memory of one process, or of all Python workers of an aggregator together, in bytes."""
+
+    at: float
+    name: str
+    life: int
+    size: int
+
+
+class Observer:
+    """A context manager; threads of its own. `sent` says how many messages brokers have acknowledged by now."""
+
+    def __init__(self, world: World, sent: Callable[[], int], clock: Callable[[], float]) -> None:
+        self.tally = Tally()
+        self.samples: list[Sample] = []
+        self.memory: list[Resident] = []
+        self._world = world
+        self._sent = sent
+        self._clock = clock
+        self._stored: dict[str, int] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
+        self._pool = ThreadPoolExecutor(len(world.aggregators) or 1, thread_name_prefix="observe")
+
+    @property
+    def lag(self) -> int:
+        return self.samples[-1].lag if self.samples else 0
+
+    @property
+    def stored(self) -> int:
+        """Messages known to be stored."""
+        return sum(self._stored.values())
+
+    def look(self) -> None:
+        """Take a sample now."""
+        sent = self._sent()  # before the positions: a lag must not be negative for want of simultaneity
+        owners: dict[str, tuple[str, int]] = {}
+        for replica, pid, status in self._pool.map(self._ask, self._world.aggregators.values()):
+            for stream in status.get("streams", ()):
+                name = stream["stream"]
+                if "position" in stream:
+                    self._stored[name] = max(self._stored.get(name, 0), stored_below(stream))
+                if stream["state"] in ("REPLAY", "CONSUME"):
+                    owners[name] = replica, pid
+        self.samples.append(Sample(self._clock(), max(0, sent - self.stored), owners))
+
+    def _ask(self, aggregator: AggregatorProcess) -> tuple[str, int, Mapping[str, Any]]:
+        pid = aggregator.pid
+        if pid is None or aggregator.frozen:
+            return aggregator.replica, 0, {}
+        status = aggregator.status()
+        with suppress(OSError):  # it is dying, or not up yet: the last answer stands
+            self.tally.note(aggregator.replica, pid, read_counters(aggregator.get("/metrics")))
+        return aggregator.replica, pid, status
+
+    def _weigh(self) -> None:
+        at = self._clock()
+        for name, server in self._world.servers.items():
+            leader = server.pid
+            if leader is None:
+                continue
+            sizes: dict[str, int] = {}
+            workers = server.members("worker") if isinstance(server, AggregatorProcess) else []
+            for pid in session_members(leader):
+                part = "" if pid == leader else " workers" if pid in workers else " java"
+                sizes[part] = sizes.get(part, 0) + _resident(pid)
+            self.memory += [Resident(at, name + part, leader, size) for part, size in sizes.items()]
+
+    def _run(self) -> None:
+        weighed = 0.0
+        while not self._stop.wait(INTERVAL):
+            self.look()
+            if time.monotonic() - weighed >= MEMORY_EVERY:
+                weighed = time.monotonic()
+                self._weigh()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join(10)
+        self._pool.shutdown(wait=False)
+
+
+def stored_below(stream: Mapping[str, Any]) -> int:
+    """The offset below which everything of a stream's status is stored."""
+    open_blocks = [block["begin"] for block in stream.get("inFlight", ())]
+    cursors = [table["cursor"] for table in stream.get("lagging", ())]
+    return int(min([stream["position"], *open_blocks, *cursors]))
+
+
+def _resident(pid: int) -> int:
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:  # gone meanwhile
+        return 0

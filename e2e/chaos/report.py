@@ -1,0 +1,96 @@
+"""What a run found, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from e2e.chaos.figures import Recovery
+from e2e.chaos.run import Outcome
+from e2e.demo.ending import show_checks
+
+
+def show(console: Console, outcome: Outcome) -> None:
+    faults = Table(
+        "at", "fault", "victim", "recovered after", "after its end", "takeover", "lag peak", box=box.SIMPLE_HEAD
+    )
+    for injected, found in outcome.faults:
+        times = (_seconds(found.from_begin), _seconds(found.from_end), _seconds(found.takeover, "-"))
+        faults.add_row(f"{injected.began:.1f} s", str(injected.fault), injected.victim, *times, f"{found.lag_peak:,}")
+    console.print(faults)
+    grid = Table("process", "longest life", "MB at its end", "MB an hour", box=box.SIMPLE_HEAD)
+    for line in outcome.memory:
+        slope = "too short" if line.slope is None else f"{line.slope:+,.0f}"
+        grid.add_row(line.name, f"{line.seconds:.0f} s", f"{line.megabytes:,.0f}", slope)
+    console.print(grid)
+    console.print(
+        f"seed {outcome.scenario.seed}: {outcome.rows:,} rows, {outcome.replays} replays ({outcome.deduplicated}"
+        f" deduplicated, {outcome.by_provenance} decided by provenance), lag peak {outcome.lag_peak:,} messages,"
+        f" window {outcome.scenario.window} blocks, {outcome.seconds:.0f} s in all",
+        highlight=False,
+        soft_wrap=True,
+    )
+    show_checks(console, outcome.checks)
+
+
+def as_json(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "scenario": outcome.scenario.model_dump(mode="json", by_alias=True),
+        "passed": outcome.passed,
+        "checks": [{"wanted": c.wanted, "holds": c.holds, "found": c.found} for c in outcome.checks],
+        "faults": [
+            {
+                "fault": str(injected.fault),
+                "victim": injected.victim,
+                "began": round(injected.began, 1),
+                "ended": None if injected.ended is None else round(injected.ended, 1),
+                "error": injected.error,
+                "recoveredAfter": found.from_begin,
+                "afterItsEnd": found.from_end,
+                "takeover": found.takeover,
+                "lagPeak": found.lag_peak,
+            }
+            for injected, found in outcome.faults
+        ],
+        "memory": [
+            {"name": m.name, "seconds": m.seconds, "megabytes": m.megabytes, "perHour": m.slope} for m in outcome.memory
+        ],
+        "rows": outcome.rows,
+        "replays": outcome.replays,
+        "deduplicated": outcome.deduplicated,
+        "byProvenance": outcome.by_provenance,
+        "lagPeak": outcome.lag_peak,
+        "seconds": outcome.seconds,
+        "timeline": list(outcome.timeline),
+    }
+
+
+TITLES = (
+    "| fault alone | runs | from its beginning: median, worst | from its end: median, worst"
+    " | takeover, worst | lag peak |\n"
+    "|---|---|---|---|---|---|"
+)
+
+
+def table_row(case: str, found: Sequence[Recovery], failed: int) -> str:
+    """A line of the table in docs/testing.md. Times in seconds, lag in messages."""
+    begins = [r.from_begin for r in found if r.from_begin is not None]
+    ends = [r.from_end for r in found if r.from_end is not None]
+    takeovers = [r.takeover for r in found if r.takeover is not None]
+    runs = f"{len(found)}" + (f", {failed} FAILED" if failed else "")
+    worst = f"{max(takeovers):.1f}" if takeovers else ""
+    peak = max((r.lag_peak for r in found), default=0)
+    return f"| {case} | {runs} | {_pair(begins)} | {_pair(ends)} | {worst} | {peak:,} |"
+
+
+def _pair(values: Sequence[float]) -> str:
+    return f"{median(values):.1f}, {max(values):.1f}" if values else "never"
+
+
+def _seconds(value: float | None, otherwise: str = "never") -> str:
+    return otherwise if value is None else f"{value:.1f} s"

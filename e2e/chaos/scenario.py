@@ -1,0 +1,141 @@
+"""What a run does and when: read from a YAML file, or decided by a seed alone.
+
+Pure: no clock, no server. The same arguments give the same scenario, so that a run can be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+
+class Kind(StrEnum):
+    """Every way to do harm; `docs/testing.md` has a row for each."""
+
+    KILL = "kill"
+    """SIGKILL; started again after `seconds`."""
+    FREEZE = "freeze"
+    """SIGSTOP for `seconds`, then SIGCONT."""
+    MEMBER = "member"
+    """SIGKILL of the Spark JVM (`member: java`) or of the Python workers (`member: worker`) of an aggregator alone."""
+    STRIKE = "strike"
+    """SIGKILL of the aggregator at a named point of its work (docs/faults.md); started again after `seconds`."""
+    PARTITION = "partition"
+    """No packet passes between `target` and `peer` for `seconds`."""
+    LOSS = "loss"
+    """A `share` of the packets between `target` and `peer` is lost for `seconds`."""
+    DELAY = "delay"
+    """What `target` asks of `peer`, and its answers, takes `delay` seconds longer for `seconds`."""
+    DISK_FULL = "disk-full"
+    """The disk of a ClickHouse replica is full for `seconds`."""
+    RESTART = "restart"
+    """SIGTERM to each process of `target` in turn, each started again before the next."""
+
+
+SERVERS = {Kind.KILL, Kind.FREEZE, Kind.RESTART}
+NETWORK = {Kind.PARTITION, Kind.LOSS, Kind.DELAY}
+"""Kinds that need a network namespace of our own."""
+
+
+class Fault(BaseModel):
+    """One fault. `target` and `peer` name a process (`aggregator-r1`, `clickhouse-r1`, `kafka-a`, `zookeeper`) or a
+    group (`replica-r1`, `zone-a`, `aggregators`, `clickhouses`). Times are in seconds of the production."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+
+    at: float = Field(ge=0)
+    kind: Kind
+    target: str
+    seconds: float = Field(default=5, gt=0, le=600)
+    peer: str = ""
+    member: Literal["java", "worker"] = "worker"
+    point: str = "after-insert"
+    share: float = Field(default=0.3, gt=0, lt=1)
+    delay: float = Field(default=0.02, gt=0, le=5)
+
+    @model_validator(mode="after")
+    def _needs_a_peer(self) -> Fault:
+        if (self.kind in NETWORK) != bool(self.peer):
+            raise ValueError(f"{self.kind}: `peer` is for {', '.join(sorted(NETWORK))}, and they need it")
+        return self
+
+    @property
+    def end(self) -> float:
+        return self.at + self.seconds
+
+    def __str__(self) -> str:
+        details = {
+            Kind.MEMBER: f" ({self.member})",
+            Kind.STRIKE: f" at {self.point}",
+            Kind.LOSS: f" of {self.share:.0%}",
+            Kind.DELAY: f" of {self.delay * 1000:.0f} ms",
+        }
+        peer = f" from {self.peer}" if self.peer else ""
+        return f"{self.kind}{details.get(self.kind, '')} {self.target}{peer}, {self.seconds:.1f} s"
+
+
+class Scenario(BaseModel):
+    """One run, fully decided. `rate` is in messages a second to all clusters together, ten rows each."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
+
+    name: str = "scenario"
+    seed: int = 1
+    replicas: Annotated[int, Field(ge=2, le=8)] = 4
+    seconds: Annotated[float, Field(ge=10)] = 60
+    rate: Annotated[float, Field(gt=0)] = 200
+    window: Annotated[int, Field(ge=1, description="deduplication window of the tables, in blocks")] = 10_000
+    faults: tuple[Fault, ...] = ()
+
+    @model_validator(mode="after")
+    def _known(self) -> Scenario:
+        known = set(names(self.replicas))
+        for fault in self.faults:
+            for name in filter(None, (fault.target, fault.peer)):
+                if name not in known:
+                    raise ValueError(f"{fault.kind} at {fault.at:g} s: nothing is called {name}")
+            if fault.kind in (Kind.MEMBER, Kind.STRIKE) and not fault.target.startswith("aggregator-"):
+                raise ValueError(f"{fault.kind} at {fault.at:g} s: only aggregators have members and points")
+            if fault.kind is Kind.DISK_FULL and fault.target != DISK:
+                raise ValueError(f"{fault.kind} at {fault.at:g} s: only {DISK} has a disk of its own")
+        return self
+
+    @property
+    def messages(self) -> int:
+        return int(self.seconds * self.rate)
+
+
+DISK = "clickhouse-r2"
+"""The replica whose data is on a file system of its own, which can be made full."""
+
+
+def zones(replicas: int) -> dict[str, list[str]]:
+    """Two zones with a Kafka cluster and half of the replicas each; ZooKeeper is in neither."""
+    half = -(-replicas // 2)
+    found: dict[str, list[str]] = {}
+    for zone, numbers in (("a", range(1, half + 1)), ("b", range(half + 1, replicas + 1))):
+        pods = [name for n in numbers for name in (f"clickhouse-r{n}", f"aggregator-r{n}")]
+        found[f"zone-{zone}"] = [f"kafka-{zone}", *pods]
+    return found
+
+
+def groups(replicas: int) -> dict[str, list[str]]:
+    """Names of several processes: zones, pods, all of a kind."""
+    numbers = range(1, replicas + 1)
+    pods = {f"replica-r{n}": [f"clickhouse-r{n}", f"aggregator-r{n}"] for n in numbers}
+    kinds = {f"{kind}s": [f"{kind}-r{n}" for n in numbers] for kind in ("aggregator", "clickhouse")}
+    return {**zones(replicas), **pods, **kinds}
+
+
+def names(replicas: int) -> Iterable[str]:
+    """Everything a fault may name."""
+    return {*processes(replicas), *groups(replicas)}
+
+
+def processes(replicas: int) -> list[str]:
+    pods = [f"{kind}-r{n}" for n in range(1, replicas + 1) for kind in ("aggregator", "clickhouse")]
+    return ["zookeeper", "kafka-a", "kafka-b", *pods]

@@ -1,0 +1,75 @@
+"""Whether a run has shown that nothing is lost and nothing doubled. Pure, but for the values it is given.
+
+It must never pass for want of harm: a run in which no fault was carried out, or no block replayed, proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from blockhouse_aggregator.audit import AuditReport
+from e2e.chaos.injecting import Injected
+from e2e.demo.verdict import Check
+
+
+def judge(
+    report: AuditReport,
+    *,
+    replicas: int,
+    tables: Collection[str],
+    rows: int,
+    replays: int,
+    surplus: int,
+    faults: Sequence[Injected],
+    statuses: Mapping[str, Mapping[str, Any]],
+    crashes: Sequence[str],
+) -> tuple[Check, ...]:
+    """All checks, in the order in which they are told. `rows` is how many the brokers acknowledged to the producer;
+    `crashes` are internal errors found in the logs."""
+    failed = [f"{injected.fault}: {injected.error}" for injected in faults if injected.error]
+    done = len(faults) - len(failed)
+    wrong = [*_stopped(statuses), *_blocked(statuses)]
+    return (
+        exact(report, replicas, tables, rows),
+        Check("no aggregator found rows stored twice", surplus == 0, f"{surplus} rows too many"),
+        Check("at least one block was replayed", replays > 0, f"{replays} replays"),
+        Check("every fault was carried out", bool(faults) and not failed, "; ".join(failed) or f"{done} faults"),
+        Check("everything resumed by itself", not wrong, "; ".join(wrong) or "no stream stopped, no table blocked"),
+        Check("no aggregator failed internally", not crashes, "; ".join(crashes[:3]) or "no internal error logged"),
+    )
+
+
+def exact(report: AuditReport, replicas: int, tables: Collection[str], rows: int) -> Check:
+    """Every acknowledged row on every replica once, and all tables and replicas compared."""
+    pairs = {(result.table, result.replica) for result in report.tables if result.exists}
+    names = {replica for _, replica in pairs}
+    everything = pairs == {(table, replica) for table in tables for replica in names} and len(names) == replicas
+    stored = {name: sum(r.stored for r in report.tables if r.replica == name) for name in sorted(names)}
+    lost = sum(result.missing for result in report.tables)
+    doubled = sum(result.duplicates for result in report.tables)
+    found = ", ".join(f"{name} {count:,}" for name, count in stored.items())
+    return Check(
+        "every produced row is stored exactly once on every replica",
+        report.exact and everything and set(stored.values()) == {rows},
+        f"{rows:,} produced; stored: {found or 'nothing'}; {lost:,} lost, {doubled:,} duplicates",
+    )
+
+
+def _stopped(statuses: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    return [
+        f"{stream['stream']} stopped on {replica}: {stream.get('stopped')}"
+        for replica, status in statuses.items()
+        for stream in status.get("streams", ())
+        if stream["state"] == "STOPPED"
+    ]
+
+
+def _blocked(statuses: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    return [
+        f"{block['table']} blocked in {stream['stream']}: {block['reason']}"
+        for status in statuses.values()
+        for stream in status.get("streams", ())
+        for block in stream.get("inFlight", ())
+        if block["stage"] == "blocked"
+    ]

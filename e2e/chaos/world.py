@@ -1,0 +1,132 @@
+"""Everything that runs in a chaos run, by the names faults use: servers, aggregators, their network and disks."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from e2e.chaos.network import FIRST_GROUP, Endpoint, Network, SmallDisk
+from e2e.chaos.scenario import DISK, Scenario, groups, processes
+from e2e.demo.scenario import TABLES, Table
+from e2e.pipeline import AggregatorProcess, Pipeline, PipelineSpec
+from e2e.stack import Stack, StackSpec
+from e2e.stack.clickhouse import ClickHouseServer
+from e2e.stack.kafka import KafkaBroker
+from e2e.stack.server import Server
+from e2e.stack.tables import create_replicated_table
+from e2e.stack.zookeeper import ZooKeeperServer
+
+LOADED: Sequence[Table] = tuple(table for table in TABLES if table.share and not table.late)
+SETTINGS: dict[str, Any] = {
+    "faults": {"enabled": True},
+    "quorum": {"timeout": "6s"},
+    "blocks": {"maxAge": "500ms"},
+    "kafka": {"commitTimeout": "5s"},
+    "handoverAfter": "5s",
+    "shutdownBudget": "10s",
+}
+"""Time-outs short enough for a fault to be found out, and survived, within seconds."""
+_DISK_BYTES = 4 << 30
+
+
+class World:
+    """Real servers, one shard of them with an aggregator per replica. A context manager: nothing outlives it.
+
+    With `isolated` it runs inside `network.enter`, so that networks can be cut and a disk can be full.
+    """
+
+    def __init__(self, scenario: Scenario, folder: Path, *, isolated: bool) -> None:
+        self.scenario = scenario
+        self.folder = folder
+        spec = StackSpec(kafka_clusters=2, replicas=scenario.replicas, clickhouse_zk_timeout_ms=6_000)
+        self.stack = Stack(folder / "stack", spec)
+        self.pipeline = Pipeline(
+            self.stack, folder, PipelineSpec(name="chaos", partitions=scenario.replicas, overrides=SETTINGS)
+        )
+        self.servers = self._by_name()
+        self.network: Network | None = None
+        self.disk: SmallDisk | None = None
+        if isolated:
+            self.network = self._isolate()
+            self.disk = SmallDisk(self.servers[DISK].folder / "data", _DISK_BYTES)
+        self._exits = ExitStack()
+
+    @property
+    def aggregators(self) -> dict[str, AggregatorProcess]:
+        """By replica."""
+        return self.pipeline.aggregators
+
+    def members(self, name: str) -> list[str]:
+        """Names of the processes that `name` stands for."""
+        return groups(self.scenario.replicas).get(name, [name])
+
+    def aggregator(self, name: str) -> AggregatorProcess:
+        return self.aggregators[name.removeprefix("aggregator-")]
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def _start(self) -> None:
+        if self.disk is not None:
+            self.disk.mount()
+            self._exits.callback(self.disk.unmount)
+        self._exits.callback(self.stack.close)
+        self.stack.start()
+        for table in LOADED:
+            create_replicated_table(
+                self.stack,
+                table.name,
+                table.sql_columns,
+                order_by=table.order_by,
+                settings={"replicated_deduplication_window": self.scenario.window},
+            )
+        self._exits.enter_context(self.pipeline)
+        self.pipeline.create_topic()
+
+    def _close(self) -> None:
+        if self.network is not None:
+            self.network.mend_all()
+        self._exits.close()
+        shutil.rmtree(self.stack.folder, ignore_errors=True)
+
+    def _by_name(self) -> dict[str, Server]:
+        found: dict[str, Server] = {"zookeeper": self.stack.zookeeper}
+        found |= {f"kafka-{name}": cluster.brokers[0] for name, cluster in self.stack.kafka.items()}
+        found |= {f"clickhouse-{server.replica}": server for server in self.stack.clickhouse.values()}
+        found |= {f"aggregator-{replica}": process for replica, process in self.aggregators.items()}
+        assert set(found) == set(processes(self.scenario.replicas))
+        return found
+
+    def _isolate(self) -> Network:
+        endpoints = {}
+        for number, (name, server) in enumerate(sorted(self.servers.items()), start=FIRST_GROUP):
+            server.group = number
+            endpoints[name] = Endpoint(number, listens(server))
+        return Network(endpoints)
+
+
+def listens(server: Server) -> tuple[int, ...]:
+    """Ports on which others reach the server; none for an aggregator, whose admin API is only ours."""
+    match server:
+        case KafkaBroker():
+            return (server.port,)
+        case ClickHouseServer():
+            return server.listens
+        case ZooKeeperServer():
+            return (server.port,)
+        case _:
+            return ()

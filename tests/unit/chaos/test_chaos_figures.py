@@ -1,0 +1,122 @@
+"""Recovery times, memory slopes and the verdict, from hand-made observations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from blockhouse_aggregator.audit import AuditReport
+from blockhouse_aggregator.audit.report import TableResult
+from e2e.chaos.figures import memory, recovery
+from e2e.chaos.injecting import Injected
+from e2e.chaos.observing import Resident, Sample, stored_below
+from e2e.chaos.scenario import Fault, Kind
+from e2e.chaos.verdict import judge
+
+RATE = 100.0
+KILL = Fault(at=10, kind=Kind.KILL, target="aggregator-r1", seconds=5)
+OLD, NEW = ("r1", 11), ("r2", 22)
+
+
+def samples(*lags: int, owner_changes_at: float = 1e9) -> list[Sample]:
+    """One a second from 0."""
+    return [Sample(float(at), lag, {"a/t/0": OLD if at < owner_changes_at else NEW}) for at, lag in enumerate(lags)]
+
+
+def test_a_run_has_recovered_when_the_lag_stays_low_after_the_fault() -> None:
+    lags = [50] * 10 + [400] * 7 + [200, 900, 250, 100, 100, 100, 100]
+    found = recovery(Injected(KILL, 10, 15, "aggregator-r1"), samples(*lags, owner_changes_at=16), RATE)
+    assert (found.from_begin, found.from_end, found.takeover, found.lag_peak) == (9, 4, 6, 900)
+
+
+def test_a_lag_that_never_falls_is_no_recovery() -> None:
+    found = recovery(Injected(KILL, 10, 15, "aggregator-r1"), samples(*[50] * 10, *[400] * 20), RATE)
+    assert (found.from_begin, found.takeover) == (None, None)
+
+
+def test_only_a_killed_aggregator_has_a_takeover() -> None:
+    frozen = KILL.model_copy(update={"kind": Kind.FREEZE})
+    found = recovery(Injected(frozen, 10, 15, "aggregator-r1"), samples(*[50] * 30, owner_changes_at=12), RATE)
+    assert found.takeover is None
+
+
+def test_memory_is_judged_after_the_first_minute_of_the_longest_life() -> None:
+    growing = [Resident(float(at), "kafka-a", 1, 100_000_000 + at * 1_000_000) for at in range(0, 300, 5)]
+    short = [Resident(float(at), "kafka-a", 2, 5) for at in range(300, 340, 5)]
+    warming = [Resident(float(at), "zookeeper", 3, min(at, 60) * 1_000_000) for at in range(0, 300, 5)]
+    kafka, zookeeper = memory(growing + short + warming)
+    assert kafka.slope == pytest.approx(3600)
+    assert zookeeper.slope == pytest.approx(0)
+    assert memory(short)[0].slope is None
+
+
+def test_what_is_in_flight_or_lags_is_not_stored() -> None:
+    stream: dict[str, Any] = {"position": 90, "inFlight": [{"begin": 70}, {"begin": 80}], "lagging": []}
+    assert stored_below(stream) == 70
+    assert stored_below({**stream, "lagging": [{"cursor": 20}]}) == 20
+    assert stored_below({"position": 90}) == 90
+
+
+def report(*, missing: int = 0, duplicates: int = 0, replicas: int = 2) -> AuditReport:
+    tables = tuple(
+        TableResult("db.t", f"r{n}", True, 10, 100, 0, 100 - missing + duplicates, duplicates, missing, 0, ())
+        for n in range(1, replicas + 1)
+    )
+    return AuditReport("events", tables)
+
+
+def verdict(found: AuditReport | None = None, **changes: Any) -> list[str]:
+    """What did not hold."""
+    given: dict[str, Any] = {
+        "replicas": 2,
+        "tables": ["db.t"],
+        "rows": 100,
+        "replays": 3,
+        "surplus": 0,
+        "faults": [Injected(KILL, 10, 15)],
+        "statuses": {},
+        "crashes": [],
+    }
+    return [check.wanted for check in judge(found or report(), **{**given, **changes}) if not check.holds]
+
+
+def test_an_exact_run_under_fire_passes() -> None:
+    assert verdict() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "failed"),
+    [
+        ({"found": report(missing=1)}, "every produced row"),
+        ({"found": report(duplicates=1)}, "every produced row"),
+        ({"found": report(replicas=1)}, "every produced row"),
+        ({"rows": 101}, "every produced row"),
+        ({"tables": ["db.t", "db.other"]}, "every produced row"),
+        ({"replays": 0}, "at least one block was replayed"),
+        ({"surplus": 1}, "no aggregator found rows stored twice"),
+        ({"faults": []}, "every fault was carried out"),
+        ({"faults": [Injected(KILL, 1, 2, error="no root")]}, "every fault was carried out"),
+        ({"crashes": ["r1: boom"]}, "no aggregator failed internally"),
+        ({"statuses": {"r1": {"streams": [{"stream": "a/t/0", "state": "STOPPED"}]}}}, "everything resumed"),
+        (
+            {
+                "statuses": {
+                    "r1": {
+                        "streams": [
+                            {
+                                "stream": "a/t/0",
+                                "state": "CONSUME",
+                                "inFlight": [{"table": "db.t", "stage": "blocked", "reason": "CrcDiffers"}],
+                            }
+                        ]
+                    }
+                }
+            },
+            "everything resumed",
+        ),
+    ],
+)
+def test_a_run_fails_for_every_loss_and_for_want_of_harm(change: dict[str, Any], failed: str) -> None:
+    (wanted,) = verdict(**change)
+    assert wanted.startswith(failed)
