@@ -10,13 +10,20 @@ from __future__ import annotations
 import logging
 import ssl
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from kafka import KafkaAdminClient  # type: ignore[import-untyped]
 from kafka import TopicPartition as ClientPartition
-from kafka.errors import KafkaError, NoReassignmentInProgressError  # type: ignore[import-untyped]
+from kafka.admin import ConfigResource, ConfigResourceType  # type: ignore[import-untyped]
+from kafka.errors import (  # type: ignore[import-untyped]
+    InvalidPartitionsError,
+    KafkaError,
+    NoReassignmentInProgressError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
 
 from blockhouse.config.endpoints import KafkaCluster, Tls
 from blockhouse.errors import Permanent, Retryable
@@ -104,14 +111,59 @@ class KafkaFleet:
             topics[key.topic].append(key.partition)
         self._ask("elect_leaders", PREFERRED, dict(topics), raise_errors=False)
 
-    def _ask(self, request: str, *arguments: Any, **options: Any) -> Any:
-        """One request; over a new connection once more, for the client keeps asking a broker that has died."""
+    def topic_configs(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
+        """What each of these existing topics has set for itself, as the broker spells it; defaults are left out."""
+        if not topics:
+            return {}
+        wanted = [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in sorted(topics)]
+        found = self._ask("describe_configs", wanted, config_filter="modified")["topic"]
+        return {
+            topic: {name: str(setting["value"]) for name, setting in settings.items()}
+            for topic, settings in found.items()
+        }
+
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int,
+        replication: int,
+        configs: Mapping[str, str],
+        sets: Sequence[ReplicaSet] | None = None,
+    ) -> None:
+        """Make a topic, its replicas where `sets` says or where the brokers choose. One that exists is left alone."""
+        options: dict[str, Any] = {"configs": dict(configs)}
+        if sets is None:
+            options |= {"num_partitions": partitions, "replication_factor": replication}
+        else:
+            options["assignments"] = {number: list(replicas) for number, replicas in enumerate(sets)}
+        self._ask("create_topics", {topic: options}, allowed=TopicAlreadyExistsError)
+
+    def add_partitions(self, topic: str, total: int, sets: Sequence[ReplicaSet] | None = None) -> None:
+        """Let a topic have `total` partitions; `sets` are those of the new ones. One that has them is left alone."""
+        wanted: Any = total if sets is None else {"count": total, "assignments": [list(r) for r in sets]}
+        self._ask("create_partitions", {topic: wanted}, allowed=InvalidPartitionsError)
+
+    def set_topic_configs(self, topic: str, configs: Mapping[str, str]) -> None:
+        """Set these settings of a topic; all its others stay."""
+        self._ask("alter_configs", [ConfigResource(ConfigResourceType.TOPIC, topic, dict(configs))])
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic and all its messages. One that does not exist is left alone."""
+        self._ask("delete_topics", [topic], allowed=UnknownTopicOrPartitionError)
+
+    def _ask(self, request: str, *arguments: Any, allowed: type[KafkaError] | tuple[()] = (), **options: Any) -> Any:
+        """One request; over a new connection once more, for the client keeps asking a broker that has died.
+
+        An `allowed` error is an answer: somebody else did it already.
+        """
         for attempt in (1, 2):
             try:
                 if self._client is None:
                     self._client = _connect(self._cluster)
                 return getattr(self._client, request)(*arguments, **options)
             except KafkaError as error:
+                if allowed and isinstance(error, allowed):
+                    return None
                 self.close()
                 if not error.retriable:
                     raise self._permanent(error, request) from error

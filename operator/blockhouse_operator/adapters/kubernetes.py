@@ -111,6 +111,19 @@ class Kubernetes:
         )
         return "created" if live is None else "changed"
 
+    async def scale_to_zero(self, stateful_set: Object, *, why: str) -> None:
+        """Let a StatefulSet have no pod, if it is still as it was seen."""
+        meta = stateful_set["metadata"]
+        body = {"metadata": {"resourceVersion": meta["resourceVersion"]}, "spec": {"replicas": 0}}
+        await self._write(
+            "PATCH",
+            kind_of(stateful_set).path(meta["namespace"], meta["name"]),
+            {"fieldManager": FIELD_MANAGER},
+            body,
+            content_type="application/merge-patch+json",
+            why=why,
+        )
+
     async def apply_status(self, kind: Kind, live: Object, status: Mapping[str, Any]) -> bool:
         """Write the whole status; False without a request where it is so already."""
         if live.get("status", {}) == status:

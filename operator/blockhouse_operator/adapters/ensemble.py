@@ -1,0 +1,196 @@
+"""ZooKeeper as the operator uses it: what operators of several zones agree on, and replicas that are gone.
+
+Below the pipeline's root, `operator/shards/N/` has the node `restart` (the replica that may be restarted; it is
+persistent, so a dead operator's half-done restart still keeps the others from theirs) and `zones/ZONE` (what the
+operator of that zone says of its replicas). The only module of the operator that imports kazoo; its calls block.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TypeVar
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.security import CREATOR_ALL_ACL
+
+from blockhouse.errors import Blocked, Retryable
+from blockhouse_operator.adapters.fence import Fence
+from blockhouse_operator.decide.seen import State, StreamSeen, ZoneReport
+
+CONNECT_SECONDS = 5.0
+FRESH_SECONDS = 180.0
+"""A zone's report counts for so long; it is written anew at a third of it."""
+
+Result = TypeVar("Result")
+
+
+class Ensemble:
+    """One ensemble. Thread-safe; connects on first use. Raises Retryable naming the servers when it does not answer."""
+
+    def __init__(
+        self, servers: Sequence[str], fence: Fence, *, username: str | None = None, password: str = ""
+    ) -> None:
+        self._servers = ",".join(servers)
+        self._fence = fence
+        self._login = {"auth_data": [("digest", f"{username}:{password}")], "default_acl": CREATOR_ALL_ACL}
+        self._client = KazooClient(hosts=self._servers, timeout=10.0, **(self._login if username else {}))
+        self._started = False
+
+    def check(self) -> None:
+        """Raises Retryable unless the ensemble answers."""
+        self._ask(lambda client: client.exists("/"))
+
+    def close(self) -> None:
+        self._client.stop()
+        self._client.close()
+
+    def claim_restart(self, root: str, shard: int, replica: str) -> str:
+        """Try to be the replica of the shard that is restarted; returns who it is."""
+        path = f"{_shard_path(root, shard)}/restart"
+
+        def claim(client: KazooClient) -> str:
+            try:
+                client.create(path, replica.encode(), makepath=True)
+            except NodeExistsError:
+                return str(client.get(path)[0].decode())
+            return replica
+
+        self._fence.check()
+        return self._ask(claim)
+
+    def claimed_by(self, root: str, shard: int) -> str:
+        """The replica that may be restarted; empty when it is nobody's turn."""
+
+        def read(client: KazooClient) -> str:
+            try:
+                return str(client.get(f"{_shard_path(root, shard)}/restart")[0].decode())
+            except NoNodeError:
+                return ""
+
+        return self._ask(read)
+
+    def release_restart(self, root: str, shard: int, replica: str) -> None:
+        """Give the turn up, if it is this replica's."""
+        path = f"{_shard_path(root, shard)}/restart"
+
+        def release(client: KazooClient) -> None:
+            try:
+                holder, stat = client.get(path)
+                if holder.decode() == replica:
+                    client.delete(path, version=stat.version)
+            except NoNodeError:
+                return
+
+        self._fence.check()
+        self._ask(release)
+
+    def report(self, root: str, shard: int, report: ZoneReport) -> None:
+        """Say what this zone's replicas do. Written when it changed, or when it would soon count as old."""
+        path = f"{_shard_path(root, shard)}/zones/{report.zone}"
+        content = json.dumps(asdict(report), sort_keys=True).encode()
+
+        def write(client: KazooClient) -> None:
+            client.ensure_path(path)
+            known, stat = client.get(path)
+            if known != content or _server_now(client, root) - stat.mtime / 1000 > FRESH_SECONDS / 3:
+                client.set(path, content)
+
+        self._fence.check()
+        self._ask(write)
+
+    def reports(self, root: str, shard: int, zones: Sequence[str]) -> tuple[ZoneReport, ...]:
+        """The fresh reports of these zones; old and unreadable ones are left out."""
+
+        def read(client: KazooClient) -> tuple[ZoneReport, ...]:
+            now = _server_now(client, root)
+            found = (_read_report(client, f"{_shard_path(root, shard)}/zones/{zone}", now) for zone in zones)
+            return tuple(report for report in found if report is not None)
+
+        return self._ask(read) if zones else ()
+
+    def unregister(self, tables_path: str, replica: str) -> int:
+        """Remove a dead replica's registration from every replicated table below `tables_path`; returns how many.
+
+        Raises Blocked, and removes nothing of that table, when the replica is active there: somebody runs it.
+        """
+
+        def remove(client: KazooClient) -> int:
+            removed = 0
+            for table in _replicated_tables(client, tables_path):
+                path = f"{table}/replicas/{replica}"
+                if client.exists(f"{path}/is_active"):
+                    raise Blocked(
+                        f"replica {replica} is active in ZooKeeper at {path}; stop its server, it is not in the spec",
+                        on="is_active",
+                    )
+                if client.exists(path):
+                    self._fence.check()
+                    client.delete(path, recursive=True)
+                    removed += 1
+            return removed
+
+        return self._ask(remove)
+
+    def _ask(self, request: Callable[[KazooClient], Result]) -> Result:
+        with _translated(self._servers):
+            if not self._started:
+                self._client.start(timeout=CONNECT_SECONDS)
+                self._started = True
+            if not self._client.connected:
+                raise KazooTimeoutError
+            return request(self._client)
+
+
+@contextmanager
+def _translated(servers: str) -> Iterator[None]:
+    try:
+        yield
+    except (KazooException, KazooTimeoutError) as error:
+        raise Retryable(
+            f"ZooKeeper at {servers} does not answer ({type(error).__name__}); check that it runs and can be reached",
+            after=2.0,
+        ) from error
+
+
+def _shard_path(root: str, shard: int) -> str:
+    return f"{root}/operator/shards/{shard}"
+
+
+def _server_now(client: KazooClient, root: str) -> float:
+    """The ensemble's own time, so that clocks of different data centres need not agree."""
+    path = f"{root}/operator/clock"
+    client.ensure_path(path)
+    return float(client.set(path, b"").mtime) / 1000
+
+
+def _read_report(client: KazooClient, path: str, now: float) -> ZoneReport | None:
+    try:
+        content, stat = client.get(path)
+        if now - stat.mtime / 1000 > FRESH_SECONDS:
+            return None
+        report = json.loads(content)
+        return ZoneReport(
+            zone=report["zone"],
+            states={name: State(state) for name, state in report["states"].items()},
+            streams=tuple(StreamSeen(**stream) for stream in report["streams"]),
+        )
+    except (NoNodeError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _replicated_tables(client: KazooClient, path: str) -> Iterator[str]:
+    """Tables' own nodes below a path, at any depth: those that have `replicas` and `metadata`."""
+    try:
+        children = client.get_children(path)
+    except NoNodeError:
+        return
+    if "replicas" in children and "metadata" in children:
+        yield path
+        return
+    for child in sorted(children):
+        yield from _replicated_tables(client, f"{path}/{child}")

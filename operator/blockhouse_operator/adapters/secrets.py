@@ -1,0 +1,99 @@
+"""Secrets of the resources' namespaces, as files that the client libraries can read.
+
+A client takes certificates as files, so each is written to a private folder that goes when the operator ends. Contents
+are read anew at every turn: a rotated password counts without a restart. Nothing here is ever logged.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+from blockhouse.config.endpoints import KafkaCluster, Sasl, Tls
+from blockhouse.config.secrets import SecretRef
+from blockhouse_operator.adapters.kinds import CONFIG_MAP, SECRET, Object
+from blockhouse_operator.adapters.kubernetes import Kubernetes
+from blockhouse_operator.api import kafka
+from blockhouse_operator.decide.references import Reference
+
+
+class Contents:
+    """The Secrets and ConfigMaps of one namespace that one turn needs, each read once."""
+
+    def __init__(self, kubernetes: Kubernetes, namespace: str, folder: Path) -> None:
+        self._kubernetes = kubernetes
+        self._namespace = namespace
+        self._folder = folder / namespace
+        self._objects: dict[tuple[str, str], Object | None] = {}
+
+    async def read(self, wanted: Iterable[Reference]) -> tuple[str, ...]:
+        """Read them; returns what is missing, in words."""
+        missing = []
+        for reference in wanted:
+            place = (reference.kind, reference.name)
+            if place not in self._objects:
+                kind = SECRET if reference.kind == "Secret" else CONFIG_MAP
+                self._objects[place] = await self._kubernetes.get(kind, self._namespace, reference.name)
+            found = self._objects[place]
+            if found is None:
+                missing.append(f"{reference.kind} {reference.name} does not exist")
+            elif reference.key not in (found.get("data") or {}):
+                missing.append(f"{reference.kind} {reference.name} has no key {reference.key}")
+        return tuple(dict.fromkeys(missing))
+
+    def text(self, name: str, key: str, kind: Literal["Secret", "ConfigMap"] = "Secret") -> str | None:
+        """The value of a key that was read; None when it is missing."""
+        found = self._objects.get((kind, name))
+        value = ((found or {}).get("data") or {}).get(key)
+        if value is None or kind == "ConfigMap":
+            return value
+        try:
+            return base64.b64decode(value).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            return None
+
+    def file(self, name: str, key: str) -> Path:
+        """A private file with the value of a Secret's key; raises KeyError when it is missing."""
+        text = self.text(name, key)
+        if text is None:
+            raise KeyError(f"{name}/{key}")
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self._folder / f"{name}.{key}"
+        if not path.exists() or path.read_text() != text:
+            fresh = path.with_suffix(path.suffix + ".new")
+            fresh.unlink(missing_ok=True)
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+                out.write(text)
+            fresh.replace(path)
+        return path
+
+    def version(self) -> str:
+        """Changes whenever a content changes."""
+        return ",".join(
+            f"{name}:{(found or {}).get('metadata', {}).get('resourceVersion', '')}"
+            for (_, name), found in sorted(self._objects.items())
+        )
+
+    def kafka(self, cluster: kafka.KafkaCluster) -> KafkaCluster:
+        """How to reach a Kafka cluster. Raises KeyError when a Secret was missing."""
+        tls = sasl = None
+        if cluster.tls is not None:
+            ca, client = cluster.tls.ca_secret_ref, cluster.tls.client_secret_ref
+            tls = Tls(
+                ca_file=self.file(ca.name, ca.key) if ca else None,
+                cert_file=self.file(client.name, "tls.crt") if client else None,
+                key_file=self.file(client.name, "tls.key") if client else None,
+                verify=cluster.tls.verify,
+            )
+        if cluster.sasl is not None:
+            secret = cluster.sasl.secret_ref
+            sasl = Sasl(
+                mechanism=cluster.sasl.mechanism,
+                username=cluster.sasl.username,
+                password=SecretRef(file=self.file(secret.name, secret.key)),
+            )
+        return KafkaCluster(name=cluster.name, bootstrap_servers=cluster.bootstrap_servers, tls=tls, sasl=sasl)

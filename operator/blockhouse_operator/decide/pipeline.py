@@ -1,0 +1,229 @@
+"""A pipeline from its shards: counts, the ten worst, conditions; and which shard may be removed. Pure and total."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from blockhouse_operator.api.conditions import Condition, ConditionType, Reason, condition, find
+from blockhouse_operator.api.pipeline import BlockAggregatorSpec
+from blockhouse_operator.api.status import (
+    WORST_SHARDS,
+    BlockAggregatorStatus,
+    ClickHouseShardIngestStatus,
+    ReadyCount,
+    ShardSummary,
+    StreamCount,
+    VerifierStatus,
+)
+from blockhouse_operator.decide.seen import State
+
+ABOUT_SHARDS = (
+    ConditionType.TOPICS_PROVISIONED,
+    ConditionType.SCHEMA_UP_TO_DATE,
+    ConditionType.DEDUPLICATION_SAFE,
+    ConditionType.QUORUM_HEALTHY,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardState:
+    """A shard as its own resource tells it. `current` says that its status is about its present spec."""
+
+    number: int
+    status: ClickHouseShardIngestStatus
+    current: bool = True
+
+    def condition(self, kind: ConditionType) -> Condition | None:
+        return find(self.status.conditions, kind)
+
+    @property
+    def ready(self) -> bool:
+        found = self.condition(ConditionType.READY)
+        return self.current and found is not None and found.status == "True"
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSeen:
+    """A pipeline at one moment. `surplus` are numbers of shards that exist and are not in the spec.
+
+    `verifier` is None where it does not answer, `verifier_silence` says why; `verifier_elsewhere` that it runs where
+    another zone is served.
+    """
+
+    shards: tuple[ShardState, ...]
+    surplus: tuple[int, ...] = ()
+    draining: str = ""
+    """Why the surplus shard of the highest number cannot be removed yet."""
+    verifier: VerifierStatus | None = None
+    verifier_silence: str = ""
+    verifier_elsewhere: bool = False
+    conflict: str = ""
+    missing_references: tuple[str, ...] = ()
+    taken: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+
+
+def describe_pipeline(
+    spec: BlockAggregatorSpec, seen: PipelineSeen
+) -> tuple[BlockAggregatorStatus, tuple[Condition, ...]]:
+    """The status without conditions, and the conditions of this moment without times."""
+    statuses = [shard.status for shard in seen.shards]
+    replicas = [replica for status in statuses for replica in status.replicas if replica.served]
+    well = (State.CONSUMING.value, State.SUSPENDED.value)
+    status = BlockAggregatorStatus(
+        shards=ReadyCount(
+            desired=spec.shards,
+            ready=sum(shard.ready for shard in seen.shards),
+            updated=sum(_updated(shard) for shard in seen.shards),
+        ),
+        replicas=ReadyCount(
+            desired=len(replicas),
+            ready=sum(replica.state in well for replica in replicas),
+            updated=sum(
+                bool(replica.revision) and replica.revision == status.revision
+                for status in statuses
+                for replica in status.replicas
+                if replica.served
+            ),
+        ),
+        streams=StreamCount(
+            expected=sum(status.streams.expected for status in statuses),
+            owned=sum(status.streams.owned for status in statuses),
+            replaying=sum(status.streams.replaying for status in statuses),
+            stopped=sum(status.streams.stopped for status in statuses),
+        ),
+        worst_shards=_worst(spec, seen),
+        verifier=seen.verifier,
+    )
+    return status, _conditions(spec, seen)
+
+
+def _updated(shard: ShardState) -> bool:
+    reconciling = shard.condition(ConditionType.RECONCILING)
+    waits = reconciling is not None and reconciling.reason in (Reason.ROLLING_OUT, Reason.SCALING)
+    return shard.current and not waits and shard.status.rollout is None
+
+
+def _worst(spec: BlockAggregatorSpec, seen: PipelineSeen) -> tuple[ShardSummary, ...]:
+    """Fewest consuming replicas first, then most streams without an owner."""
+    if spec.suspend:
+        return ()
+    unwell = [shard for shard in seen.shards if not shard.ready]
+    unwell.sort(key=lambda s: (s.status.ready_replicas, s.status.streams.owned - s.status.streams.expected, s.number))
+    found = []
+    for shard in unwell[:WORST_SHARDS]:
+        ready = shard.condition(ConditionType.READY)
+        if ready is None or not shard.current:
+            found.append(ShardSummary(shard=shard.number, reason=Reason.PROGRESSING.value, message="is being made"))
+        else:
+            found.append(ShardSummary(shard=shard.number, reason=ready.reason, message=ready.message[:500]))
+    return tuple(found)
+
+
+def _conditions(spec: BlockAggregatorSpec, seen: PipelineSeen) -> tuple[Condition, ...]:
+    found = [_ready(spec, seen), _reconciling(spec, seen), _stalled(seen)]
+    found += [_worst_of(kind, seen) for kind in ABOUT_SHARDS]
+    found.append(_verifier(spec, seen))
+    if spec.suspend:
+        found.append(condition(ConditionType.SUSPENDED, True, Reason.SUSPENDED, "spec.suspend is true"))
+    return tuple(each for each in found if each is not None)
+
+
+def _obstacle(seen: PipelineSeen) -> tuple[Reason, str] | None:
+    """What only a person can take out of the way, in this resource or in a shard."""
+    if seen.conflict:
+        return Reason.CLAIM_CONFLICT, seen.conflict
+    if seen.refused:
+        return Reason.FORBIDDEN, seen.refused[0]
+    if seen.taken:
+        return Reason.NAME_TAKEN, seen.taken[0]
+    if seen.missing_references:
+        return Reason.SECRET_MISSING, "; ".join(seen.missing_references[:5])
+    for shard in seen.shards:
+        stalled = shard.condition(ConditionType.STALLED)
+        if stalled is not None and stalled.status == "True":
+            return _reason(stalled), f"shard {shard.number}: {stalled.message}"
+    return None
+
+
+def _reason(found: Condition) -> Reason:
+    return next((reason for reason in Reason if reason.value == found.reason), Reason.STATUS_UNKNOWN)
+
+
+def _ready(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition:
+    kind = ConditionType.READY
+    if seen.conflict:
+        return condition(kind, False, Reason.CLAIM_CONFLICT, seen.conflict)
+    if spec.suspend:
+        return condition(kind, False, Reason.SUSPENDED, "spec.suspend is true: nothing is loaded")
+    ready = sum(shard.ready for shard in seen.shards)
+    if ready == spec.shards:
+        return condition(kind, True, Reason.ALL_CONSUMING, f"{ready} shards are ready")
+    if obstacle := _obstacle(seen):
+        return condition(kind, False, *obstacle)
+    worst = _worst(spec, seen)
+    if worst and worst[0].reason and spec.shards == 1:
+        only = seen.shards[0].condition(ConditionType.READY)
+        if only is not None and only.status == "False" and seen.shards[0].current:
+            return condition(kind, False, _reason(only), only.message)
+    names = ", ".join(f"{shard.shard} ({shard.reason})" for shard in worst[:5])
+    return condition(kind, False, Reason.SHARDS_NOT_READY, f"{ready} of {spec.shards} shards are ready; not: {names}")
+
+
+def _reconciling(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition | None:
+    kind = ConditionType.RECONCILING
+    if _obstacle(seen) is not None or (seen.surplus and spec.shard_removal_policy == "Forbid"):
+        return None
+    behind = [str(shard.number) for shard in seen.shards if not shard.current]
+    if behind or len(seen.shards) < spec.shards:
+        return condition(kind, True, Reason.PROGRESSING, f"{len(behind)} shards are behind the spec")
+    if seen.surplus:
+        message = f"shard {max(seen.surplus)} is being removed{f': {seen.draining}' if seen.draining else ''}"
+        return condition(kind, True, Reason.DRAINING, message)
+    busy = [
+        (shard, found)
+        for shard in seen.shards
+        if (found := shard.condition(ConditionType.RECONCILING)) is not None and found.status == "True"
+    ]
+    if not busy:
+        return None
+    reason = Counter(_reason(found) for _, found in busy).most_common(1)[0][0]
+    shard, first = next((shard, found) for shard, found in busy if found.reason == reason.value)
+    more = f" (and {len(busy) - 1} more shards)" if len(busy) > 1 else ""
+    return condition(kind, True, reason, f"shard {shard.number}: {first.message}{more}")
+
+
+def _stalled(seen: PipelineSeen) -> Condition | None:
+    obstacle = _obstacle(seen)
+    return condition(ConditionType.STALLED, True, *obstacle) if obstacle else None
+
+
+def _worst_of(kind: ConditionType, seen: PipelineSeen) -> Condition:
+    """False if it is false in a shard, unknown if it is unknown in one, else true."""
+    found = [(shard, each) for shard in seen.shards if (each := shard.condition(kind)) is not None]
+    for state, value in (("False", False), ("Unknown", None)):
+        bad = [(shard, each) for shard, each in found if each.status == state]
+        if bad:
+            shard, first = bad[0]
+            more = f" (and {len(bad) - 1} more shards)" if len(bad) > 1 else ""
+            return condition(kind, value, _reason(first), f"shard {shard.number}: {first.message}{more}")
+    if len(found) < len(seen.shards) or not found:
+        return condition(kind, None, Reason.PROGRESSING, "not all shards have been looked at")
+    return condition(kind, True, Reason.AS_SPECIFIED)
+
+
+def _verifier(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition:
+    kind = ConditionType.VERIFIER_HEALTHY
+    if not spec.verifier.enabled:
+        return condition(kind, None, Reason.DISABLED, "spec.verifier.enabled is false")
+    if seen.verifier_elsewhere:
+        return condition(kind, None, Reason.DISABLED, f"it runs where zone {spec.zones[0].name} is served")
+    if seen.verifier is None:
+        return condition(kind, None, Reason.VERIFIER_UNREACHABLE, seen.verifier_silence)
+    if seen.verifier.verdict == "clean":
+        return condition(kind, True, Reason.NO_ANOMALIES)
+    if seen.verifier.verdict == "unknown":
+        return condition(kind, None, Reason.VERIFIER_STARTING)
+    message = f"{seen.verifier.anomalies} anomalies; see 'blockhouse verify' and the verifier's /anomalies"
+    return condition(kind, False, Reason.ANOMALIES_FOUND, message)

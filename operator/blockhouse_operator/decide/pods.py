@@ -1,0 +1,42 @@
+"""What a pod's object says, in the few words that decisions need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from blockhouse_operator.api.labels import REVISION
+from blockhouse_operator.decide.seen import PodSeen
+
+PASSING = frozenset({"ContainerCreating", "PodInitializing"})
+
+
+def pod_seen(pod: Mapping[str, Any]) -> PodSeen:
+    meta, status = pod["metadata"], pod.get("status") or {}
+    statuses = status.get("containerStatuses") or ()
+    return PodSeen(
+        ready=any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ()),
+        terminating=bool(meta.get("deletionTimestamp")),
+        revision=(meta.get("annotations") or {}).get(REVISION, ""),
+        restarts=sum(container.get("restartCount", 0) for container in statuses),
+        trouble=next(_troubles(status), ""),
+    )
+
+
+def running(pod: Mapping[str, Any]) -> bool:
+    """Whether its aggregator may answer: nobody needs to be asked in a pod that has no process."""
+    phase = (pod.get("status") or {}).get("phase")
+    return phase == "Running" and not pod["metadata"].get("deletionTimestamp")
+
+
+def _troubles(status: Mapping[str, Any]) -> Iterator[str]:
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            yield f"{condition.get('reason', 'not scheduled')}: {condition.get('message', '')}"[:300]
+    for container in status.get("containerStatuses") or ():
+        waiting = (container.get("state") or {}).get("waiting")
+        if waiting and waiting.get("reason") not in PASSING:
+            said = f"{container['name']}: {waiting.get('reason', 'waiting')} {waiting.get('message', '')}"
+            yield said.strip()[:300]
+    if status.get("phase") == "Failed":
+        yield f"Failed: {status.get('reason') or ''} {status.get('message') or ''}".strip()[:300]

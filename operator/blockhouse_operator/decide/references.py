@@ -1,0 +1,44 @@
+"""Which Secrets and ConfigMaps a spec refers to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from blockhouse_operator.api.base import Part
+from blockhouse_operator.api.references import CaSecretRef, ConfigMapKeyRef, PasswordSecretRef, TlsSecretRef
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Reference:
+    """An object and the key in it that must be there."""
+
+    kind: Literal["Secret", "ConfigMap"]
+    name: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"key {self.key} of {self.kind} {self.name}"
+
+
+def references(part: object) -> tuple[Reference, ...]:
+    """Every reference in a spec or in a part of one, sorted, each once."""
+    return tuple(sorted(set(_walk(part))))
+
+
+def _walk(part: object) -> Iterator[Reference]:
+    match part:
+        case ConfigMapKeyRef():
+            yield Reference("ConfigMap", part.name, part.key)
+        case PasswordSecretRef() | CaSecretRef():
+            yield Reference("Secret", part.name, part.key)
+        case TlsSecretRef():
+            yield Reference("Secret", part.name, "tls.crt")
+            yield Reference("Secret", part.name, "tls.key")
+        case Part():
+            for field in type(part).model_fields:
+                yield from _walk(getattr(part, field))
+        case tuple():
+            for item in part:
+                yield from _walk(item)

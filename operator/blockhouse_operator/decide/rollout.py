@@ -1,0 +1,203 @@
+"""Which replica may be restarted now: a chain of small checks, each of which can hold a restart back with a reason.
+
+Never two replicas of a shard at once, and never one while another one of the shard is not well. A step that was begun
+is the only one until the replica it is about is well again. If the spec is corrected meanwhile, the same replica is
+restarted again, for it is the one that is down already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from blockhouse_operator.api.base import seconds
+from blockhouse_operator.api.conditions import Reason
+from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
+from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State
+
+WELL = frozenset({State.CONSUMING, State.STOPPED, State.SUSPENDED})
+"""Pod ready and nothing inherited left to replay. A stopped stream waits for a person, who may need this rollout."""
+
+
+@dataclass(frozen=True, slots=True)
+class BeginStep:
+    """Note in the status (and in ZooKeeper, where several operators share the shard) that this replica is next."""
+
+    replica: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Evict the replica's pod; its StatefulSet makes a new one."""
+
+    replica: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndStep:
+    """The replica is well again, or not wanted any more: the next step may begin."""
+
+    replica: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Nothing is restarted now. `stalled`: and nothing will be until somebody changes something."""
+
+    reason: Reason
+    why: str
+    stalled: bool = False
+
+
+RolloutStep = BeginStep | Restart | EndStep | Hold
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a check looks at."""
+
+    spec: ClickHouseShardIngestSpec
+    seen: ShardSeen
+    candidate: ReplicaSeen
+
+    def others(self) -> Iterator[tuple[str, State]]:
+        """The other replicas of the shard that are known of, and what they do."""
+        states = self.seen.states(suspended=self.spec.suspend)
+        for replica in self.spec.replicas:
+            if replica.name != self.candidate.name and replica.zone not in self.seen.silent_zones:
+                yield replica.name, states.get(replica.name, State.MISSING)
+
+
+Check = Callable[[Look], Hold | None]
+
+
+def plan_rollout(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutStep | None:
+    """The one step to take now; None when every pod is as it should be."""
+    if seen.turn is not None:
+        return _go_on(spec, seen)
+    candidate = next(_candidates(spec, seen), None)
+    if candidate is None:
+        return None
+    held = _held(BEFORE_A_STEP, Look(spec, seen, candidate))
+    return held or BeginStep(candidate.name, "its pod was made from an older spec")
+
+
+def _candidates(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> Iterator[ReplicaSeen]:
+    """Outdated replicas, those that are not well first: restarting them costs nothing and may be their cure."""
+    outdated = [replica for replica in seen.replicas if replica.outdated]
+    yield from sorted(outdated, key=lambda replica: replica.state(suspended=spec.suspend) in WELL)
+
+
+def _go_on(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutStep:
+    assert seen.turn is not None
+    replica = next((r for r in seen.replicas if r.name == seen.turn.replica), None)
+    if replica is None:
+        return EndStep(seen.turn.replica, "it is not wanted any more")
+    if replica.outdated:
+        held = _held(BEFORE_A_RESTART, Look(spec, seen, replica))
+        return held or Restart(replica.name, "its pod was made from an older spec")
+    state = replica.state(suspended=spec.suspend)
+    if state in WELL:
+        return EndStep(replica.name, f"it runs the present spec and is {state}")
+    if replica.pod is not None and replica.pod.ready and _others_down(seen, replica):
+        return EndStep(replica.name, f"it is {state} and may need another one that is outdated and down")
+    if seen.turn.since_seconds > seconds(spec.rollout.step_timeout):
+        return Hold(
+            Reason.STEP_TIMED_OUT,
+            f"replica {replica.name} is {state} for longer than {spec.rollout.step_timeout} after its restart"
+            f"{_trouble(replica)}; nothing else of the shard is restarted",
+            stalled=True,
+        )
+    return Hold(Reason.ROLLING_OUT, f"replica {replica.name} was restarted and is {state}{_trouble(replica)}")
+
+
+def _held(checks: tuple[Check, ...], look: Look) -> Hold | None:
+    return next((held for check in checks if (held := check(look)) is not None), None)
+
+
+def _others_down(seen: ShardSeen, replica: ReplicaSeen) -> bool:
+    return any(r.outdated and r.pod is not None and not r.pod.ready for r in seen.replicas if r is not replica)
+
+
+def _trouble(replica: ReplicaSeen) -> str:
+    why = (replica.pod.trouble if replica.pod else "") or replica.silence
+    return f" ({why})" if why else ""
+
+
+def not_paused(look: Look) -> Hold | None:
+    if look.spec.rollout.paused:
+        return Hold(Reason.PAUSED, f"{look.candidate.name} is outdated; spec.rollout.paused is true")
+    return None
+
+
+def references_present(look: Look) -> Hold | None:
+    if look.seen.missing_references:
+        return Hold(Reason.SECRET_MISSING, f"a restarted pod could not start without {look.seen.missing_references[0]}")
+    return None
+
+
+def zookeeper_answers(look: Look) -> Hold | None:
+    """Without it nobody can tell what other zones do, and a restarted ClickHouse would be read-only."""
+    if look.seen.zookeeper_trouble:
+        return Hold(Reason.ZOOKEEPER_UNREACHABLE, look.seen.zookeeper_trouble)
+    return None
+
+
+def others_well(look: Look) -> Hold | None:
+    """Unless the shard has no quorum anyway and the candidate is down: then a restart can only help.
+
+    Without this exception a mistake that took down all replicas could not be mended by a corrected spec.
+    """
+    others = dict(look.others())
+    down = look.candidate.pod is None or not look.candidate.pod.ready
+    if down and sum(state in WELL for state in others.values()) < look.spec.quorum:
+        return None
+    for name, state in others.items():
+        if state not in WELL:
+            return Hold(Reason.ROLLING_OUT, f"{look.candidate.name} is outdated; waiting for {name}, which is {state}")
+    return None
+
+
+def other_zones_heard(look: Look) -> Hold | None:
+    for zone in look.seen.silent_zones:
+        return Hold(
+            Reason.STATUS_UNKNOWN,
+            f"{look.candidate.name} is outdated; nothing was heard of the operator of zone {zone}, "
+            "so nothing is restarted here",
+        )
+    return None
+
+
+def nothing_removed(look: Look) -> Hold | None:
+    for replica in look.seen.surplus:
+        return Hold(Reason.SCALING, f"{look.candidate.name} is outdated; {replica.name} is being removed first")
+    return None
+
+
+def shard_not_claimed(look: Look) -> Hold | None:
+    if look.seen.claimed_by and look.seen.claimed_by != look.candidate.name:
+        return Hold(Reason.ROLLING_OUT, f"{look.candidate.name} is outdated; {look.seen.claimed_by} is being restarted")
+    return None
+
+
+def parallel_shards_left(look: Look) -> Hold | None:
+    if look.seen.busy_shards >= look.spec.rollout.max_parallel_shards:
+        return Hold(
+            Reason.ROLLING_OUT,
+            f"{look.candidate.name} is outdated; {look.seen.busy_shards} other shards are being restarted, "
+            f"spec.rollout.maxParallelShards allows {look.spec.rollout.max_parallel_shards}",
+        )
+    return None
+
+
+BEFORE_A_RESTART: tuple[Check, ...] = (references_present, zookeeper_answers, other_zones_heard, others_well)
+BEFORE_A_STEP: tuple[Check, ...] = (
+    not_paused,
+    nothing_removed,
+    *BEFORE_A_RESTART,
+    shard_not_claimed,
+    parallel_shards_left,
+)

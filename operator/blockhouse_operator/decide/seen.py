@@ -1,0 +1,169 @@
+"""What was seen of a shard at one moment. Values only; whoever gathered them turned every failure into a word here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """What a replica does, as `ReplicaStatus.state` says it. The order is that of a start."""
+
+    MISSING = "Missing"
+    PENDING = "Pending"
+    STARTING = "Starting"
+    UNREACHABLE = "Unreachable"
+    REPLAYING = "Replaying"
+    STOPPED = "Stopped"
+    CONSUMING = "Consuming"
+    SUSPENDED = "Suspended"
+    DRAINING = "Draining"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSeen:
+    """A stream as its owner reports it: `name` is cluster/topic/partition, `phase` as in the aggregator's /status.
+
+    `drained` says that everything up to the end of the log is stored and nothing is in flight. `why` is the reason of
+    a stopped stream.
+    """
+
+    name: str
+    phase: str
+    drained: bool = False
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSeen:
+    """A table as an aggregator reports it. `hazards` are (reason, text)."""
+
+    name: str
+    revision: int = 0
+    held: bool = False
+    why: str = ""
+    hazards: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AggregatorSeen:
+    """One answer of an aggregator's /status. `clusters` has the trouble of Kafka clusters that do not answer it."""
+
+    ready: bool
+    streams: tuple[StreamSeen, ...] = ()
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    tables: tuple[TableSeen, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodSeen:
+    """A replica's pod. `ready` is ClickHouse's readiness alone; `trouble` says why a container or the pod waits."""
+
+    ready: bool
+    terminating: bool = False
+    revision: str = ""
+    restarts: int = 0
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSeen:
+    """A replica of a zone that this operator serves: its StatefulSet, its pod, its aggregator.
+
+    `scale` is what the StatefulSet asks for, None where there is none. `aggregator` is None while it does not answer,
+    `silence` says why.
+    """
+
+    name: str
+    zone: str
+    wanted_revision: str = ""
+    scale: int | None = None
+    pod: PodSeen | None = None
+    aggregator: AggregatorSeen | None = None
+    silence: str = ""
+
+    def state(self, *, suspended: bool) -> State:
+        if self.scale is None and self.pod is None:
+            return State.MISSING
+        if self.pod is None:
+            return State.PENDING
+        if self.pod.terminating:
+            return State.DRAINING
+        if suspended and self.pod.ready:
+            return State.SUSPENDED
+        if self.aggregator is None:
+            return State.UNREACHABLE if self.pod.ready else State.PENDING
+        phases = {stream.phase for stream in self.aggregator.streams}
+        if not self.aggregator.ready or not self.pod.ready or "STARTING" in phases:
+            return State.STARTING
+        if "REPLAY" in phases:
+            return State.REPLAYING
+        return State.STOPPED if "STOPPED" in phases else State.CONSUMING
+
+    @property
+    def outdated(self) -> bool:
+        """Whether its pod was made from another spec than the present one. A missing pod is made anew by itself."""
+        return self.pod is not None and not self.pod.terminating and self.pod.revision != self.wanted_revision
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneReport:
+    """What the operator of another zone says of its replicas of the shard, by way of ZooKeeper."""
+
+    zone: str
+    states: Mapping[str, State]
+    streams: tuple[StreamSeen, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The step of a rollout that was begun: kept in the shard's status, so that a restarted operator goes on."""
+
+    replica: str
+    since_seconds: float
+    """How long ago it was begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSeen:
+    """A shard at one moment.
+
+    `replicas` are those the spec wants in the served zones, `surplus` those that exist and are not wanted any more,
+    `elsewhere` the reports of other zones that are fresh; `silent_zones` those without one. `claimed_by` is who holds
+    the shard's right to restart a replica across zones: empty where nobody does, or where one operator serves all.
+    """
+
+    replicas: tuple[ReplicaSeen, ...]
+    surplus: tuple[ReplicaSeen, ...] = ()
+    elsewhere: tuple[ZoneReport, ...] = ()
+    silent_zones: tuple[str, ...] = ()
+    turn: Turn | None = None
+    claimed_by: str = ""
+    busy_shards: int = 0
+    """Other shards of the pipeline in which a step of a rollout was begun."""
+    zookeeper_trouble: str = ""
+    kafka_trouble: Mapping[str, str] = field(default_factory=dict)
+    missing_references: tuple[str, ...] = ()
+    """Secrets and ConfigMaps, or keys in them, that the spec refers to and that are not there."""
+    taken: tuple[str, ...] = ()
+    """Objects of needed names that belong to somebody else."""
+    refused: tuple[str, ...] = ()
+    """What the API server refused to let us do."""
+
+    def states(self, *, suspended: bool) -> dict[str, State]:
+        """What every replica does that is wanted and known of, other zones included."""
+        found = {replica.name: replica.state(suspended=suspended) for replica in self.replicas}
+        for report in self.elsewhere:
+            found.update(report.states)
+        return found
+
+    def streams(self) -> dict[str, StreamSeen]:
+        """Every stream that somebody owns."""
+        owned: dict[str, StreamSeen] = {}
+        for report in self.elsewhere:
+            owned.update({stream.name: stream for stream in report.streams})
+        for replica in (*self.surplus, *self.replicas):
+            if replica.aggregator is not None:
+                owned.update({stream.name: stream for stream in replica.aggregator.streams})
+        return owned

@@ -1,0 +1,123 @@
+"""A shard at one moment -> what to do next, and what to say about it. Pure and total."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from blockhouse_operator.api.conditions import Condition
+from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
+from blockhouse_operator.api.status import ClickHouseShardIngestStatus, ReplicaStatus, StreamCount, TopicStatus
+from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister, plan_removal
+from blockhouse_operator.decide.rollout import BeginStep, EndStep, Hold, Restart, plan_rollout
+from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State
+from blockhouse_operator.decide.shard_conditions import shard_conditions
+
+Step = BeginStep | Restart | EndStep | Drain | Unregister | DeleteReplica
+
+
+@dataclass(frozen=True, slots=True)
+class ShardPlan:
+    """Steps in the order in which they are taken, each with its reason, and what holds others back."""
+
+    steps: tuple[Step, ...]
+    holds: tuple[Hold, ...]
+
+    @property
+    def settled(self) -> bool:
+        """Nothing to do and nothing waited for."""
+        return not self.steps and not self.holds
+
+
+def plan_shard(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> ShardPlan:
+    """What to do now. Removal first: what is not wanted any more need not be restarted."""
+    decided = [*plan_removal(spec, seen)]
+    rollout = plan_rollout(spec, seen)
+    if seen.refused or seen.taken:
+        return ShardPlan((), ())
+    steps: list[Step] = [step for step in decided if not isinstance(step, Hold)]
+    holds = [hold for hold in decided if isinstance(hold, Hold)]
+    if isinstance(rollout, Hold):
+        holds.append(rollout)
+    elif rollout is not None and not (steps and isinstance(rollout, (BeginStep, Restart))):
+        steps.append(rollout)
+    return ShardPlan(tuple(steps), tuple(holds))
+
+
+def expected_streams(spec: ClickHouseShardIngestSpec) -> tuple[str, ...]:
+    """Every stream the shard has, as cluster/topic/partition."""
+    topic = spec.kafka.topic
+    return tuple(
+        f"{cluster.name}/{topic.name}/{number}"
+        for cluster in spec.kafka.clusters
+        if not cluster.retired
+        for number in range(topic.partitions)
+    )
+
+
+def describe_shard(
+    spec: ClickHouseShardIngestSpec, seen: ShardSeen, plan: ShardPlan, topics: tuple[TopicStatus, ...]
+) -> tuple[ClickHouseShardIngestStatus, tuple[Condition, ...]]:
+    """The status without conditions and rollout, and the conditions of this moment without times."""
+    expected = expected_streams(spec)
+    status = ClickHouseShardIngestStatus(
+        revision=seen.replicas[0].wanted_revision if seen.replicas else "",
+        ready_replicas=sum(state is State.CONSUMING for state in seen.states(suspended=spec.suspend).values()),
+        streams=count_streams(expected, seen),
+        replicas=_replicas(spec, seen),
+        topics=topics,
+    )
+    return status, shard_conditions(spec, seen, plan.holds, plan.steps, status)
+
+
+def count_streams(expected: tuple[str, ...], seen: ShardSeen) -> StreamCount:
+    streams = seen.streams()
+    owned = [streams[name] for name in expected if name in streams]
+    return StreamCount(
+        expected=len(expected),
+        owned=len(owned),
+        replaying=sum(stream.phase in ("REPLAY", "STARTING") for stream in owned),
+        stopped=sum(stream.phase == "STOPPED" for stream in owned),
+    )
+
+
+def drained(expected: tuple[str, ...], seen: ShardSeen) -> bool:
+    """Whether every message of every stream is stored: only then may a shard be removed."""
+    streams = seen.streams()
+    return all(name in streams and streams[name].drained for name in expected)
+
+
+def _replicas(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> tuple[ReplicaStatus, ...]:
+    by_name = {replica.name: replica for replica in (*seen.replicas, *seen.surplus)}
+    states = seen.states(suspended=spec.suspend)
+    found = []
+    for wanted in spec.replicas:
+        if wanted.name in by_name:
+            found.append(_replica(by_name[wanted.name], states[wanted.name], ""))
+        else:
+            state = states.get(wanted.name)
+            message = "" if state else f"nothing was heard of the operator of zone {wanted.zone}"
+            found.append(
+                ReplicaStatus(
+                    name=wanted.name, zone=wanted.zone, served=False, state=state or State.UNREACHABLE, message=message
+                )
+            )
+    found += [_replica(replica, State.DRAINING, "not in the spec any more: it is removed") for replica in seen.surplus]
+    return tuple(found)
+
+
+def _replica(replica: ReplicaSeen, state: State, message: str) -> ReplicaStatus:
+    pod, aggregator = replica.pod, replica.aggregator
+    stopped = [s for s in (aggregator.streams if aggregator else ()) if s.phase == "STOPPED"]
+    if not message and stopped:
+        message = f"stream {stopped[0].name} is stopped: {stopped[0].why}"
+    quiet = replica.silence if state is State.UNREACHABLE else ""
+    return ReplicaStatus(
+        name=replica.name,
+        zone=replica.zone,
+        state=state.value,
+        ready=bool(pod and pod.ready),
+        streams=len(aggregator.streams) if aggregator else 0,
+        restarts=pod.restarts if pod else 0,
+        revision=pod.revision if pod else "",
+        message=(message or (pod.trouble if pod else "") or quiet)[:500],
+    )

@@ -1,0 +1,213 @@
+"""What is said about a shard: one small function for each condition, each for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from blockhouse_operator.api.conditions import Condition, ConditionType, Reason, condition
+from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
+from blockhouse_operator.api.status import ClickHouseShardIngestStatus
+from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister
+from blockhouse_operator.decide.rollout import BeginStep, EndStep, Hold, Restart
+from blockhouse_operator.decide.seen import ShardSeen, State, TableSeen
+
+HAZARD_REASONS = {
+    "NoProvenance": Reason.PROVENANCE_MISSING,
+    "ProvenanceMissing": Reason.PROVENANCE_MISSING,
+    "WindowTooSmall": Reason.WINDOW_TOO_SMALL,
+}
+
+Step = BeginStep | Restart | EndStep | Drain | Unregister | DeleteReplica
+
+
+def reason_of(word: str) -> Reason:
+    """The reason of that word, as read back from a status."""
+    return next((reason for reason in Reason if reason.value == word), Reason.STATUS_UNKNOWN)
+
+
+def shard_conditions(
+    spec: ClickHouseShardIngestSpec,
+    seen: ShardSeen,
+    holds: Sequence[Hold],
+    steps: Sequence[Step],
+    status: ClickHouseShardIngestStatus,
+) -> tuple[Condition, ...]:
+    """In a fixed order; Reconciling, Stalled and Suspended only while they are true."""
+    return tuple(
+        found
+        for found in (
+            ready(spec, seen, status),
+            reconciling(seen, holds, steps, status),
+            stalled(seen, holds),
+            topics_provisioned(status),
+            schema_up_to_date(spec, seen),
+            deduplication_safe(spec, seen),
+            quorum_healthy(spec, seen),
+            suspended(spec),
+        )
+        if found is not None
+    )
+
+
+def ready(spec: ClickHouseShardIngestSpec, seen: ShardSeen, status: ClickHouseShardIngestStatus) -> Condition:
+    kind, streams = ConditionType.READY, status.streams
+    if spec.suspend:
+        return condition(kind, False, Reason.SUSPENDED, "spec.suspend is true: nothing is loaded")
+    if (blocked := next(_obstacles(seen), None)) and status.ready_replicas < spec.quorum:
+        return condition(kind, False, *blocked)
+    if status.ready_replicas < spec.quorum:
+        reason, shown = why_unready(status)
+        message = f"{status.ready_replicas} replicas consume, the quorum is {spec.quorum}: {shown}"
+        return condition(kind, False, reason, message)
+    if streams.stopped:
+        return condition(kind, False, Reason.STREAMS_STOPPED, _stopped(seen))
+    if streams.owned < streams.expected:
+        return condition(kind, False, *_unowned(seen, streams.expected - streams.owned))
+    return condition(kind, True, Reason.ALL_CONSUMING, f"{streams.owned} streams are owned")
+
+
+def why_unready(status: ClickHouseShardIngestStatus) -> tuple[Reason, str]:
+    """The most telling trouble of a shard's replicas, for when too few consume."""
+    troubled = [replica for replica in status.replicas if replica.state not in (State.CONSUMING, State.SUSPENDED)]
+    shown = "; ".join(f"{r.name} is {r.state}{f' ({r.message})' if r.message else ''}" for r in troubled[:4])
+    states = {replica.state for replica in troubled}
+    if states and states <= {State.UNREACHABLE}:
+        return Reason.STATUS_UNKNOWN, shown
+    if states & {State.PENDING, State.MISSING}:
+        return Reason.PODS_NOT_READY, shown
+    if states and states <= {State.REPLAYING, State.STARTING}:
+        return Reason.REPLAYING, shown
+    return Reason.NOT_ENOUGH_REPLICAS, shown
+
+
+def _unowned(seen: ShardSeen, count: int) -> tuple[Reason, str]:
+    if seen.kafka_trouble:
+        cluster, trouble = next(iter(sorted(seen.kafka_trouble.items())))
+        return Reason.KAFKA_UNREACHABLE, f"{count} streams are owned by no replica; Kafka cluster {cluster}: {trouble}"
+    if seen.silent_zones:
+        zones = ", ".join(seen.silent_zones)
+        return Reason.STATUS_UNKNOWN, f"{count} streams are owned by no replica of this zone; {zones} is not heard of"
+    return Reason.STREAMS_NOT_OWNED, f"{count} streams are owned by no replica"
+
+
+def _stopped(seen: ShardSeen) -> str:
+    stopped = sorted(s.name for s in seen.streams().values() if s.phase == "STOPPED")
+    first = seen.streams()[stopped[0]]
+    more = f" and {len(stopped) - 1} more" if len(stopped) > 1 else ""
+    return f"stream {first.name}{more} waits for a decision: {first.why}; see 'blockhouse streams list'"
+
+
+def _obstacles(seen: ShardSeen) -> Iterator[tuple[Reason, str]]:
+    """What only a person can take out of the way."""
+    for refused in seen.refused:
+        yield Reason.FORBIDDEN, refused
+    for taken in seen.taken:
+        yield Reason.NAME_TAKEN, taken
+    if seen.missing_references:
+        missing = "; ".join(seen.missing_references[:5])
+        yield Reason.SECRET_MISSING, f"{missing}; it goes on by itself once they exist"
+
+
+def reconciling(
+    seen: ShardSeen,
+    holds: Sequence[Hold],
+    steps: Sequence[Step],
+    status: ClickHouseShardIngestStatus,
+) -> Condition | None:
+    kind = ConditionType.RECONCILING
+    if any(_obstacles(seen)) or any(hold.stalled for hold in holds):
+        return None
+    for step in steps:
+        scaling = isinstance(step, (Drain, Unregister, DeleteReplica))
+        reason = Reason.SCALING if scaling else Reason.ROLLING_OUT
+        return condition(kind, True, reason, f"{type(step).__name__} {step.replica}: {step.why}")
+    for hold in holds:
+        if hold.reason is not Reason.PAUSED:
+            return condition(kind, True, hold.reason, hold.why)
+    unready = [r.name for r in status.replicas if r.served and not r.ready]
+    if unready:
+        return condition(kind, True, Reason.PROGRESSING, f"waiting for the pods of {', '.join(unready[:4])}")
+    return None
+
+
+def stalled(seen: ShardSeen, holds: Sequence[Hold]) -> Condition | None:
+    for reason, message in _obstacles(seen):
+        return condition(ConditionType.STALLED, True, reason, message)
+    for hold in holds:
+        if hold.stalled:
+            return condition(ConditionType.STALLED, True, hold.reason, hold.why)
+    return None
+
+
+def topics_provisioned(status: ClickHouseShardIngestStatus) -> Condition:
+    kind = ConditionType.TOPICS_PROVISIONED
+    wrong = [topic for topic in status.topics if topic.state != Reason.AS_SPECIFIED.value]
+    if not wrong:
+        return condition(kind, True, Reason.AS_SPECIFIED)
+    message = "; ".join(f"Kafka cluster {topic.cluster}: {topic.message}" for topic in wrong)
+    return condition(kind, False, reason_of(wrong[0].state), message[:2000])
+
+
+def schema_up_to_date(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> Condition:
+    kind = ConditionType.SCHEMA_UP_TO_DATE
+    if not spec.tables:
+        return condition(kind, True, Reason.AS_SPECIFIED)
+    tables = _tables(seen)
+    if tables is None:
+        return condition(kind, None, Reason.STATUS_UNKNOWN, "no aggregator of the shard answers")
+    for name, found in tables.items():
+        if found.held or found.why:
+            return condition(kind, False, Reason.TABLE_BLOCKED, f"table {name}: {found.why or 'it is held'}")
+    missing = [table.name for table in spec.tables if table.name not in tables]
+    if missing:
+        return condition(kind, False, Reason.TABLE_MISSING, f"table {', '.join(missing[:5])} is not there to be loaded")
+    return condition(kind, True, Reason.AS_SPECIFIED)
+
+
+def deduplication_safe(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> Condition:
+    kind = ConditionType.DEDUPLICATION_SAFE
+    tables = _tables(seen)
+    if tables is None:
+        if spec.suspend:
+            return condition(kind, None, Reason.SUSPENDED, "nothing is loaded")
+        return condition(kind, None, Reason.STATUS_UNKNOWN, "no aggregator of the shard answers")
+    for name, found in tables.items():
+        for reason, text in found.hazards:
+            known = HAZARD_REASONS.get(reason, Reason.HAZARDOUS_TABLE)
+            return condition(kind, False, known, f"table {name}: {text}"[:2000])
+    return condition(kind, True, Reason.AS_SPECIFIED)
+
+
+def _tables(seen: ShardSeen) -> dict[str, TableSeen] | None:
+    """The worst that any aggregator says of each table, by name; None when none answers."""
+    answers = [replica.aggregator for replica in seen.replicas if replica.aggregator is not None]
+    if not answers:
+        return None
+    found: dict[str, TableSeen] = {}
+    for answer in answers:
+        for table in answer.tables:
+            if table.name not in found or table.why or table.held or table.hazards:
+                found[table.name] = table
+    return dict(sorted(found.items()))
+
+
+def quorum_healthy(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> Condition:
+    kind = ConditionType.QUORUM_HEALTHY
+    if seen.zookeeper_trouble:
+        return condition(kind, False, Reason.ZOOKEEPER_UNREACHABLE, seen.zookeeper_trouble)
+    alive = [r.name for r in seen.replicas if r.pod is not None and r.pod.ready]
+    down = (State.MISSING, State.PENDING, State.DRAINING)
+    alive += [name for report in seen.elsewhere for name, state in report.states.items() if state not in down]
+    if len(alive) >= spec.quorum:
+        return condition(kind, True, Reason.AS_SPECIFIED)
+    if seen.silent_zones:
+        return condition(kind, None, Reason.STATUS_UNKNOWN, f"{', '.join(seen.silent_zones)} is not heard of")
+    return condition(
+        kind, False, Reason.QUORUM_LOST, f"{len(alive)} replicas of ClickHouse are ready, the quorum is {spec.quorum}"
+    )
+
+
+def suspended(spec: ClickHouseShardIngestSpec) -> Condition | None:
+    if not spec.suspend:
+        return None
+    return condition(ConditionType.SUSPENDED, True, Reason.SUSPENDED, "nothing is lost: Kafka keeps the messages")

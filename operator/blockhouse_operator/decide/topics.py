@@ -1,0 +1,124 @@
+"""What a Kafka cluster's topics lack: missing topics, partitions and settings, and what only a person can put right.
+
+Partitions are never taken away and replicas never moved: a reassignment copies data, which `blockhouse topics` does
+when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from blockhouse.fleet.model import PartitionState
+from blockhouse.placement.model import Broker, InvalidInput, PartitionMap, ReplicaSet, TopicPartition
+from blockhouse.placement.topics import assign_partitions
+
+
+@dataclass(frozen=True, slots=True)
+class TopicWanted:
+    """A topic as the resource asks for it."""
+
+    name: str
+    partitions: int
+    replication: int
+    config: Mapping[str, str] = field(default_factory=dict)
+    rack_aware: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSeen:
+    """One Kafka cluster at one moment: live brokers, every partition of every topic, settings of the wanted topics."""
+
+    brokers: Mapping[int, Broker]
+    partitions: Mapping[TopicPartition, PartitionState]
+    configs: Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopic:
+    """Make the topic. Without `sets` the brokers choose where its replicas are."""
+
+    topic: str
+    partitions: int
+    replication: int
+    config: Mapping[str, str]
+    sets: tuple[ReplicaSet, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    """Let the topic have `total` partitions; `sets` are those of the new ones."""
+
+    topic: str
+    total: int
+    sets: tuple[ReplicaSet, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetConfig:
+    """Set what differs."""
+
+    topic: str
+    config: Mapping[str, str]
+
+
+TopicStep = CreateTopic | AddPartitions | SetConfig
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """Steps in order, and faults that no step repairs, each a sentence."""
+
+    steps: tuple[TopicStep, ...]
+    faults: tuple[str, ...]
+
+
+def plan_topics(wanted: Sequence[TopicWanted], seen: ClusterSeen) -> TopicPlan:
+    """Total: a topic that cannot be placed is a fault and does not keep the others from their steps."""
+    steps: list[TopicStep] = []
+    faults: list[str] = []
+    placed = PartitionMap({key: state.replicas for key, state in seen.partitions.items()})
+    for topic in wanted:
+        have = sorted(key.partition for key in seen.partitions if key.topic == topic.name)
+        try:
+            sets = _place_missing(topic, len(have), seen, placed)
+        except InvalidInput as error:
+            faults.append(str(error))
+            continue
+        if sets is not None:
+            placed = PartitionMap(
+                {**placed, **{TopicPartition(topic.name, n): r for n, r in enumerate(sets, len(have))}}
+            )
+        if not have:
+            steps.append(CreateTopic(topic.name, topic.partitions, topic.replication, dict(topic.config), sets))
+            continue
+        if len(have) < topic.partitions:
+            steps.append(AddPartitions(topic.name, topic.partitions, sets))
+        found = seen.configs.get(topic.name, {})
+        differing = {name: value for name, value in topic.config.items() if found.get(name) != value}
+        if differing:
+            steps.append(SetConfig(topic.name, differing))
+        faults += _faults(topic, seen, found)
+    return TopicPlan(tuple(steps), tuple(faults))
+
+
+def _place_missing(
+    topic: TopicWanted, have: int, seen: ClusterSeen, placed: PartitionMap
+) -> tuple[ReplicaSet, ...] | None:
+    numbers = range(have, topic.partitions)
+    if not numbers or not topic.rack_aware:
+        return None
+    new = assign_partitions(topic.name, numbers, topic.replication, seen.brokers, placed)
+    return tuple(new[TopicPartition(topic.name, number)] for number in numbers)
+
+
+def _faults(topic: TopicWanted, seen: ClusterSeen, config: Mapping[str, str]) -> Iterator[str]:
+    if "compact" in config.get("cleanup.policy", "") and "cleanup.policy" not in topic.config:
+        yield f"topic {topic.name} is compacted and cannot be loaded exactly once; set cleanup.policy=delete"
+    counts = {len(state.replicas) for key, state in seen.partitions.items() if key.topic == topic.name}
+    if counts != {topic.replication}:
+        shown = ", ".join(map(str, sorted(counts)))
+        yield (
+            f"topic {topic.name} has partitions with {shown} replicas instead of {topic.replication}; "
+            "change it with 'blockhouse topics plan rebuild --replication', which copies data"
+        )

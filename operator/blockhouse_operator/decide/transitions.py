@@ -1,0 +1,43 @@
+"""Which changes of conditions are worth an Event: those of state and of reason, told in the order of the conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from blockhouse_operator.api.conditions import Condition, ConditionType
+
+BAD_WHEN_TRUE = frozenset({ConditionType.STALLED.value})
+NEUTRAL = frozenset({ConditionType.RECONCILING.value, ConditionType.SUSPENDED.value})
+ON_THE_WAY = frozenset({"Progressing", "Suspended", "RollingOut", "Scaling", "Replaying", "Deleting", "PodsNotReady"})
+"""Reasons of an ordinary start or change: no warning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    reason: str
+    message: str
+    warning: bool
+
+
+def transitions(before: Sequence[Condition], after: Sequence[Condition]) -> Iterator[Change]:
+    """Total. A condition that is gone tells nothing: the one that replaced it does."""
+    known = {condition.type: condition for condition in before}
+    for condition in after:
+        old = known.get(condition.type)
+        if old is not None and (old.status, old.reason) == (condition.status, condition.reason):
+            continue
+        if old is None and condition.status == "Unknown":
+            continue
+        yield Change(condition.reason, _words(condition), _bad(condition))
+
+
+def _words(condition: Condition) -> str:
+    said = f"{condition.type} is {condition.status}"
+    return f"{said}: {condition.message}" if condition.message else said
+
+
+def _bad(condition: Condition) -> bool:
+    if condition.type in NEUTRAL or condition.reason in ON_THE_WAY:
+        return False
+    return (condition.status == "True") == (condition.type in BAD_WHEN_TRUE) and condition.status != "Unknown"

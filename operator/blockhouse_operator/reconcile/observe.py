@@ -1,0 +1,166 @@
+"""Look at a shard: Kubernetes, its aggregators, ZooKeeper. Whatever does not answer becomes a word in what was seen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from blockhouse.errors import Retryable
+from blockhouse_operator.adapters.ensemble import Ensemble
+from blockhouse_operator.adapters.kinds import POD, STATEFUL_SET, Object
+from blockhouse_operator.adapters.secrets import Contents
+from blockhouse_operator.api import labels, names
+from blockhouse_operator.api.resource import ClickHouseShardIngest
+from blockhouse_operator.api.shard import Replica
+from blockhouse_operator.decide.pods import pod_seen, running
+from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, Turn, ZoneReport
+from blockhouse_operator.desired.revision import revision
+from blockhouse_operator.desired.shard import served_replicas
+from blockhouse_operator.reconcile.children import Children
+from blockhouse_operator.reconcile.services import Services
+
+
+@dataclass(frozen=True)
+class ShardLook:
+    """A shard as seen, and the live objects that steps are about."""
+
+    seen: ShardSeen
+    pods: dict[str, Object] = field(default_factory=dict)
+    """By replica."""
+
+
+async def look_at_shard(
+    services: Services, shard: ClickHouseShardIngest, live: Children, contents: Contents, missing: Sequence[str]
+) -> ShardLook:
+    """`missing` are the references of the spec that are not there."""
+    spec = shard.spec
+    served = served_replicas(shard, services.zones)
+    of_shard = labels.of_shard(spec.pipeline, spec.shard)
+    pods = {
+        (pod["metadata"].get("labels") or {}).get(labels.REPLICA, ""): pod
+        for pod in await services.kubernetes.list(POD, shard.namespace, of_shard)
+    }
+    token = contents.text(names.internal_secret(spec.pipeline), "token") or ""
+    replicas = [_replica(shard, wanted, live, pods) for wanted in served]
+    wanted_names = {replica.name for replica in spec.replicas}
+    surplus = [_surplus(name, found, pods) for name, found in _stateful_sets(live) if name not in wanted_names]
+    asked = await asyncio.gather(
+        *(_ask(services, shard.namespace, replica, pods.get(replica.name), token) for replica in [*replicas, *surplus])
+    )
+    seen = ShardSeen(
+        replicas=tuple(asked[: len(replicas)]),
+        surplus=tuple(asked[len(replicas) :]),
+        turn=_turn(shard, services.wall()),
+        kafka_trouble=_kafka_trouble(asked),
+        missing_references=tuple(missing),
+    )
+    return ShardLook(await _look_at_zookeeper(services, shard, contents, seen), pods)
+
+
+def ensemble_of(services: Services, shard: ClickHouseShardIngest, contents: Contents) -> Ensemble:
+    auth = shard.spec.zookeeper.auth
+    password = contents.text(auth.secret_ref.name, auth.secret_ref.key) if auth else ""
+    return services.ensembles.of(shard.spec.zookeeper, password or "")
+
+
+def other_zones(services: Services, shard: ClickHouseShardIngest) -> tuple[str, ...]:
+    """Zones with replicas of the shard that another operator serves."""
+    zones = {replica.zone for replica in shard.spec.replicas}
+    return tuple(sorted(zones - services.zones)) if services.zones is not None else ()
+
+
+def _stateful_sets(live: Children) -> list[tuple[str, Object]]:
+    return [(name, found) for (kind, name), found in sorted(live.items()) if kind == STATEFUL_SET.name]
+
+
+def _replica(shard: ClickHouseShardIngest, wanted: Replica, live: Children, pods: dict[str, Object]) -> ReplicaSeen:
+    found, pod = live.get((STATEFUL_SET.name, wanted.name)), pods.get(wanted.name)
+    return ReplicaSeen(
+        name=wanted.name,
+        zone=wanted.zone,
+        wanted_revision=revision(shard.spec, wanted),
+        scale=found["spec"].get("replicas", 1) if found else None,
+        pod=pod_seen(pod) if pod else None,
+    )
+
+
+def _surplus(name: str, found: Object, pods: dict[str, Object]) -> ReplicaSeen:
+    pod = pods.get(name)
+    zone = (found["metadata"].get("labels") or {}).get(labels.ZONE, "")
+    scale = found["spec"].get("replicas", 1)
+    return ReplicaSeen(name=name, zone=zone, scale=scale, pod=pod_seen(pod) if pod else None)
+
+
+async def _ask(services: Services, namespace: str, replica: ReplicaSeen, pod: Object | None, token: str) -> ReplicaSeen:
+    if pod is None or not running(pod):
+        return replica
+    try:
+        answer = await services.http.aggregator(services.endpoints.aggregator(replica.name, namespace), token)
+    except Retryable as error:
+        return replace(replica, silence=str(error))
+    return replace(replica, aggregator=answer)
+
+
+def _turn(shard: ClickHouseShardIngest, now: datetime) -> Turn | None:
+    begun = shard.status.rollout
+    if begun is None or not begun.replica:
+        return None
+    try:
+        since = (now - datetime.fromisoformat(begun.since)).total_seconds()
+    except ValueError:
+        since = 0.0
+    return Turn(begun.replica, since)
+
+
+def _kafka_trouble(replicas: Sequence[ReplicaSeen]) -> dict[str, str]:
+    """Kafka clusters that an aggregator cannot reach."""
+    found: dict[str, str] = {}
+    for replica in replicas:
+        if replica.aggregator is not None:
+            found.update(replica.aggregator.clusters)
+    return found
+
+
+async def _look_at_zookeeper(
+    services: Services, shard: ClickHouseShardIngest, contents: Contents, seen: ShardSeen
+) -> ShardSeen:
+    spec, others = shard.spec, other_zones(services, shard)
+    ensemble = ensemble_of(services, shard, contents)
+    server = "zookeeper " + ",".join(spec.zookeeper.servers)
+    root = spec.zookeeper.root
+    reports: tuple[ZoneReport, ...] = ()
+    claimed_by = ""
+
+    async def ask() -> None:
+        nonlocal reports, claimed_by
+        if not others:
+            await asyncio.to_thread(ensemble.check)
+            return
+        reports = await asyncio.to_thread(ensemble.reports, root, spec.shard, others)
+        claimed_by = await asyncio.to_thread(ensemble.claimed_by, root, spec.shard)
+        if not services.dry_run:
+            for report in own_reports(seen, suspended=spec.suspend):
+                await asyncio.to_thread(ensemble.report, root, spec.shard, report)
+
+    try:
+        await services.troubles.ask(server, ask)
+    except Retryable as error:
+        return replace(seen, zookeeper_trouble=str(error), silent_zones=others)
+    heard = {report.zone for report in reports}
+    silent = tuple(zone for zone in others if zone not in heard)
+    return replace(seen, elsewhere=reports, silent_zones=silent, claimed_by=claimed_by)
+
+
+def own_reports(seen: ShardSeen, *, suspended: bool) -> list[ZoneReport]:
+    """What the operators of other zones are told of ours."""
+    zones = sorted({replica.zone for replica in seen.replicas})
+    return [
+        ZoneReport(
+            zone=zone,
+            states={r.name: r.state(suspended=suspended) for r in seen.replicas if r.zone == zone},
+            streams=tuple(s for r in seen.replicas if r.zone == zone and r.aggregator for s in r.aggregator.streams),
+        )
+        for zone in zones
+    ]

@@ -1,0 +1,107 @@
+"""What a turn works with: the adapters, the zones this operator serves, the time. Made once at the edge."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from blockhouse.errors import Retryable
+from blockhouse_operator.adapters.endpoints import Endpoints
+from blockhouse_operator.adapters.ensemble import Ensemble
+from blockhouse_operator.adapters.fence import Fence
+from blockhouse_operator.adapters.kubernetes import Kubernetes
+from blockhouse_operator.adapters.pipeline_http import PipelineHttp
+from blockhouse_operator.api.parts import ZooKeeperAuth
+from blockhouse_operator.api.shard import ShardEnsemble
+
+TROUBLE_SECONDS = 15.0
+"""A server that did not answer is not asked again by other turns for so long."""
+
+
+class Troubles:
+    """Which servers did not answer a moment ago: one dead server must not cost each shard a time-out."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._known: dict[str, tuple[float, Retryable]] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    def lock(self, server: str) -> asyncio.Lock:
+        """One turn at a time talks to a server of which nobody knows whether it answers."""
+        return self._locks.setdefault(server, asyncio.Lock())
+
+    def raise_known(self, server: str) -> None:
+        """Raise what was raised a moment ago."""
+        since, error = self._known.get(server, (float("-inf"), None))
+        if error is not None and self._clock() - since < TROUBLE_SECONDS:
+            raise error
+
+    def note(self, server: str, error: Retryable | None) -> None:
+        if error is None:
+            self._known.pop(server, None)
+        else:
+            self._known[server] = (self._clock(), error)
+
+    async def ask(self, server: str, request: Callable[[], Awaitable[None]]) -> None:
+        """Send a request unless the server is known not to answer; remember how it went. Raises Retryable."""
+        async with self.lock(server):
+            self.raise_known(server)
+            try:
+                await request()
+            except Retryable as error:
+                self.note(server, error)
+                raise
+            self.note(server, None)
+
+
+class Ensembles:
+    """The ZooKeeper ensembles in use, one client each, made when first needed."""
+
+    def __init__(self, fence: Fence) -> None:
+        self._fence = fence
+        self._known: dict[tuple[str, ...], Ensemble] = {}
+
+    def of(self, spec: ShardEnsemble, password: str) -> Ensemble:
+        auth: ZooKeeperAuth | None = spec.auth
+        key = (*spec.servers, auth.username if auth else "", password)
+        if key not in self._known:
+            self._known[key] = Ensemble(
+                spec.servers, self._fence, username=auth.username if auth else None, password=password
+            )
+        return self._known[key]
+
+    def close(self) -> None:
+        for ensemble in self._known.values():
+            ensemble.close()
+
+
+@dataclass(frozen=True)
+class Services:
+    """`zones` of None serves all. `secret` makes a new random secret. `clock` is monotonic, `wall` the time of day."""
+
+    kubernetes: Kubernetes
+    http: PipelineHttp
+    endpoints: Endpoints
+    ensembles: Ensembles
+    fence: Fence
+    troubles: Troubles
+    folder: Path
+    clock: Callable[[], float]
+    wall: Callable[[], datetime]
+    secret: Callable[[], str]
+    zones: frozenset[str] | None = None
+    namespace: str | None = None
+    resync: float = 60.0
+    dry_run: bool = False
+    rollout_locks: dict[str, asyncio.Lock] = field(default_factory=dict)
+
+    def now(self) -> str:
+        """RFC 3339, in seconds, as Kubernetes writes times."""
+        return self.wall().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def rollout_lock(self, namespace: str, pipeline: str) -> asyncio.Lock:
+        """Held while it is counted how many shards restart and one more is noted."""
+        return self.rollout_locks.setdefault(f"{namespace}/{pipeline}", asyncio.Lock())

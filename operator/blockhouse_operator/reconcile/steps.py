@@ -1,0 +1,159 @@
+"""Carry out the steps of a shard's plan, each of which may be repeated or cut short anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import structlog
+
+from blockhouse.errors import Blocked, Retryable
+from blockhouse_operator.adapters.kinds import SHARD_INGEST, STATEFUL_SET, Object
+from blockhouse_operator.adapters.secrets import Contents
+from blockhouse_operator.api import labels
+from blockhouse_operator.api.resource import ClickHouseShardIngest
+from blockhouse_operator.api.status import RolloutStatus
+from blockhouse_operator.decide.paths import replication_path
+from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister
+from blockhouse_operator.decide.rollout import BeginStep, EndStep, Restart
+from blockhouse_operator.decide.shard import ShardPlan, Step
+from blockhouse_operator.reconcile.children import Children
+from blockhouse_operator.reconcile.observe import ShardLook, ensemble_of, other_zones
+from blockhouse_operator.reconcile.report import as_json
+from blockhouse_operator.reconcile.services import Services
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The rollout that the status has to keep, and what kept a step from being taken."""
+
+    rollout: RolloutStatus | None
+    trouble: Retryable | None = None
+
+
+class ShardSteps:
+    """The steps of one turn of one shard."""
+
+    def __init__(
+        self,
+        services: Services,
+        shard: ClickHouseShardIngest,
+        live: Object,
+        children: Children,
+        look: ShardLook,
+        contents: Contents,
+    ) -> None:
+        self._services = services
+        self._shard = shard
+        self._live = live
+        self._children = children
+        self._look = look
+        self._contents = contents
+
+    async def take(self, plan: ShardPlan) -> Taken:
+        """Take every step in order. After one that failed none is taken: the next may rely on it."""
+        rollout = self._shard.status.rollout
+        for step in plan.steps:
+            log.info("step", shard=self._shard.name, step=type(step).__name__, replica=step.replica, why=step.why)
+            try:
+                rollout = await self._take(step, rollout)
+            except Retryable as error:
+                return Taken(rollout, error)
+            except Blocked as error:
+                return Taken(rollout, Retryable(str(error), after=5.0))
+        return Taken(rollout)
+
+    async def _take(self, step: Step, rollout: RolloutStatus | None) -> RolloutStatus | None:
+        match step:
+            case BeginStep():
+                return await self._begin(step)
+            case Restart():
+                await self._restart(step)
+            case EndStep():
+                await self._release(step.replica)
+                return None
+            case Drain():
+                await self._drain(step)
+            case Unregister():
+                await self._unregister(step)
+            case DeleteReplica():
+                await self._delete(step)
+        return rollout
+
+    async def _begin(self, step: BeginStep) -> RolloutStatus | None:
+        """Note the step before anything is done, so that whoever comes after knows of it."""
+        shard, services = self._shard, self._services
+        if other_zones(services, shard) and not services.dry_run:
+            ensemble = ensemble_of(services, shard, self._contents)
+            root = shard.spec.zookeeper.root
+            holder = await asyncio.to_thread(ensemble.claim_restart, root, shard.spec.shard, step.replica)
+            if holder != step.replica:
+                return None
+        rollout = RolloutStatus(replica=step.replica, step="Restart", since=services.now())
+        # Written at once, and not with the rest of the status: the lock on the pipeline's rollouts is held only now.
+        noted = shard.status.model_copy(update={"rollout": rollout})
+        await services.kubernetes.apply_status(SHARD_INGEST, self._live, as_json(noted))
+        return rollout
+
+    async def _restart(self, step: Restart) -> None:
+        pod = self._look.pods.get(step.replica)
+        if pod is None:
+            return
+        seen = next(replica.pod for replica in self._look.seen.replicas if replica.name == step.replica)
+        if seen is not None and seen.ready:
+            await self._services.kubernetes.evict(pod, why=step.why)
+        else:
+            await self._services.kubernetes.delete(pod, why=step.why, same_version=True)
+        await self._tell("Restarting", f"pod of {step.replica} is replaced: {step.why}")
+
+    async def _release(self, replica: str) -> None:
+        if other_zones(self._services, self._shard) and not self._services.dry_run:
+            ensemble = ensemble_of(self._services, self._shard, self._contents)
+            root = self._shard.spec.zookeeper.root
+            await asyncio.to_thread(ensemble.release_restart, root, self._shard.spec.shard, replica)
+
+    async def _drain(self, step: Drain) -> None:
+        found = self._children.get((STATEFUL_SET.name, step.replica))
+        if found is not None:
+            await self._services.kubernetes.scale_to_zero(found, why=step.why)
+            await self._tell("Draining", f"{step.replica} is removed: {step.why}")
+
+    async def _unregister(self, step: Unregister) -> None:
+        """Take the replica out of ZooKeeper, table by table, as far as the spec says where the tables are."""
+        services, spec = self._services, self._shard.spec
+        ensemble = ensemble_of(services, self._shard, self._contents)
+        unknown = []
+        for table in spec.tables:
+            source = table.ddl_from.config_map_key_ref if table.ddl_from else None
+            ddl = table.ddl or (self._contents.text(source.name, source.key, "ConfigMap") if source else None)
+            path = replication_path(ddl, table.name, spec) if ddl else None
+            if path is None:
+                unknown.append(table.name)
+            elif not services.dry_run:
+                await asyncio.to_thread(ensemble.unregister, path, step.replica)
+        if unknown:
+            await self._tell(
+                "NotUnregistered",
+                f"{step.replica} stays registered in ZooKeeper for {', '.join(unknown)}: the spec does not say where; "
+                f"remove replicas/{step.replica} below the table's path by hand",
+                warning=True,
+            )
+
+    async def _delete(self, step: DeleteReplica) -> None:
+        """Everything of the replica that we own, its StatefulSet last; a retained volume claim has no owner."""
+        ours = [
+            found
+            for found in self._children.values()
+            if (found["metadata"].get("labels") or {}).get(labels.REPLICA) == step.replica
+            and any(owner["uid"] == self._shard.uid for owner in found["metadata"].get("ownerReferences", ()))
+        ]
+        for found in sorted(ours, key=lambda item: item["kind"] == STATEFUL_SET.name):
+            await self._services.kubernetes.delete(found, why=step.why)
+        await self._tell("Removed", f"{step.replica} is gone: {step.why}")
+
+    async def _tell(self, reason: str, message: str, *, warning: bool = False) -> None:
+        await self._services.kubernetes.tell(
+            self._live, warning=warning, reason=reason, message=message, at=self._services.now()
+        )
