@@ -1,6 +1,6 @@
 # The ways to build, check and try Blockhouse. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup lock lint test unit demo chaos mutate bench clean
+.PHONY: help setup lock generate lint test unit demo chaos mutate bench clean
 
 BIN := .venv/bin
 ARGS ?=
@@ -14,6 +14,9 @@ setup: ## Install packages, the virtual environment and Kafka; quick when all is
 
 lock: setup ## Compile requirements.lock after a dependency changed
 	@scripts/lock $(ARGS)
+
+generate: setup ## Write the CRDs, their copies in the chart and docs/reference.md anew
+	@scripts/generate
 
 lint: setup ## Check style, types and layers
 	@scripts/lint
