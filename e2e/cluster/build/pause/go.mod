@@ -1,0 +1,3 @@
+module blockhouse.test/cluster/pause
+
+go 1.24.0

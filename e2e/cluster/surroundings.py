@@ -1,0 +1,65 @@
+"""What a pipeline needs besides Kubernetes: real Kafka clusters and a ZooKeeper, where the cluster can reach them."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from e2e.stack.kafka import KafkaBroker, KafkaClusterServers, broker_ports
+from e2e.stack.ports import Ports
+from e2e.stack.server import Server
+from e2e.stack.spec import HOST, StackSpec
+from e2e.stack.zookeeper import ZooKeeperServer
+
+
+class Surroundings:
+    """Kafka clusters a, b ... of `brokers` brokers each, and one ZooKeeper, listening at `host`.
+
+    A context manager: nothing outlives it.
+    """
+
+    def __init__(self, folder: Path, *, clusters: int = 2, brokers: int = 1, host: str = HOST) -> None:
+        self.folder = folder.absolute()
+        self.spec = StackSpec(kafka_clusters=clusters, brokers=brokers)
+        self._ports = Ports()
+        self.zookeeper = ZooKeeperServer(
+            "zookeeper", self.folder / "zookeeper", port=self._ports["zookeeper"], dies_with_parent=True
+        )
+        self.kafka = {name: self._kafka(name) for name in self.spec.cluster_names}
+        brokers = [broker for cluster in self.kafka.values() for broker in cluster.brokers]
+        self.zookeeper.host = host
+        for broker in brokers:
+            broker.host = host
+        self.servers: list[Server] = [self.zookeeper, *brokers]
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with ThreadPoolExecutor(len(self.servers)) as pool:
+                for future in [pool.submit(server.start) for server in self.servers]:
+                    future.result()
+        except BaseException:
+            self._kill()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._kill()
+
+    def _kill(self) -> None:
+        for server in self.servers:
+            server.kill()
+        self._ports.release()
+
+    def _kafka(self, cluster: str) -> KafkaClusterServers:
+        names = [f"kafka-{cluster}-{node}" for node in range(1, self.spec.brokers + 1)]
+        peers = [broker_ports(self._ports, name) for name in names]
+        brokers = [
+            KafkaBroker(name, self.folder / name, spec=self.spec, node=node, peers=peers, dies_with_parent=True)
+            for node, name in enumerate(names, start=1)
+        ]
+        return KafkaClusterServers(cluster, brokers)
