@@ -31,7 +31,7 @@ def run(
     settings = load(config)
     # Heavy imports only here: `blockhouse --help` must not load Spark.
     from blockhouse_aggregator.app import Aggregator
-    from blockhouse_aggregator.runtime.logs import configure
+    from blockhouse.logs import configure
 
     configure(settings.log_format, settings.log_level)
 
