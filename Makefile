@@ -1,6 +1,6 @@
 # The ways to build, check and try Blockhouse. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup lock generate lint test unit demo chaos mutate bench clean
+.PHONY: help setup lock generate lint test unit demo chaos mutate bench images clean
 
 BIN := .venv/bin
 ARGS ?=
@@ -38,6 +38,9 @@ mutate: setup ## Break each safeguard and see that a test notices
 
 bench: setup ## Measure the whole path against its limits
 	@$(BIN)/python bench/end_to_end.py $(ARGS)
+
+images: setup ## Build the container images, without a daemon, into the cache
+	@scripts/images $(ARGS)
 
 clean: ## Stop a running stack; remove the virtual environment and everything generated here
 	@if [ -x $(BIN)/blockhouse ] && [ -e .run/stack/stack.json ]; then $(BIN)/blockhouse stack down; fi

@@ -28,11 +28,11 @@ class Surroundings:
             "zookeeper", self.folder / "zookeeper", port=self._ports["zookeeper"], dies_with_parent=True
         )
         self.kafka = {name: self._kafka(name) for name in self.spec.cluster_names}
-        brokers = [broker for cluster in self.kafka.values() for broker in cluster.brokers]
+        every = [broker for cluster in self.kafka.values() for broker in cluster.brokers]
         self.zookeeper.host = host
-        for broker in brokers:
+        for broker in every:
             broker.host = host
-        self.servers: list[Server] = [self.zookeeper, *brokers]
+        self.servers: list[Server] = [self.zookeeper, *every]
 
     def __enter__(self) -> Self:
         self.folder.mkdir(parents=True, exist_ok=True)
