@@ -1,0 +1,134 @@
+"""One operator process: connect, wait for the lease, lead, end. What a former leader knew is never used again."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shutil
+import signal
+import tempfile
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+
+import structlog
+from kubernetes.aio.client import ApiClient
+
+from blockhouse_operator.adapters.endpoints import Endpoints
+from blockhouse_operator.adapters.fence import Fence, LeadershipLost, OpenFence, boot_clock
+from blockhouse_operator.adapters.kubernetes import Kubernetes, connect
+from blockhouse_operator.adapters.lease import RENEW_SECONDS, FencedLock, lead
+from blockhouse_operator.adapters.pipeline_http import PipelineHttp
+from blockhouse_operator.handlers.loop import OperatorLoop
+from blockhouse_operator.health import HealthServer
+from blockhouse_operator.reconcile.services import Ensembles, Services, Troubles
+
+log = structlog.get_logger(__name__)
+
+STOPPED, LOST = 0, 75
+"""Exit codes: ended in order; no longer the leader, so a fresh process is needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSettings:
+    """What the command line says. `lease` of None leads without asking anybody: for one process alone."""
+
+    namespace: str | None
+    zones: frozenset[str] | None
+    endpoints: Endpoints
+    identity: str
+    lease: tuple[str, str] | None
+    """Namespace and name."""
+    kubeconfig: str | None = None
+    context: str | None = None
+    dry_run: bool = False
+    concurrency: int = 8
+    resync: float = 60.0
+    http_port: int = 8080
+
+
+class Operator:
+    """Use once: `run` until a signal, or until leadership is lost; returns the exit code."""
+
+    def __init__(self, settings: OperatorSettings) -> None:
+        self._settings = settings
+        self._loop: OperatorLoop | None = None
+        self._chance = Random()
+        self._ended_in_order = False
+
+    async def run(self) -> int:
+        settings = self._settings
+        async with AsyncExitStack() as stack:
+            api = await connect(settings.kubeconfig, settings.context)
+            stack.push_async_callback(api.close)
+            health = HealthServer(settings.http_port, lambda: self._loop)
+            await health.start()
+            stack.push_async_callback(health.stop)
+            log.info("started", identity=settings.identity, http_port=health.port, zones=_shown(settings.zones))
+            return await self._until_signal(api)
+
+    async def _until_signal(self, api: ApiClient) -> int:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        work = asyncio.create_task(self._work(api))
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait({work, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (work, stopping):
+            task.cancel()
+        results = await asyncio.gather(work, return_exceptions=True)
+        for result in results:
+            if isinstance(result, LeadershipLost):
+                log.error("leadership_lost", action="ending, so that a fresh process takes part in the election")
+                return LOST
+            if isinstance(result, Exception):
+                raise result
+        # kopf takes the signals over while it runs, and ends by itself then.
+        return STOPPED
+
+    async def _work(self, api: ApiClient) -> None:
+        if self._settings.lease is None:
+            await self._lead(api, OpenFence())
+            return
+        namespace, name = self._settings.lease
+        fence = Fence(RENEW_SECONDS)
+        lock = FencedLock(name, namespace, self._settings.identity, api, fence)
+        await lead(lock, fence, lambda: self._lead(api, fence))
+        if not self._ended_in_order:
+            raise LeadershipLost("the lease went to another operator")
+
+    async def _lead(self, api: ApiClient, fence: Fence) -> None:
+        settings = self._settings
+        folder = Path(tempfile.mkdtemp(prefix="blockhouse-operator-"))
+        http, ensembles = PipelineHttp(), Ensembles(fence)
+        services = Services(
+            kubernetes=Kubernetes(api, fence, dry_run=settings.dry_run),
+            http=http,
+            endpoints=settings.endpoints,
+            ensembles=ensembles,
+            fence=fence,
+            troubles=Troubles(boot_clock),
+            folder=folder,
+            clock=boot_clock,
+            wall=lambda: datetime.now(UTC),
+            secret=lambda: secrets.token_urlsafe(32),
+            zones=settings.zones,
+            namespace=settings.namespace,
+            resync=settings.resync,
+            dry_run=settings.dry_run,
+        )
+        self._loop = OperatorLoop(services, api, concurrency=settings.concurrency, chance=self._chance)
+        try:
+            await self._loop.run()
+            self._ended_in_order = True
+        finally:
+            await http.close()
+            await asyncio.to_thread(ensembles.close)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _shown(zones: frozenset[str] | None) -> str:
+    return "all" if zones is None else ", ".join(sorted(zones))

@@ -1,0 +1,66 @@
+"""kopf's handlers: an event is a hint that a key is due, and nothing else.
+
+Only `on.event`: kopf's other handlers put finalizers and annotations on resources, and a finalizer of an operator that
+is gone keeps a namespace from being deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import kopf
+from kubernetes.aio.client import Configuration
+
+from blockhouse_operator.adapters.kinds import BLOCK_AGGREGATOR, SHARD_INGEST, Object
+from blockhouse_operator.api.labels import GROUP, VERSION
+
+SERVER_SECONDS = 240
+CLIENT_SECONDS = 300
+
+Told = Callable[[str, Object], None]
+"""Called with the sort of the event (ADDED, MODIFIED, DELETED, or "" for what a list showed) and the object."""
+
+
+def registry_of(told: Told, configuration: Configuration) -> kopf.OperatorRegistry:
+    """kopf's registry with our handlers; nothing global is touched."""
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry)
+    def login(**context: Any) -> kopf.ConnectionInfo | None:
+        found = kopf.login_with_service_account(**context)
+        return found or connection(configuration)
+
+    for kind in (BLOCK_AGGREGATOR, SHARD_INGEST):
+
+        @kopf.on.event(GROUP, VERSION, kind.plural, registry=registry)
+        def note(type: str | None, body: kopf.Body, **_: Any) -> None:
+            told(type or "", body)
+
+    return registry
+
+
+def connection(configuration: Configuration) -> kopf.ConnectionInfo:
+    """The same way to the API server that the operator's own client goes."""
+    token = (configuration.api_key or {}).get("BearerToken", "")
+    return kopf.ConnectionInfo(
+        server=configuration.host,
+        ca_path=configuration.ssl_ca_cert,
+        insecure=not configuration.verify_ssl,
+        certificate_path=configuration.cert_file,
+        private_key_path=configuration.key_file,
+        token=token.removeprefix("Bearer ").removeprefix("bearer ") or None,
+    )
+
+
+def settings_of() -> kopf.OperatorSettings:
+    """No Events of kopf's own, no peering, no look at CRDs (which would need more rights), watches that end."""
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    settings.scanning.disabled = True
+    settings.peering.standalone = True
+    settings.watching.server_timeout = SERVER_SECONDS
+    settings.watching.client_timeout = CLIENT_SECONDS
+    settings.watching.connect_timeout = 15
+    settings.networking.request_timeout = 60
+    return settings

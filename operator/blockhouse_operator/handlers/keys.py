@@ -1,0 +1,41 @@
+"""Which key an event is about: the resource itself, or the one that a child belongs to. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from blockhouse_operator.adapters.kinds import BLOCK_AGGREGATOR, SHARD_INGEST, Object
+from blockhouse_operator.api import labels, names
+
+
+class Key(NamedTuple):
+    """A resource whose turn it is."""
+
+    sort: Literal["pipeline", "shard"]
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.sort} {self.namespace}/{self.name}"
+
+
+def of_resource(resource: Object) -> Key | None:
+    """The key of a BlockAggregator or ClickHouseShardIngest."""
+    meta = resource["metadata"]
+    if resource.get("kind") == BLOCK_AGGREGATOR.name:
+        return Key("pipeline", meta["namespace"], meta["name"])
+    if resource.get("kind") == SHARD_INGEST.name:
+        return Key("shard", meta["namespace"], meta["name"])
+    return None
+
+
+def of_child(child: Object) -> Key | None:
+    """The key of the resource that a labelled child belongs to; None for what carries no such label."""
+    meta = child["metadata"]
+    found = meta.get("labels") or {}
+    pipeline, shard = found.get(labels.PIPELINE), found.get(labels.SHARD)
+    if pipeline is None:
+        return None
+    if shard is None or not shard.isdigit():
+        return Key("pipeline", meta["namespace"], pipeline)
+    return Key("shard", meta["namespace"], names.shard_ingest(pipeline, int(shard)))

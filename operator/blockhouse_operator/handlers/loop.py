@@ -1,0 +1,150 @@
+"""The operator while it leads: watches feed the queue, a list now and then finds what no event told of."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import kopf
+import structlog
+from kubernetes.aio.client import ApiClient
+
+from blockhouse.errors import Permanent, Retryable
+from blockhouse_operator.adapters.kinds import (
+    BLOCK_AGGREGATOR,
+    CONFIG_MAP,
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    NETWORK_POLICY,
+    POD,
+    SERVICE,
+    SHARD_INGEST,
+    STATEFUL_SET,
+    Object,
+)
+from blockhouse_operator.adapters.watch import Watch
+from blockhouse_operator.api.labels import CHILD, selector
+from blockhouse_operator.handlers.events import registry_of, settings_of
+from blockhouse_operator.handlers.freshness import Freshness
+from blockhouse_operator.handlers.keys import Key, of_child, of_resource
+from blockhouse_operator.reconcile.pipeline import PipelineTurns
+from blockhouse_operator.reconcile.services import Services
+from blockhouse_operator.reconcile.shard import ShardTurns
+from blockhouse_operator.reconcile.workers import WorkQueue
+
+log = structlog.get_logger(__name__)
+
+WATCHED = (POD, STATEFUL_SET, DEPLOYMENT, SERVICE, CONFIG_MAP, DISRUPTION_BUDGET, NETWORK_POLICY)
+TOGETHER = 0.3
+"""Seconds that events of children are collected for: a new shard sends dozens at once."""
+WATCH_SECONDS = 600.0
+"""A watch not heard for so long is dead: the server ends each after a few minutes."""
+
+
+class OperatorLoop:
+    """Everything that only the leader does. Use once: `run`."""
+
+    def __init__(self, services: Services, api: ApiClient, *, concurrency: int, chance: Random) -> None:
+        self._services = services
+        self._api = api
+        self._shards = ShardTurns(services)
+        self._pipelines = PipelineTurns(services)
+        self._freshness = Freshness()
+        self._chance = chance
+        self.queue: WorkQueue[Key] = WorkQueue(
+            self._turn, concurrency=concurrency, clock=services.clock, chance=chance.random
+        )
+        self._watches = [Watch(api, kind, services.namespace, selector(CHILD), services.clock) for kind in WATCHED]
+        self._listed_at = services.clock()
+
+    async def run(self) -> None:
+        """Until cancelled; raises when a part of it ends, above all LeadershipLost."""
+        tasks = [
+            asyncio.create_task(self.queue.run()),
+            asyncio.create_task(self._kopf()),
+            asyncio.create_task(self._resync()),
+            *(asyncio.create_task(watch.run(self._told_of_child)) for watch in self._watches),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def sick(self) -> str:
+        """Why the process should be restarted; empty while it is well."""
+        now = self._services.clock()
+        if self._freshness.missed(now):
+            return "changes of our resources were missed: their watch is dead"
+        for watch in self._watches:
+            if now - watch.alive_at > WATCH_SECONDS:
+                return "a watch of children has not been heard of for too long"
+        if now - self._listed_at > WATCH_SECONDS + self._services.resync:
+            return "the resources have not been listed for too long"
+        return ""
+
+    async def _turn(self, key: Key) -> float | None:
+        turns = self._pipelines if key.sort == "pipeline" else self._shards
+        again = await turns.turn(key.namespace, key.name)
+        # Spread, so that many resources do not come back in the same second.
+        return again if again is None else again * (1 + self._chance.random() / 5)
+
+    async def _kopf(self) -> None:
+        namespace = self._services.namespace
+        await kopf.operator(
+            registry=registry_of(self._told, self._api.configuration),
+            settings=settings_of(),
+            standalone=True,
+            clusterwide=namespace is None,
+            namespaces=[namespace] if namespace else [],
+        )
+
+    def _told(self, sort: str, resource: Object) -> None:
+        """Of a resource of ours. A change of its status alone was made by ourselves."""
+        meta, key = resource["metadata"], of_resource(resource)
+        if key is None:
+            return
+        if sort == "DELETED":
+            self._freshness.gone(meta["uid"])
+            self.queue.add(key)
+        elif self._freshness.told(meta["uid"], meta["generation"]) or meta.get("deletionTimestamp"):
+            self.queue.add(key)
+        self._tell_owner(key, resource)
+
+    def _tell_owner(self, key: Key, resource: Object) -> None:
+        owner = of_child({"metadata": {**resource["metadata"], "labels": _without_shard(resource)}})
+        if key.sort == "shard" and owner is not None:
+            self.queue.add(owner, after=TOGETHER)
+
+    def _told_of_child(self, child: Object) -> None:
+        key = of_child(child)
+        if key is not None:
+            self.queue.add(key, after=TOGETHER)
+
+    async def _resync(self) -> None:
+        """List our resources now and then: what no event told of gets its turn all the same."""
+        while True:
+            try:
+                await self._list()
+            except (Retryable, Permanent) as error:
+                log.warning("resync_failed", error=str(error))
+            await asyncio.sleep(self._services.resync)
+
+    async def _list(self) -> None:
+        uids: set[str] = set()
+        for kind in (BLOCK_AGGREGATOR, SHARD_INGEST):
+            for resource in await self._services.kubernetes.list(kind, self._services.namespace):
+                meta, key = resource["metadata"], of_resource(resource)
+                uids.add(meta["uid"])
+                if key and self._freshness.found(meta["uid"], meta["generation"], self._services.clock()):
+                    self.queue.add(key)
+        self._freshness.keep_only(uids)
+        self._listed_at = self._services.clock()
+
+
+def _without_shard(resource: Object) -> dict[str, str]:
+    found = resource["metadata"].get("labels") or {}
+    return {name: value for name, value in found.items() if not name.endswith("/shard")}
