@@ -99,7 +99,10 @@ def alone(case: str, seed: int, replicas: int, rate: float) -> Scenario:
     """One case after a quiet beginning, with time to recover."""
     faults = [_moved(fault, FIRST + 3) for fault in CASES[case](random.Random(seed), replicas)]
     seconds = max(fault.end for fault in faults) + QUIET + (30 if case in _LONG else 5)
-    return Scenario(name=case, seed=seed, replicas=replicas, seconds=seconds, rate=rate, faults=tuple(faults))
+    replays = case.startswith("strike")  # others may fall between two blocks
+    return Scenario(
+        name=case, seed=seed, replicas=replicas, seconds=seconds, rate=rate, replays=replays, faults=tuple(faults)
+    )
 
 
 def plan(seed: int, seconds: float, replicas: int, rate: float, *, without: Sequence[Kind] = ()) -> Scenario:

@@ -66,6 +66,11 @@ class Observer:
         """Messages known to be stored."""
         return sum(self._stored.values())
 
+    def forget(self) -> None:
+        """The clock starts anew: drop what was seen by the old one."""
+        self.samples.clear()
+        self.memory.clear()
+
     def look(self) -> None:
         """Take a sample now."""
         sent = self._sent()  # before the positions: a lag must not be negative for want of simultaneity

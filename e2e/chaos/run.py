@@ -103,7 +103,7 @@ def perform(scenario: Scenario, folder: Path, tell: Tell, *, isolated: bool) -> 
         injector = Injector(world, supervisor, timeline.clock, timeline.say)
         exits.callback(injector.abort)
         timeline.restart()
-        observer.samples.clear()
+        observer.forget()
         _play(scenario, load, injector, timeline)
         injector.join(FAULT_TIMEOUT)
         load.finish(DRAIN_TIMEOUT)
@@ -199,7 +199,7 @@ def _outcome(
         replicas=scenario.replicas,
         tables=[table.full_name for table in LOADED],
         rows=load.rows,
-        replays=tally.total("replays"),
+        replays=tally.total("replays") if scenario.replays else None,
         surplus=tally.total("surplus_rows"),
         faults=injector.done,
         statuses={replica: aggregator.status() for replica, aggregator in world.aggregators.items()},

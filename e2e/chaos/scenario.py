@@ -89,6 +89,7 @@ class Scenario(BaseModel):
     seconds: Annotated[float, Field(ge=10)] = 60
     rate: Annotated[float, Field(gt=0)] = 200
     window: Annotated[int, Field(ge=1, description="deduplication window of the tables, in blocks")] = 10_000
+    replays: Annotated[bool, Field(description="fail a run in which no block was replayed")] = True
     faults: tuple[Fault, ...] = ()
 
     @model_validator(mode="after")

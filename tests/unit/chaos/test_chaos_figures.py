@@ -85,6 +85,10 @@ def test_an_exact_run_under_fire_passes() -> None:
     assert verdict() == []
 
 
+def test_a_run_that_demands_no_replay_passes_without() -> None:
+    assert verdict(replays=None) == []
+
+
 @pytest.mark.parametrize(
     ("change", "failed"),
     [
