@@ -18,7 +18,6 @@ from blockhouse.schema.model import TableHistory
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.admin.server import AdminServer
 from blockhouse_aggregator.clickhouse.tables import ServerTable
-from blockhouse_aggregator.coordination.holds import Hold
 from blockhouse_aggregator.coordination.session import Session
 from blockhouse_aggregator.faults.armed import Faults
 from blockhouse_aggregator.faults.model import Injection, Point
@@ -30,6 +29,7 @@ from blockhouse_aggregator.kafka.group import DropReason
 from blockhouse_aggregator.kafka.member import GroupMember
 from blockhouse_aggregator.runtime import adapters
 from blockhouse_aggregator.runtime.catalog import REFRESH, UNKNOWN_REFRESH, Catalog
+from blockhouse_aggregator.runtime.declared import DeclaredReplica
 from blockhouse_aggregator.runtime.faulty import FaultyGroup
 from blockhouse_aggregator.runtime.figures import Figures
 from blockhouse_aggregator.runtime.hazards import PROVENANCE_MISSING, HazardWatch, hazards
@@ -37,6 +37,7 @@ from blockhouse_aggregator.runtime.health import ReplicaHealth
 from blockhouse_aggregator.runtime.leases import Leases
 from blockhouse_aggregator.runtime.owner import StreamOwner
 from blockhouse_aggregator.runtime.ports import Group, Outside
+from blockhouse_aggregator.runtime.rollouts import Rollouts
 from blockhouse_aggregator.runtime.storing import Storing
 from blockhouse_aggregator.runtime.surroundings import SPARE_UNITS, MetadataRoom, Surroundings
 from blockhouse_aggregator.spark.session import SparkApplication
@@ -53,12 +54,17 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def check_columns(history: TableHistory) -> None:
+    """Raise Permanent, naming the column, when a table with these columns could not be loaded."""
+    assert history.current is not None
+    RowsDecoder(history, history.current)
+
+
 def check_loadable(config: AggregatorConfig) -> Callable[[TableHistory, ServerTable], None]:
     """A check that raises Permanent, naming column or setting, for a table that cannot or must not be loaded."""
 
     def check(history: TableHistory, server: ServerTable) -> None:
-        assert history.current is not None
-        RowsDecoder(history, history.current)
+        check_columns(history)
         for hazard in hazards(server, config, 1):
             if hazard.reason == PROVENANCE_MISSING and config.provenance == "require":
                 raise Permanent(f"table {history.name}: {hazard.text}", reason=hazard.reason)
@@ -100,6 +106,8 @@ class Aggregator:
         self.cluster_errors: dict[str, str] = {}
         self.exit_code = EXIT_OK
         self.ready = False
+        self.suspension = Suspension(config.suspend_file)
+        self._presence = Presence(self._move)
         self._ending = asyncio.Event()
         self._session = Session(config.zookeeper)
         self._background: set[asyncio.Task[None]] = set()
@@ -127,9 +135,10 @@ class Aggregator:
             if not self._ending.is_set():
                 self._go(self._refresh_catalog())
                 self._go(self.health.watch(self._hand_over))
+                self._go(self.suspension.watch(self._suspend))
                 self._go(self._watch_spark())
-                for member in self.members.values():
-                    await asyncio.wrap_future(member.join())
+                await self._suspend(self.suspension.suspended)
+                await self._presence.begin()
                 self.ready = True
                 log.info("aggregator.ready", replica=self.config.replica)
                 await self._ending.wait()
@@ -160,6 +169,15 @@ class Aggregator:
             markers=adapters.StoredMarkers(config, self._session, now_ms),
         )
         self.catalog = Catalog(outside, check_loadable(config))
+        self._rollouts = Rollouts(
+            config,
+            outside.holds,
+            self.catalog,
+            DeclaredReplica(config),
+            check_columns,
+            self._in_flight,
+            lambda: self.hazards.partitions,
+        )
         lifetime = config.quorum.timeout * 2
         storing = Storing(shard, locks, lifetime=lifetime, now_ms=now_ms, slots=INSERTS_AT_ONCE)
         self.health = ReplicaHealth(shard.unfit, config.handover_after)
@@ -246,22 +264,15 @@ class Aggregator:
         await owner.start()
         await self.leases.serve(owner)
 
-    async def hold(self, table: str, rollout: str) -> Hold:
-        """`admin.Holdable`: hold the table in every stream of the shard. Raises Retryable, or Blocked by another."""
-        hold = await self._prepared().outside.holds.put(table, rollout)
-        await self.catalog.refresh_holds()
-        return hold
-
-    async def release(self, table: str, rollout: str) -> bool:
-        """`admin.Holdable`: end what `hold` began; False when it had ended. Raises as `hold` does."""
-        released = await self._prepared().outside.holds.remove(table, rollout)
-        await self.catalog.refresh_holds()
-        return released
-
-    def _prepared(self) -> Surroundings:
-        if not hasattr(self, "_around"):
+    def rollouts(self) -> Rollouts:
+        """What rollouts may ask. Raises Retryable while the aggregator starts."""
+        if not hasattr(self, "_rollouts"):
             raise Retryable("the aggregator is still starting", after=1.0)
-        return self._around
+        return self._rollouts
+
+    def _in_flight(self, table: str) -> bool:
+        states = [owner.state for owner in self.owners.values() if owner.state is not None]
+        return any(self.catalog.name(t.table) == table for state in states for t in state.in_flight)
 
     def cluster_failed(self, cluster: str, error: BlockhouseError) -> None:
         log.error("kafka.failed", cluster=cluster, error=str(error))
@@ -275,8 +286,14 @@ class Aggregator:
 
     async def _hand_over(self, away: bool) -> None:
         log.warning("replica.hands_over" if away else "replica.takes_back", why=self.health.unfit)
+        await self._presence.keep_away("replica", away)
+
+    async def _suspend(self, suspended: bool) -> None:
+        await self._presence.keep_away("suspended", suspended)
+
+    async def _move(self, present: bool) -> None:
         for member in self.members.values():
-            await asyncio.wrap_future(member.leave() if away else member.join())
+            await asyncio.wrap_future(member.join() if present else member.leave())
 
     # --- background -----------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """What people and Kubernetes ask a running aggregator: /healthz, /readyz, /metrics, /status; and /faults in tests.
 
-It listens on loopback unless a token is set. Only /tables/TABLE/hold changes anything, and /faults when fault injection
-is on.
+It listens on loopback unless a token is set. Only /tables, for rollouts, changes anything, and
+/faults when fault injection is on.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from blockhouse.config.pipeline import Admin
 from blockhouse_aggregator.admin.faults import FaultRoutes
-from blockhouse_aggregator.admin.holds import Holdable, HoldRoutes
+from blockhouse_aggregator.admin.tables import TableRoutes
+from blockhouse_aggregator.runtime.rollouts import Rollouts
 from blockhouse_aggregator.runtime.status import Answerable, status
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 OPEN = frozenset({"/healthz", "/readyz"})
 
 
-class Administered(Answerable, Holdable, Protocol):
+class Administered(Answerable, Protocol):
     """An aggregator, as the admin API sees it."""
+
+    def rollouts(self) -> Rollouts: ...
 
 
 class AdminServer:
@@ -42,7 +45,7 @@ class AdminServer:
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/status", self._status)
-        HoldRoutes(self._aggregator).add_to(app)
+        TableRoutes(self._aggregator.rollouts).add_to(app)
         FaultRoutes(self._aggregator.faults).add_to(app)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()

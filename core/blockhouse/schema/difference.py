@@ -48,12 +48,14 @@ def compare(declared: Declaration, found: FoundTable) -> Difference:
     return Difference(added, (*_table(declared, found), *_columns(declared, have)))
 
 
-def create_statement(declared: Declaration, *, path: str, settings: Sequence[tuple[str, int]] = ()) -> str:
-    """CREATE TABLE as a replicated table at `path` in ZooKeeper, its replica named by the server's own macro.
+def create_statement(
+    declared: Declaration, *, path: str, replica: str, settings: Sequence[tuple[str, int]] = ()
+) -> str:
+    """CREATE TABLE of `replica` of a replicated table at `path` in ZooKeeper.
 
     `settings` are MergeTree settings, such as deduplication windows, that count unless the declaration sets them.
     """
-    arguments = ", ".join((f"'{path}'", "'{replica}'", *declared.engine_arguments))
+    arguments = ", ".join((f"'{path}'", f"'{replica}'", *declared.engine_arguments))
     own = dict(declared.settings)
     together = own | {name: str(value) for name, value in settings if name not in own}
     lines = ",\n    ".join((*(each.sql for each in declared.columns), *declared.others))
@@ -66,17 +68,20 @@ def create_statement(declared: Declaration, *, path: str, settings: Sequence[tup
     )
 
 
-def add_column_statements(declared: Declaration, added: Sequence[DeclaredColumn]) -> tuple[str, ...]:
-    """One ALTER for each column of `added`, after the stored column it is declared behind; one without any goes to the
-    end, for not every server knows FIRST."""
-    return tuple(_add_column(declared, each) for each in added)
+def add_columns_statement(declared: Declaration, added: Sequence[DeclaredColumn]) -> str:
+    """One ALTER for all of `added`, so that no replica ever has a part of them.
+
+    Each is put after the stored column it is declared behind; one without any goes to the end, for not every server
+    knows FIRST.
+    """
+    return f"ALTER TABLE {_quoted(declared)} " + ", ".join(_add_column(declared, each) for each in added)
 
 
 def _add_column(declared: Declaration, each: DeclaredColumn) -> str:
     before = declared.columns[: declared.columns.index(each)]
     stored = [other.column.name for other in before if other.column.default_kind.insertable]
     after = f" AFTER `{stored[-1]}`" if stored else ""
-    return f"ALTER TABLE {_quoted(declared)} ADD COLUMN {each.sql}{after}"
+    return f"ADD COLUMN {each.sql}{after}"
 
 
 def _quoted(declared: Declaration) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from blockhouse.schema.ddl import read_declaration
-from blockhouse.schema.difference import FoundTable, add_column_statements, compare, create_statement
+from blockhouse.schema.difference import FoundTable, add_columns_statement, compare, create_statement
 from blockhouse.schema.model import DefaultKind, ServerColumn
 
 ENGINE = "ENGINE = MergeTree PARTITION BY toYYYYMM(at) ORDER BY (id, at)"
@@ -44,10 +44,10 @@ def test_missing_columns_are_added_behind_their_stored_neighbours() -> None:
     declared = read_declaration("db.t", DDL)
     difference = compare(declared, found(*(c for c in COLUMNS if c.name not in ("at", "low", "_kafka_row"))))
     assert difference.refused == ()
-    assert add_column_statements(declared, difference.added) == (
-        "ALTER TABLE `db`.`t` ADD COLUMN at DateTime('UTC') AFTER `id`",
-        "ALTER TABLE `db`.`t` ADD COLUMN low String DEFAULT lower('X') AFTER `n`",
-        "ALTER TABLE `db`.`t` ADD COLUMN `_kafka_row` UInt32 AFTER `_kafka_offset`",
+    assert add_columns_statement(declared, difference.added) == (
+        "ALTER TABLE `db`.`t` ADD COLUMN at DateTime('UTC') AFTER `id`,"
+        " ADD COLUMN low String DEFAULT lower('X') AFTER `n`,"
+        " ADD COLUMN `_kafka_row` UInt32 AFTER `_kafka_offset`"
     )
 
 
@@ -57,8 +57,8 @@ def test_a_computed_column_is_nobodys_neighbour() -> None:
     )
     have = [c for c in declared.columns if c.column.name != "at"]
     difference = compare(declared, found(*(c.column for c in have)))
-    assert add_column_statements(declared, difference.added) == (
-        "ALTER TABLE `db`.`t` ADD COLUMN at DateTime AFTER `id`",
+    assert add_columns_statement(declared, difference.added) == (
+        "ALTER TABLE `db`.`t` ADD COLUMN at DateTime AFTER `id`"
     )
 
 
@@ -92,8 +92,9 @@ def test_create_gives_path_replica_and_windows_unless_the_owner_set_them() -> No
     declared = read_declaration("db.t", DDL + " SETTINGS replicated_deduplication_window = 7")
     sql = create_statement(
         declared,
-        path="/clickhouse/tables/{shard}/db.t",
+        path="/clickhouse/tables/events/01/db.t",
+        replica="r1",
         settings=[("replicated_deduplication_window", 1000), ("replicated_deduplication_window_seconds", 86400)],
     )
-    assert "ENGINE = ReplicatedMergeTree('/clickhouse/tables/{shard}/db.t', '{replica}')" in sql
+    assert "ENGINE = ReplicatedMergeTree('/clickhouse/tables/events/01/db.t', 'r1')" in sql
     assert sql.endswith("replicated_deduplication_window = 7, replicated_deduplication_window_seconds = 86400")

@@ -1,0 +1,40 @@
+"""Make the local replica's table what its owner declares: create it, or add columns; never anything else.
+
+A replicated ALTER reaches every replica of the shard. Whoever calls `add_columns` has made sure that no block of the
+table is on its way to any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from blockhouse.schema.ddl import Declaration, DeclaredColumn
+from blockhouse.schema.difference import Difference, FoundTable, add_columns_statement, compare, create_statement
+from blockhouse_aggregator.clickhouse import tables
+from blockhouse_aggregator.clickhouse.client import Replica
+from blockhouse_aggregator.clickhouse.names import identifier
+
+
+def compared(replica: Replica, declared: Declaration) -> Difference | None:
+    """How this replica's table differs from the declaration; None when it has no such table."""
+    found = tables.describe(replica, declared.database, declared.table)
+    if found is None:
+        return None
+    (sorting_key,) = replica.query(
+        "SELECT sorting_key FROM system.tables WHERE database = %(database)s AND name = %(table)s",
+        {"database": declared.database, "table": declared.table},
+    )[0]
+    return compare(declared, FoundTable(found.engine, found.columns, found.partition_key, sorting_key))
+
+
+def create(
+    replica: Replica, declared: Declaration, *, path: str, name: str, settings: Sequence[tuple[str, int]]
+) -> None:
+    """Create database and table here, as replica `name` of the table at `path`, unless they exist."""
+    replica.query(f"CREATE DATABASE IF NOT EXISTS {identifier(declared.database)}")
+    replica.query(create_statement(declared, path=path, replica=name, settings=settings))
+
+
+def add_columns(replica: Replica, declared: Declaration, added: Sequence[DeclaredColumn]) -> None:
+    """Add the columns on all replicas; returns when this one has them."""
+    replica.query(add_columns_statement(declared, added))

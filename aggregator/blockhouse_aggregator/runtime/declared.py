@@ -1,0 +1,32 @@
+"""The local replica as a rollout changes it, over a connection of its own: an ALTER may wait long for a merge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from blockhouse.config.pipeline import AggregatorConfig
+from blockhouse.schema.ddl import Declaration, DeclaredColumn
+from blockhouse.schema.difference import Difference
+from blockhouse_aggregator.clickhouse import declared as server
+from blockhouse_aggregator.clickhouse.client import Replica
+from blockhouse_aggregator.runtime.adapters import Threads
+
+PATIENCE = 120.0
+"""Seconds for one statement."""
+
+
+class DeclaredReplica:
+    """`rollouts.DeclaredServer`."""
+
+    def __init__(self, config: AggregatorConfig) -> None:
+        self._replica = Replica(config.clickhouse, timeout=PATIENCE)
+        self._threads = Threads("ddl", 1)
+
+    async def compared(self, declared: Declaration) -> Difference | None:
+        return await self._threads.run(server.compared, self._replica, declared)
+
+    async def create(self, declared: Declaration, path: str, name: str, settings: Sequence[tuple[str, int]]) -> None:
+        await self._threads.run(server.create, self._replica, declared, path=path, name=name, settings=settings)
+
+    async def add_columns(self, declared: Declaration, added: Sequence[DeclaredColumn]) -> None:
+        await self._threads.run(server.add_columns, self._replica, declared, added)
