@@ -37,6 +37,7 @@ from blockhouse_aggregator.runtime.health import ReplicaHealth
 from blockhouse_aggregator.runtime.leases import Leases
 from blockhouse_aggregator.runtime.owner import StreamOwner
 from blockhouse_aggregator.runtime.ports import Group, Outside
+from blockhouse_aggregator.runtime.presence import Presence, Suspension
 from blockhouse_aggregator.runtime.rollouts import Rollouts
 from blockhouse_aggregator.runtime.storing import Storing
 from blockhouse_aggregator.runtime.surroundings import SPARE_UNITS, MetadataRoom, Surroundings
@@ -168,7 +169,7 @@ class Aggregator:
             holds=adapters.StoredHolds(config, self._session, now_ms),
             markers=adapters.StoredMarkers(config, self._session, now_ms),
         )
-        self.catalog = Catalog(outside, check_loadable(config))
+        self.catalog = Catalog(outside, check_loadable(config), config.clickhouse.database)
         self._rollouts = Rollouts(
             config,
             outside.holds,

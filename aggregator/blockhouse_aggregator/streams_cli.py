@@ -23,11 +23,13 @@ from blockhouse_aggregator.kafka.facts import ClusterFacts
 from blockhouse_aggregator.kafka.group import Committed
 from blockhouse_aggregator.kafka.group_offsets import committed_offsets
 from blockhouse_aggregator.protocol import takeover
-from blockhouse_aggregator.protocol.takeover import Facts, Start, Stop
+from blockhouse_aggregator.protocol.takeover import Facts, NeedsSurvey, Start, Stop
 from blockhouse_aggregator.runtime.arrival import facts_of
 from blockhouse_aggregator.runtime.ports import StreamFacts
+from blockhouse_aggregator.verifier.cli import history
 
 app = typer.Typer(no_args_is_help=True, help="The streams of a pipeline, and decisions about those that stand still.")
+app.command()(history)
 
 _WIDTH = 160
 """Columns when the output is no terminal: no name should be cut there."""
@@ -42,7 +44,7 @@ class _Stream:
     id: StreamId
     facts: Facts
     decision: str
-    outcome: Start | Stop
+    outcome: Start | Stop | NeedsSurvey
 
 
 @app.command("list")
@@ -66,7 +68,7 @@ def list_streams(config: Config) -> None:
             str(metadata.position) if metadata else "",
             str(sum(entry.in_flight is not None for entry in entries)),
             str(sum(entry.cursor is not None for entry in entries)),
-            f"stops: {stream.outcome.reason}" if isinstance(stream.outcome, Stop) else "goes on",
+            _next_owner(stream.outcome),
             stream.decision,
             style="red" if stopped else None,
         )
@@ -122,11 +124,21 @@ def _refuse_wrong_answers(found: _Stream, reason: str, start: int | None) -> Non
         raise typer.BadParameter(f"{start} is beyond the log, {_range(found)}", param_hint="--from")
 
 
+def _next_owner(outcome: Start | Stop | NeedsSurvey) -> str:
+    match outcome:
+        case Stop():
+            return f"stops: {outcome.reason}"
+        case NeedsSurvey():
+            return "takes over another aggregator's stream"
+        case Start():
+            return "goes on"
+
+
 def _range(found: _Stream) -> str:
     return f"[{found.facts.log_begin}, {found.facts.log_end})"
 
 
-def _decide(facts: Facts) -> Start | Stop:
+def _decide(facts: Facts) -> Start | Stop | NeedsSurvey:
     return takeover.take_over(facts, replica="", epoch=0, now_ms=0)
 
 

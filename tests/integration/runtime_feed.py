@@ -41,9 +41,11 @@ class Feed:
         self._stack = pipeline.stack
         self._zookeeper = Session(ZooKeeper(servers=pipeline.stack.zookeeper.connect, root=pipeline.root))
         self._schemas = SchemaStore(self._zookeeper)
-        self._encoders: dict[str, RowEncoder] = {}
+        self._encoders: dict[str, list[RowEncoder]] = {}
         self._expected: dict[str, dict[Place, int]] = defaultdict(dict)
+        self._sent: dict[str, dict[Place, Sequence[Mapping[str, Any]]]] = defaultdict(dict)
         self._ids = itertools.count(1)
+        self._turns = itertools.count()
         self._guard = threading.RLock()
         self._delivered = 0
         self._last: Delivery | None = None
@@ -86,12 +88,24 @@ class Feed:
         if history is not known:
             history = self._schemas.append(full, len(known.revisions), history.current)
         assert history.current is not None
-        self._encoders[full] = RowEncoder(history, history.current)
+        self._encoders[full] = [RowEncoder(history, history.current)]
         return full
+
+    def revisions(self, table: str) -> int:
+        """How many revisions of the table are recorded, by whomever."""
+        history = self._schemas.get(table)
+        return len(history.revisions) if history is not None else 0
+
+    def mix_revisions(self, table: str) -> None:
+        """From now on messages of every recorded revision are sent in turn, as producers that lag behind do."""
+        history = self._schemas.get(table)
+        assert history is not None
+        self._encoders[table] = [RowEncoder(history, revision) for revision in history.revisions]
 
     def encode(self, table: str, rows: Sequence[Mapping[str, Any]]) -> tuple[bytes, dict[str, str]]:
         """Value and headers of a message."""
-        encoder = self._encoders[table]
+        encoders = self._encoders[table]
+        encoder = encoders[next(self._turns) % len(encoders)]
         return encoder.encode(rows), {"table": table, "format": "rows", "schema": str(encoder.revision)}
 
     # --- messages -------------------------------------------------------------------------------------------
@@ -114,14 +128,14 @@ class Feed:
     def _send(self, table: str, cluster: str, partition: int) -> None:
         rows = [{"id": next(self._ids), "text": "x" * 20} for _ in range(ROWS)]
         value, headers = self.encode(table, rows)
-        self._transport(cluster).send(value, headers, partition=partition, tag=(table, ROWS))
+        self._transport(cluster).send(value, headers, partition=partition, tag=(table, ROWS, rows))
         self._transport(cluster).poll()
 
     def raw(self, value: bytes | None, headers: Mapping[str, str], *, to: tuple[str, int], rows: int = 0) -> int:
         """Send one message as it is; returns its offset. `rows` of it are expected in the table of its header."""
         with self._guard:
             transport = self._transport(to[0])
-            tag = (headers.get("table", ""), rows)
+            tag = (headers.get("table", ""), rows, ())
             transport.send(value, headers, partition=to[1], tag=tag)  # type: ignore[arg-type] # None is a tombstone
             transport.flush(30)
             assert self._last is not None
@@ -146,11 +160,13 @@ class Feed:
 
     def _on_delivery(self, delivery: Delivery) -> None:
         assert delivery.error is None, delivery.error
-        table, rows = delivery.tag
+        table, rows, content = delivery.tag
         self._last = delivery
         self._delivered += 1
         if rows:
-            self._expected[table][delivery.cluster, delivery.partition, delivery.offset] = rows
+            place = delivery.cluster, delivery.partition, delivery.offset
+            self._expected[table][place] = rows
+            self._sent[table][place] = content
 
     @contextmanager
     def flowing(self, *tables: str, to: Sequence[tuple[str, int]] | None = None) -> Iterator[None]:
@@ -184,6 +200,14 @@ class Feed:
         """These messages are not expected in the table after all: the test deleted them from the log."""
         for place in places:
             del self._expected[table][place]
+
+    def places(self, table: str) -> list[Place]:
+        """Where each message of the table is."""
+        return sorted(self._expected[table])
+
+    def rows_of(self, table: str, place: Place) -> Sequence[Mapping[str, Any]]:
+        """The rows of one message that was sent, not raw."""
+        return self._sent[table][place]
 
     def offsets(self, table: str, stream: tuple[str, int]) -> list[int]:
         """Offsets of the table's messages in one stream."""

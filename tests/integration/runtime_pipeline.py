@@ -57,6 +57,10 @@ class Loading:
     def wait(self, what: str, condition: Callable[[], bool], timeout: float = 60) -> None:
         self.pipeline.wait_for(what, condition, timeout)
 
+    def heal(self) -> None:
+        """Start again what was killed."""
+        self.pipeline.heal()
+
     def settle(self, *tables: str, timeout: float = 90) -> None:
         """Until everything is read, nothing is in flight and every replica is exact."""
         self.wait("everything loaded", self.pipeline.quiet, timeout)

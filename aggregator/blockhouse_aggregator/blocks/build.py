@@ -19,7 +19,7 @@ from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks.provenance import Provenance
 from blockhouse_aggregator.wire.batch import BadMessage, DecodedBatch, Decoder, interleave
-from blockhouse_aggregator.wire.fields import Evaluate
+from blockhouse_aggregator.wire.filling import Evaluate
 from blockhouse_aggregator.wire.formats import Format, decoder
 from blockhouse_aggregator.wire.native import ColumnData, ConstantColumn, encode_block
 

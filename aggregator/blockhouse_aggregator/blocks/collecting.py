@@ -12,6 +12,7 @@ from typing import Protocol
 from blockhouse.schema.model import TableHistory
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks.build import BlockBuilder, EncodedBlock
+from blockhouse_aggregator.wire.filling import Evaluate
 from blockhouse_aggregator.wire.formats import Format
 
 DECODE_STEP = 4 << 20
@@ -132,9 +133,10 @@ class TableRound:
 
 @dataclass(slots=True)
 class Catalog:
-    """The tables a worker knows, as the driver told it."""
+    """The tables a worker knows, as the driver told it; `evaluate` gives their blocks what only a server can."""
 
     tables: dict[str, TableHistory] = field(default_factory=dict)
+    evaluate: Evaluate | None = None
 
     def learn(self, histories: tuple[TableHistory, ...]) -> None:
         for history in histories:
@@ -148,7 +150,7 @@ class Catalog:
         if history is None:
             return None
         found = history.current if revision is None else history.revision(revision)
-        return BlockBuilder(history, found, stream, foreign=foreign) if found is not None else None
+        return BlockBuilder(history, found, stream, self.evaluate, foreign=foreign) if found is not None else None
 
     def current_revision(self, table: str) -> int:
         history = self.tables.get(table)

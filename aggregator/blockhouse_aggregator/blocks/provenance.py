@@ -33,8 +33,8 @@ class Provenance:
                 continue
             if foreign and column.default_expression:
                 raise Permanent(
-                    f"table {table}: provenance column {column.name} has a DEFAULT: a block of another aggregator cannot be"
-                    " rebuilt; remove the DEFAULT",
+                    f"table {table}: provenance column {column.name} has a DEFAULT: a block of another aggregator"
+                    " cannot be rebuilt; remove the DEFAULT",
                     reason="UnsupportedDefault",
                 )
             type_ = plain(parse_type(column.type))

@@ -28,6 +28,7 @@ from blockhouse_aggregator.gate.messages import (
     Scan,
     Sealed,
 )
+from blockhouse_aggregator.wire.filling import Evaluate
 
 POLL = 0.25
 """Seconds one read waits at most, so that a waiting scan can be told to finish."""
@@ -56,6 +57,7 @@ class Scanner:
         blocks: Blocks,
         database: str,
         bury: Callable[[Sequence[DeadLetter]], None],
+        evaluate: Evaluate | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream = stream
@@ -67,7 +69,7 @@ class Scanner:
         self._unused: list[Message] = []
         self._next = -1
         self._ended = 0.0
-        self.catalog = Catalog()
+        self.catalog = Catalog(evaluate=evaluate)
 
     def scan(self, order: Scan, finished: Callable[[], bool]) -> tuple[Sealed, list[EncodedBlock]]:
         """Carry out the order. Dead letters are acknowledged by the broker before this returns."""

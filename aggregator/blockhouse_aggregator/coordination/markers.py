@@ -70,8 +70,13 @@ class StreamMarkers:
         return self._session.path("streams", stream.cluster, stream.topic, str(stream.partition))
 
 
+def block_subject(stream: StreamId, table: str) -> str:
+    """The subject of decisions about the block a table has in flight in a stream."""
+    return f"block {stream} {table}"
+
+
 class Decisions:
-    """An operator's decisions by subject: `stream a/events-01/3`, `table db.clicks`, or both. Thread-safe."""
+    """An operator's decisions by subject: `stream a/events-01/3`, `block a/events-01/3 db.clicks`. Thread-safe."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

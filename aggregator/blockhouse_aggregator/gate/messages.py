@@ -173,7 +173,10 @@ class Scan(Message):
 
 
 class ReplayBlock(BlockKey):
+    """`foreign`: as another aggregator sent it, without provenance."""
+
     revision: int
+    foreign: bool = False
 
 
 class Replay(Message):

@@ -27,7 +27,7 @@ class Stage(Enum):
 @dataclass(frozen=True, slots=True)
 class Block:
     """An in-flight block. `fresh` while no insert of it can have happened before the one we grant:
-    only then does a plain "ok" of the server acknowledge it."""
+    only then does a plain "ok" of the server acknowledge it. `reason` is why it is, or last was, blocked."""
 
     intent: InFlight
     stage: Stage

@@ -144,10 +144,12 @@ def _rebuilt(state: StreamState, event: Rebuilt) -> Step:
     recorded = block.intent
     if built.end < recorded.begin or recorded.end < built.begin:
         return state, ()  # an answer about an earlier block of the table: out of date
-    if built != SealedBlock(recorded.begin, recorded.end, recorded.messages, recorded.revision, recorded.crc):
+    # What bytes a foreign block had is not known: only its messages can be compared.
+    crc = built.crc if recorded.foreign else recorded.crc
+    if built != SealedBlock(recorded.begin, recorded.end, recorded.messages, recorded.encoded_with, crc):
         text = (
             f"block [{recorded.begin}, {recorded.end}] was recorded with {recorded.messages} messages, revision "
-            f"{recorded.revision}, crc {recorded.crc:08x}; rebuilt as [{built.begin}, {built.end}] with "
+            f"{recorded.encoded_with}, crc {crc:08x}; rebuilt as [{built.begin}, {built.end}] with "
             f"{built.messages} messages, revision {built.revision}, crc {built.crc:08x}"
         )
         return _block(state, event.table, "ReplayDiffers", text)
@@ -165,10 +167,11 @@ def _block(state: StreamState, table: int, reason: str, text: str) -> Step:
 
 
 def _released(state: StreamState, event: Released) -> StreamState:
+    """The reason stays until the block is stored: it counts as blocked as long as nothing proves that it is not."""
     entry = state.table(event.table)
     if entry.block is None or entry.block.stage is not Stage.BLOCKED:
         return state
-    return state.with_table(replace(entry, block=replace(entry.block, stage=Stage.REPLAY, reason="")))
+    return state.with_table(replace(entry, block=replace(entry.block, stage=Stage.REPLAY)))
 
 
 def _recut(state: StreamState, event: Recut) -> Step:

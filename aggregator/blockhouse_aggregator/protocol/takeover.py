@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from blockhouse.metadata.model import Metadata, Window
 from blockhouse_aggregator.protocol.events import Alarm
+from blockhouse_aggregator.protocol.foreign import ForeignTable, bounds
 from blockhouse_aggregator.protocol.state import Block, Stage, StreamState, TableState
 
 
@@ -20,7 +21,8 @@ class Facts:
     could not be decoded (else empty), `log_begin` and `log_end` the log's bounds, `marker_topic_id` the topic id under
     which the stream was started (None: never), `accepted` the reason an operator has accepted for this stream
     (`streams accept`) and `accepted_from` where it shall then start (None: at the earliest offset). `epoch_end` is
-    where the log, as it is now, ends the leader epoch the metadata records (None: not known).
+    where the log, as it is now, ends the leader epoch the metadata records (None: not known). `foreign` are the tables
+    of metadata in another writer's format, which becomes `metadata`, and `adopted`, when its log was surveyed.
     """
 
     offset: int | None
@@ -34,6 +36,16 @@ class Facts:
     accepted: str = ""
     accepted_from: int | None = None
     epoch_end: int | None = None
+    foreign: tuple[ForeignTable, ...] | None = None
+    adopted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsSurvey:
+    """The metadata is another writer's: count what the log holds of [start, stop), `adopt` it, and decide again."""
+
+    start: int
+    stop: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +62,7 @@ class Start:
     alarms: tuple[Alarm, ...] = ()
 
 
-def take_over(facts: Facts, *, replica: str, epoch: int, now_ms: int) -> Start | Stop:
+def take_over(facts: Facts, *, replica: str, epoch: int, now_ms: int) -> Start | Stop | NeedsSurvey:
     """Decide how to go on with a stream. Total: every combination of facts has an answer."""
     if facts.compacted:
         return Stop("CompactedTopic", "a compacted topic drops messages on its own: blocks could not be rebuilt")
@@ -61,6 +73,8 @@ def take_over(facts: Facts, *, replica: str, epoch: int, now_ms: int) -> Start |
         start = max(facts.log_begin, facts.log_begin if facts.accepted_from is None else facts.accepted_from)
         text = f"{stop.reason} was accepted by an operator: starting afresh at offset {start}"
         return Start(_fresh(facts, start, replica, epoch, now_ms), (Alarm("StreamRestarted", text),))
+    if facts.foreign is not None and facts.offset is not None and not facts.adopted:
+        return NeedsSurvey(*bounds(facts.offset, facts.foreign, facts.log_begin))
     if facts.metadata is not None:
         return _resume(facts, facts.metadata, replica, epoch, now_ms)
     # Never started. Example: offset=None -> the log's begin; offset=700 set on purpose by a tool -> 700.
@@ -79,6 +93,10 @@ def _refusal(facts: Facts) -> Stop | None:
     if recorded_id and recorded_id != facts.topic_id:
         # Deleted and created again: offsets of the two topics must never be mixed. Recorded id X, now Y.
         return Stop("TopicRecreated", f"the stream was started on topic id {recorded_id}, now it is {facts.topic_id}")
+    if facts.foreign is not None and metadata is None and facts.offset is not None:
+        # Example: A [6, 9] in flight, B (11, 10), but the log ends at 8.
+        stop = bounds(facts.offset, facts.foreign, facts.log_begin)[1]
+        return Stop("LogTruncated", f"{stop} is beyond the log end {facts.log_end}") if stop > facts.log_end else None
     if metadata is None:
         if started and facts.offset is None:
             # The group was empty for longer than offsets.retention.minutes: starting at the earliest would double rows.
@@ -88,7 +106,7 @@ def _refusal(facts: Facts) -> Stop | None:
         if facts.offset is not None and facts.offset > facts.log_end:
             return Stop("OffsetBeyondEnd", f"committed offset {facts.offset} is beyond the log end {facts.log_end}")
         return None
-    if facts.offset != metadata.committed_offset:
+    if facts.offset != metadata.committed_offset and not facts.adopted:
         return Stop(
             "OffsetsReset",
             f"offset {facts.offset} does not belong to its metadata ({metadata.committed_offset})",
@@ -136,7 +154,7 @@ def _resume(facts: Facts, metadata: Metadata, replica: str, epoch: int, now_ms: 
             )
             for e in metadata.tables
         ),
-        recorded=metadata,
+        recorded=None if facts.adopted else metadata,
     )
     return _skip_expired(state, facts.log_begin)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.streams import StreamId
+from blockhouse_aggregator.blocks.routing import Router
 from blockhouse_aggregator.clickhouse import provenance, tables
 from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.clickhouse.presence import StoredRows
@@ -17,13 +18,15 @@ from blockhouse_aggregator.clickhouse.quorum import QuorumProbe, QuorumSnapshot
 from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.coordination.holds import Hold, TableHolds
 from blockhouse_aggregator.coordination.locks import Lease, TableLocks
-from blockhouse_aggregator.coordination.markers import Decisions, StreamMarker, StreamMarkers
+from blockhouse_aggregator.coordination.markers import Decision, Decisions, StreamMarker, StreamMarkers, block_subject
 from blockhouse_aggregator.coordination.schema_store import RevisionConflict, SchemaStore
 from blockhouse_aggregator.coordination.session import Session
 from blockhouse_aggregator.kafka.facts import ClusterFacts
+from blockhouse_aggregator.kafka.fetch import StreamReader
 from blockhouse_aggregator.kafka.group import Verdict
 from blockhouse_aggregator.kafka.member import GroupMember
 from blockhouse_aggregator.runtime.ports import CommitResult, Fate, StreamFacts
+from blockhouse_aggregator.runtime.survey import Reader, TableCount, count_messages
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,6 +55,8 @@ class KafkaGroups:
     def __init__(self, config: AggregatorConfig, members: Mapping[str, GroupMember]) -> None:
         self._members = members
         self._facts = {cluster.name: ClusterFacts(cluster) for cluster in config.kafka.clusters}
+        self._clusters = {cluster.name: cluster for cluster in config.kafka.clusters}
+        self._database = config.clickhouse.database
         self._threads = Threads("kafka-facts", max(2, len(members)))
 
     async def commit(self, stream: StreamId, epoch: int, offset: int, metadata: str) -> CommitResult:
@@ -76,6 +81,18 @@ class KafkaGroups:
             topic_id=topic.topic_id,
             compacted=topic.compacted,
         )
+
+    async def survey(
+        self, stream: StreamId, start: int, stop: int, ranges: Mapping[str, tuple[int, int]]
+    ) -> Mapping[str, TableCount]:
+        """What the log holds of each table in [start, stop), for metadata of another aggregator."""
+
+        def look() -> Mapping[str, TableCount]:
+            with StreamReader(self._clusters[stream.cluster], stream) as reader:
+                reader.seek(start)
+                return count_messages(cast(Reader, reader), Router(self._database), ranges, start, stop)
+
+        return await self._threads.run(look)
 
     def close(self) -> None:
         self._threads.close()
@@ -228,6 +245,12 @@ class StoredMarkers:
         decision = await self._threads.run(self._decisions.get, f"stream {stream}")
         if decision is not None:
             await self._threads.run(self._decisions.consume, f"stream {stream}", decision)
+
+    async def block_decision(self, stream: StreamId, table: str) -> Decision | None:
+        return await self._threads.run(self._decisions.get, block_subject(stream, table))
+
+    async def consume_block_decision(self, stream: StreamId, table: str, decision: Decision) -> None:
+        await self._threads.run(self._decisions.consume, block_subject(stream, table), decision)
 
     def close(self) -> None:
         self._threads.close()

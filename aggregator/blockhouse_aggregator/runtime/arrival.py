@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+import structlog
 
 from blockhouse.errors import BlockhouseError
-from blockhouse.metadata import codec
+from blockhouse.metadata import codec, ebay
+from blockhouse.metadata.ebay import EbayMetadata
 from blockhouse.metadata.errors import MetadataUnreadable
 from blockhouse.metadata.model import Metadata
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.protocol import takeover
+from blockhouse_aggregator.protocol import foreign, takeover
+from blockhouse_aggregator.runtime.catalog import Catalog
 from blockhouse_aggregator.runtime.ports import Outside, StreamFacts
 
+log = structlog.get_logger(__name__)
 _ACCEPTED = re.compile(r"(\w+)(?: from (\d+))?")
 
 
 async def take_over(
-    outside: Outside, stream: StreamId, *, replica: str, epoch: int, now_ms: int
+    outside: Outside, catalog: Catalog, stream: StreamId, *, replica: str, epoch: int, now_ms: int
 ) -> tuple[takeover.Facts, takeover.Start | takeover.Stop]:
     """The facts and the decision. An operator's acceptance that answers no stop is out of date and taken away; one that
     allows a start is used up by its first commit: a crash before that must not ask again.
@@ -28,9 +35,43 @@ async def take_over(
     accepted = await outside.markers.accepted(stream)
     facts = facts_of(known, marker, accepted)
     decision = takeover.take_over(facts, replica=replica, epoch=epoch, now_ms=now_ms)
+    if isinstance(decision, takeover.NeedsSurvey):
+        facts = await _adopt(outside, catalog, stream, facts, foreign_tables(known), decision, now_ms)
+        decision = takeover.take_over(facts, replica=replica, epoch=epoch, now_ms=now_ms)
+    assert not isinstance(decision, takeover.NeedsSurvey), "adopted metadata needs no survey"
     if accepted and isinstance(decision, takeover.Start) and not restarted(decision):
         await outside.markers.consume_acceptance(stream)
     return facts, decision
+
+
+async def _adopt(
+    outside: Outside,
+    catalog: Catalog,
+    stream: StreamId,
+    facts: takeover.Facts,
+    ranges: Mapping[str, tuple[int, int]],
+    needed: takeover.NeedsSurvey,
+    now_ms: int,
+) -> takeover.Facts:
+    """Turn another writer's metadata into ours, by what the log holds."""
+    database = catalog.database
+    named = {name if "." in name else f"{database}.{name}": found for name, found in ranges.items()}
+    counts = await outside.group.survey(stream, needed.start, needed.stop, named)
+    ids = {name: await catalog.id_of(name) for name in (*named, *counts)}
+    tables = tuple(foreign.ForeignTable(ids[n], *found, _revision(catalog, n)) for n, found in named.items())
+    seen = tuple(
+        foreign.Surveyed(ids[n], c.stored, c.inside, c.beyond, c.first_beyond, c.oldest_ms) for n, c in counts.items()
+    )
+    survey = foreign.Survey(needed.start, needed.stop, seen)
+    metadata = foreign.adopt(tables, survey, topic_id=facts.topic_id, now_ms=now_ms)
+    log.info("stream.adopted", stream=str(stream), offset=facts.offset, position=metadata.position, tables=len(ids))
+    return replace(facts, metadata=metadata, adopted=True)
+
+
+def _revision(catalog: Catalog, table: str) -> int:
+    """The revision a foreign block of the table is rebuilt with: the current one, else the first there will be."""
+    known = catalog.known(table)
+    return known.history.current.number if known is not None and known.history.current is not None else 1
 
 
 def restarted(decision: takeover.Start | takeover.Stop) -> bool:
@@ -48,17 +89,17 @@ def facts_of(known: StreamFacts, marker: str | None, accepted: str) -> takeover.
     `REASON from OFFSET`."""
     answer = _ACCEPTED.fullmatch(accepted)
     metadata: Metadata | None = None
+    other: tuple[foreign.ForeignTable, ...] | None = None
     unreadable = ""
-    if known.metadata:
-        try:
-            decoded = codec.decode(known.metadata)
-        except MetadataUnreadable as error:
-            unreadable = str(error)
+    try:
+        decoded = _decoded(known)
+    except MetadataUnreadable as error:
+        unreadable = str(error)
+    else:
+        if isinstance(decoded, EbayMetadata):  # ids and revisions are of no interest before the survey
+            other = tuple(foreign.ForeignTable(n, t.begin, t.end, 0) for n, t in enumerate(decoded.tables.values(), 1))
         else:
-            if isinstance(decoded, Metadata):
-                metadata = decoded
-            else:
-                unreadable = f"metadata of another writer, version {decoded.version}"
+            metadata = decoded
     return takeover.Facts(
         offset=known.offset,
         metadata=metadata,
@@ -70,4 +111,19 @@ def facts_of(known: StreamFacts, marker: str | None, accepted: str) -> takeover.
         marker_topic_id=marker,
         accepted=answer[1] if answer else "",
         accepted_from=int(answer[2]) if answer and answer[2] else None,
+        foreign=other,
     )
+
+
+def foreign_tables(known: StreamFacts) -> Mapping[str, tuple[int, int]]:
+    """(begin, end) by table name, of metadata in another writer's format; empty for any other."""
+    decoded = _decoded(known)
+    return {n: (t.begin, t.end) for n, t in decoded.tables.items()} if isinstance(decoded, EbayMetadata) else {}
+
+
+def _decoded(known: StreamFacts) -> Metadata | EbayMetadata | None:
+    """None without metadata. Another writer's must belong to its offset: nothing else could show that it does not."""
+    if not known.metadata:
+        return None
+    decoded = codec.decode(known.metadata)
+    return ebay.decode(known.metadata, known.offset) if isinstance(decoded, EbayMetadata) else decoded

@@ -41,7 +41,10 @@ class Known:
 class Catalog:
     """All tables seen on the streams or in the history. Not thread-safe: used on the event loop only."""
 
-    def __init__(self, outside: Outside, check: Callable[[TableHistory, ServerTable], None]) -> None:
+    def __init__(
+        self, outside: Outside, check: Callable[[TableHistory, ServerTable], None], database: str = "default"
+    ) -> None:
+        self.database = database
         self._outside = outside
         self._check = check
         self._tables: dict[str, Known] = {}

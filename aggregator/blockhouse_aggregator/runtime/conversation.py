@@ -278,7 +278,8 @@ class Conversation:
         self._round += 1
         name = self.owner.around.catalog.name
         blocks = tuple(
-            ReplayBlock(table=name(table), begin=i.begin, end=i.end, revision=i.revision) for table, i in request.blocks
+            ReplayBlock(table=name(table), begin=i.begin, end=i.end, revision=i.encoded_with, foreign=i.foreign)
+            for table, i in request.blocks
         )
         return Replay(round=self._round, blocks=blocks, catalog=self._news(), faults=self._faults(Point.DURING_REPLAY))
 

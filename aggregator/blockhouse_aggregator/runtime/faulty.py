@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from blockhouse.metadata import codec
 from blockhouse.metadata.model import Metadata
@@ -11,6 +11,7 @@ from blockhouse_aggregator.faults.armed import Faults
 from blockhouse_aggregator.faults.model import Action, Point
 from blockhouse_aggregator.faults.strike import strike_loop
 from blockhouse_aggregator.runtime.ports import CommitResult, Fate, Group, StreamFacts
+from blockhouse_aggregator.runtime.survey import TableCount
 
 REASON = "InjectedFault"
 
@@ -46,6 +47,11 @@ class FaultyGroup:
 
     async def facts(self, stream: StreamId, epoch: int) -> StreamFacts:
         return await self._group.facts(stream, epoch)
+
+    async def survey(
+        self, stream: StreamId, start: int, stop: int, ranges: Mapping[str, tuple[int, int]]
+    ) -> Mapping[str, TableCount]:
+        return await self._group.survey(stream, start, stop, ranges)
 
 
 def _has_blocks(metadata: str) -> bool:

@@ -42,6 +42,7 @@ from blockhouse_aggregator.protocol.events import (
 from blockhouse_aggregator.protocol.state import Stage, StreamState, metadata_of, same_log
 from blockhouse_aggregator.protocol.step import step
 from blockhouse_aggregator.runtime.arrival import restarted, stop_of, take_over
+from blockhouse_aggregator.runtime.blocked import BlockedBlocks
 from blockhouse_aggregator.runtime.ports import Fate
 from blockhouse_aggregator.runtime.reporting import StreamReport
 from blockhouse_aggregator.runtime.storing import BlockToStore, Verdict
@@ -75,6 +76,7 @@ class StreamOwner:
         self.task: Callable[[Grant], Coroutine[Any, Any, Result]] | None = None
         self.retries: dict[int, Retry] = {}
         self.awaited_revisions: dict[str, int] = {}
+        self._blocked = BlockedBlocks(self)
         self._on_rebuild = on_rebuild
         self._committing = asyncio.Lock()
         self._start_recorded = False
@@ -94,6 +96,7 @@ class StreamOwner:
             try:
                 facts, decision = await take_over(
                     around.outside,
+                    around.catalog,
                     self.stream,
                     replica=around.config.replica,
                     epoch=self.epoch,
@@ -234,6 +237,7 @@ class StreamOwner:
                 await self.flush(close_window=close_window)
             if close_window:
                 self._window_closed = _now()
+            await self._blocked.look()
 
     async def flush(self, *, close_window: bool = False) -> None:
         async with self._committing:
@@ -271,7 +275,7 @@ class StreamOwner:
         self._rebuild(reason)
 
     async def _ask_provenance(self, table_id: int, intent: InFlight, reason: str) -> None:
-        while not self.closed.is_set() and (block := self._to_store(table_id, intent, fresh=False)) is not None:
+        while not self.closed.is_set() and (block := self.to_store(table_id, intent, fresh=False)) is not None:
             verdict = await self.around.storing.stored_without_bytes(block, reason)
             if verdict.stored or verdict.condemned:
                 await self._settle(table_id, intent, verdict)
@@ -282,7 +286,7 @@ class StreamOwner:
     async def _store(self, insert: Insert) -> None:
         """Store one block. As long as no insert was granted, the task still holds the bytes: ask again."""
         while not self.closed.is_set():
-            block = self._to_store(insert.table, insert.intent, fresh=insert.fresh)
+            block = self.to_store(insert.table, insert.intent, fresh=insert.fresh)
             if block is None:
                 await self._settle(
                     insert.table, insert.intent, Verdict(message="the table is not usable now", after=2.0)
@@ -309,11 +313,11 @@ class StreamOwner:
         strike(ours.get(Point.AFTER_INSERT))
         return result
 
-    def _to_store(self, table_id: int, intent: InFlight, *, fresh: bool) -> BlockToStore | None:
+    def to_store(self, table_id: int, intent: InFlight, *, fresh: bool) -> BlockToStore | None:
         known = self.around.catalog.by_id(table_id)
         if known is None or known.server is None or self.state is None:
             return None
-        revision = known.history.revision(intent.revision)
+        revision = known.history.revision(intent.encoded_with)
         return BlockToStore(self.stream, self.state.topic_id, known.server, intent, revision, fresh)
 
     async def _settle(self, table_id: int, intent: InFlight, verdict: Verdict) -> None:

@@ -17,6 +17,8 @@ from blockhouse_aggregator.clickhouse.presence import StoredRows
 from blockhouse_aggregator.clickhouse.quorum import QuorumSnapshot
 from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.coordination.holds import Hold
+from blockhouse_aggregator.coordination.markers import Decision
+from blockhouse_aggregator.runtime.survey import TableCount
 
 
 class Fate(Enum):
@@ -50,6 +52,9 @@ class Group(Protocol):
 
     async def commit(self, stream: StreamId, epoch: int, offset: int, metadata: str) -> CommitResult: ...
     async def facts(self, stream: StreamId, epoch: int) -> StreamFacts: ...
+    async def survey(
+        self, stream: StreamId, start: int, stop: int, ranges: Mapping[str, tuple[int, int]]
+    ) -> Mapping[str, TableCount]: ...
 
 
 class Shard(Protocol):
@@ -100,6 +105,8 @@ class Markers(Protocol):
     async def mark_started(self, stream: StreamId, topic_id: str) -> None: ...
     async def accepted(self, stream: StreamId) -> str: ...
     async def consume_acceptance(self, stream: StreamId) -> None: ...
+    async def block_decision(self, stream: StreamId, table: str) -> Decision | None: ...
+    async def consume_block_decision(self, stream: StreamId, table: str, decision: Decision) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

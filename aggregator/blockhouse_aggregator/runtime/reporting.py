@@ -10,7 +10,7 @@ import structlog
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.gate.messages import BuiltBlock, Sealed
 from blockhouse_aggregator.protocol.events import Alarm
-from blockhouse_aggregator.protocol.state import Stage, StreamState
+from blockhouse_aggregator.protocol.state import StreamState
 from blockhouse_aggregator.protocol.takeover import Stop
 from blockhouse_aggregator.runtime.catalog import Catalog
 from blockhouse_aggregator.runtime.figures import Figures
@@ -75,7 +75,7 @@ class StreamReport:
         now = frozenset(
             (self._catalog.name(table.table), table.block.reason)
             for table in (state.in_flight if state is not None else ())
-            if table.block is not None and table.block.stage is Stage.BLOCKED
+            if table.block is not None and table.block.reason
         )
         for table, reason in self._blocked ^ now:
             self._figures.table_blocked.labels(self.label, table, reason).set((table, reason) in now)

@@ -29,6 +29,11 @@ CLOCK_SKEW = 30.0
 """Seconds by which our clock and ZooKeeper's may differ without a wrong decision."""
 LOCK_WAIT = 30.0
 QUORUM_POLL = 0.25
+FOREIGN_UNDECIDED = "ForeignBlockUndecided"
+_FOREIGN_TEXT = (
+    "another aggregator sent this block, without provenance, and the server may have forgotten it or its table was"
+    " altered since: compare its rows with the table, then `blockhouse streams resolve`"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +123,7 @@ class Storing:
     def __init__(self, shard: Shard, locks: Locks, *, lifetime: float, now_ms: Callable[[], int], slots: int) -> None:
         self._shard = shard
         self._queue = TableQueue(locks)
-        self._lifetime = lifetime
+        self.lifetime = lifetime
         self._now_ms = now_ms
         self._slots = asyncio.Semaphore(slots)
 
@@ -135,6 +140,8 @@ class Storing:
 
     async def stored_without_bytes(self, block: BlockToStore, reason: str = "ReplayRangeExpired") -> Verdict:
         """The block cannot be rebuilt, for `reason`: only provenance can acknowledge it, whole or not at all."""
+        if block.intent.foreign:
+            return Verdict(condemned=reason, message=_FOREIGN_TEXT)
         try:
             async with self._queue.holding(block.table.full_name):
                 before = await self._settled(block.table)
@@ -154,10 +161,30 @@ class Storing:
         text = f"{len(rows.counts)} of {block.intent.messages} messages are stored and the rest cannot be rebuilt"
         return Verdict(condemned=reason, message=text)
 
+    async def absent(self, block: BlockToStore) -> Verdict:
+        """`stored` (nothing to be done) when it is proved that no row of the block is in the table, `condemned` when
+        that is not so or cannot be known."""
+        if block.intent.foreign:
+            return Verdict(condemned=FOREIGN_UNDECIDED, message=_FOREIGN_TEXT)
+        try:
+            async with self._queue.holding(block.table.full_name):
+                before = await self._settled(block.table)
+                rows = await self._shard.stored(block.table, block.stream, block.intent.begin, block.intent.end)
+                if not await self._acknowledged(block, before):
+                    return Verdict(message="a part failed while provenance was asked", after=1.0)
+        except Retryable as error:
+            return Verdict(message=str(error), after=error.after)
+        except BlockhouseError as error:
+            return Verdict(condemned=getattr(error, "on", "") or "Blocked", message=str(error))
+        if not rows.counts:
+            return Verdict(stored=True)
+        text = f"{sum(rows.counts.values())} rows of {len(rows.counts)} of its messages are stored"
+        return Verdict(condemned="NotAbsent", message=text)
+
     async def _store(self, block: BlockToStore, task: Task, lease: Lease) -> Verdict:
         decided_ms = self._now_ms()
         if block.fresh:
-            if decided_ms - block.intent.intent_ms > self._lifetime * 1000:
+            if decided_ms - block.intent.intent_ms > self.lifetime * 1000:
                 # We were frozen, or the lock took too long: somebody else may have replayed it, long enough ago for
                 # the server to have forgotten. Only a rebuilt block can be decided.
                 return Verdict(message="its intent is too old for a first insert", rebuild=True, after=0)
@@ -165,6 +192,8 @@ class Storing:
             # A resend inside the task makes the answer that of a retry, and there was no look at the quorum before it.
             return self._verdict(result, acknowledged=result.attempts <= 1)
         trusted = await self._deduplicated(block)
+        if block.intent.foreign and not trusted:
+            return Verdict(condemned=FOREIGN_UNDECIDED, message=_FOREIGN_TEXT)
         before = await self._settled(block.table) if not trusted else await self._shard.quorum(block.table)
         if not trusted:
             decided_ms = self._now_ms()  # rests on provenance, which the task asks, not on how old the intent is
@@ -176,7 +205,7 @@ class Storing:
 
     def _grant(self, block: BlockToStore, decided_ms: int, *, ask_provenance: bool, exact: bool) -> Grant:
         """The deadline counts from the decision: a process that was frozen since must not insert on its strength."""
-        deadline = decided_ms + int(self._lifetime * 1000)
+        deadline = decided_ms + int(self.lifetime * 1000)
         return Grant(
             block=block.key, token=block.token, deadline_ms=deadline, ask_provenance=ask_provenance, exact=exact
         )
@@ -240,10 +269,10 @@ class Storing:
     async def _settled(self, table: ServerTable, *, retry_after: float = 1.0) -> QuorumSnapshot:
         """Wait until no part of the table waits for its quorum: neither an ok nor provenance is believed before."""
         snapshot = await self._shard.quorum(table)
-        deadline = asyncio.get_running_loop().time() + self._lifetime
+        deadline = asyncio.get_running_loop().time() + self.lifetime
         while snapshot.pending:
             if asyncio.get_running_loop().time() > deadline:
-                text = f"table {table.full_name}: a part has waited for its quorum for {self._lifetime} s"
+                text = f"table {table.full_name}: a part has waited for its quorum for {self.lifetime} s"
                 raise Retryable(text, after=retry_after)
             await asyncio.sleep(QUORUM_POLL)
             snapshot = await self._shard.quorum(table)

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+FOREIGN = 0
+"""Instead of a schema revision (they count from 1): see `InFlight`."""
+
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
@@ -15,6 +18,9 @@ class InFlight:
     `begin` and `end` are the offsets of its first and last message, `messages` how many messages it holds,
     `crc` the CRC-32 of its Native bytes, `revision` the schema revision it is encoded with and `intent_ms` when its
     intent was FIRST committed (Unix time, milliseconds): later commits carry it unchanged, so that its age is honest.
+
+    A block inherited from another aggregator's format is *foreign*: what bytes it was sent with is not known. Its
+    `revision` is FOREIGN, `crc` the revision with which it is rebuilt, `intent_ms` the oldest message in it.
     """
 
     begin: int
@@ -23,6 +29,15 @@ class InFlight:
     revision: int
     crc: int
     intent_ms: int
+
+    @property
+    def foreign(self) -> bool:
+        return self.revision == FOREIGN
+
+    @property
+    def encoded_with(self) -> int:
+        """The schema revision of its bytes."""
+        return self.crc if self.foreign else self.revision
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,93 @@
+"""From the metadata of eBay's aggregator (v0, v1) and a look at its log to metadata of ours. Pure.
+
+There each table has a place of its own: everything below `begin` is stored, `[begin, end]` was committed as one block
+and may be stored or not, nothing above `end` is. Here one position P serves all tables, so P becomes the offset behind
+the last `end`, and what lies between a table's own end and P makes it lag. A table that is not named was never read.
+
+Must never call a foreign block ours: its rows were sent without provenance, in bytes only its writer knew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from blockhouse.metadata.model import FOREIGN, InFlight, Metadata, TableEntry, Window
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignTable:
+    """What the metadata says of one table; `begin = end + 1` means that nothing is in flight. `revision` is the one
+    with which its block is rebuilt."""
+
+    table: int
+    begin: int
+    end: int
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """What the log holds of one table between the survey's start and stop, by its `ForeignTable` (an unnamed table has
+    the empty range before the start).
+
+    `stored` counts its messages below `begin`, `inside` those in `[begin, end]`, `beyond` those above `end`, of which
+    `first_beyond` is the first (None: none); `oldest_ms` is the least timestamp of those inside.
+    """
+
+    table: int
+    stored: int = 0
+    inside: int = 0
+    beyond: int = 0
+    first_beyond: int | None = None
+    oldest_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What the log holds of [start, stop)."""
+
+    start: int
+    stop: int
+    tables: tuple[Surveyed, ...]
+
+
+def bounds(offset: int, tables: tuple[ForeignTable, ...], log_begin: int) -> tuple[int, int]:
+    """What has to be surveyed: [start, stop), of which `stop` becomes P.
+
+    Example: offset 6, A [6, 9], B (11, 10), log from 0: [6, 11). Without tables everything below `offset` is stored.
+    """
+    stop = max([offset, *(table.end + 1 for table in tables)])
+    return min(max(offset, log_begin), stop), stop
+
+
+def adopt(tables: tuple[ForeignTable, ...], survey: Survey, *, topic_id: str, now_ms: int) -> Metadata:
+    """The metadata a writer of ours would have committed in this place."""
+    named = {table.table: table for table in tables}
+    found = {seen.table: seen for seen in survey.tables}
+    entries = []
+    sealed = 0
+    for number in sorted(named.keys() | found.keys()):
+        foreign, seen = named.get(number), found.get(number, Surveyed(number))
+        block = _in_flight(foreign, seen, now_ms) if foreign is not None and foreign.begin <= foreign.end else None
+        sealed += seen.stored + (block.messages if block else 0)
+        if block is not None or seen.beyond:
+            entries.append(TableEntry(number, block, seen.first_beyond, seen.beyond))
+    pending = sum(entry.pending for entry in entries)
+    holes = max(0, survey.stop - survey.start - sealed - pending)
+    return Metadata(
+        replica="",
+        seq=0,
+        intent_ms=now_ms,
+        topic_id=topic_id,
+        leader_epoch=-1,
+        position=survey.stop,
+        window=Window(max(0, survey.stop - sealed - holes - pending), sealed=sealed, holes=holes),
+        tables=tuple(entries),
+    )
+
+
+def _in_flight(foreign: ForeignTable, seen: Surveyed, now_ms: int) -> InFlight:
+    """No message of it was younger than its intent, so its age is at most that of the oldest one. A block of which the
+    log holds nothing keeps one message: it cannot be rebuilt, and must not be forgotten."""
+    oldest = now_ms if seen.oldest_ms is None else min(now_ms, seen.oldest_ms)
+    return InFlight(foreign.begin, foreign.end, max(1, seen.inside), FOREIGN, foreign.revision, max(0, oldest))

@@ -1,0 +1,130 @@
+"""Columns added behind our back while blocks are in flight and owners die: each row once, whoever replays what.
+
+    SEED=1 SEEDS=10 .venv/bin/pytest tests/integration/test_runtime_altered.py
+
+A seed decides the kill (before or after the insert), the moment of the ALTER around it, and the column.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from e2e.pipeline import AggregatorProcess
+from e2e.stack import Stack
+from tests.integration.runtime_pipeline import Loading, eventually, healed, loading
+
+pytestmark = pytest.mark.integration
+
+STREAM = ("a", 0)
+FIRST = int(os.environ.get("SEED", "1"))
+SEEDS = range(FIRST, FIRST + int(os.environ.get("SEEDS", "3")))
+NOTICED_WITHIN = 30.0
+COLUMNS = ("extra UInt32", "extra UInt32 DEFAULT 7", "extra String AFTER id", "extra Nullable(Float64) AFTER text")
+
+
+@pytest.fixture(scope="module")
+def running(running_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loading]:
+    folder = tmp_path_factory.mktemp("altered")
+    with loading(running_stack, folder, "altered", settings={"faults": {"enabled": True}}) as found:
+        yield found
+
+
+@pytest.fixture
+def pipeline(running: Loading) -> Iterator[Loading]:
+    with healed(running) as found:
+        yield found
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What one seed decides."""
+
+    point: str
+    alter_first: bool
+    column: str
+
+    @staticmethod
+    def of(seed: int) -> Scene:
+        # The four pairs of kill and moment come round in turn, so that a few seeds in a row show them all.
+        point, first = [(p, f) for f in (False, True) for p in ("after-insert", "after-commit")][seed % 4]
+        return Scene(point, first, random.Random(seed).choice(COLUMNS))
+
+
+def alter(pipeline: Loading, table: str, column: str) -> float:
+    pipeline.stack.clickhouse[1, 1].execute(f"ALTER TABLE {table} ADD COLUMN {column}")
+    return time.monotonic()
+
+
+def killed(pipeline: Loading, table: str, point: str) -> AggregatorProcess:
+    """The owner of STREAM, once it has died at `point` with a block of the table."""
+    owner = pipeline.owner(*STREAM)
+    only = {"table": table} if point == "after-insert" else {}
+    owner.arm_fault(point, action="kill-aggregator", stream=pipeline.stream(*STREAM), **only)
+    pipeline.wait("its death", lambda: not owner.alive)
+    return owner
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"SEED={seed}")
+def test_a_column_is_added_while_an_owner_dies_with_a_block_in_flight(pipeline: Loading, seed: int) -> None:
+    scene, feed = Scene.of(seed), pipeline.feed
+    table = feed.table(f"altered_{seed}")
+    feed.send(table, 5)
+    pipeline.settle(table)
+    with feed.flowing(table):
+        if scene.alter_first:
+            altered = alter(pipeline, table, scene.column)
+            victim = killed(pipeline, table, scene.point)
+        else:
+            victim = killed(pipeline, table, scene.point)
+            altered = alter(pipeline, table, scene.column)
+        survivor = pipeline.peer(victim)
+        pipeline.wait("the new column recorded", lambda: feed.revisions(table) == 2, NOTICED_WITHIN)
+        assert time.monotonic() - altered < NOTICED_WITHIN
+        feed.mix_revisions(table)
+        assert pipeline.owner(*STREAM, other_than=victim) is survivor
+    pipeline.heal()
+    pipeline.settle(table)
+    decisions = survivor.metric("blockhouse_provenance_decisions_total", stream=pipeline.stream(*STREAM))
+    assert decisions >= 1, f"SEED={seed}: {scene}: nothing was decided by provenance"
+
+
+def test_a_dropped_column_and_a_changed_type_hold_their_table_until_they_are_mended(pipeline: Loading) -> None:
+    feed, server = pipeline.feed, pipeline.stack.clickhouse[1, 1]
+    dropped, changed, beside = (feed.table(name) for name in ("dropped", "changed", "beside"))
+    tables = (dropped, changed)
+    feed.send(beside, 5)
+    for table in tables:
+        feed.send(table, 5)
+    pipeline.settle(*tables, beside)
+    with feed.flowing(*tables, beside):
+        server.execute(f"ALTER TABLE {dropped} DROP COLUMN text")
+        server.execute(f"ALTER TABLE {changed} MODIFY COLUMN text FixedString(64)")
+        for table in tables:
+            wait_held(pipeline, table, "SchemaChange")
+        before = stored(pipeline, beside)
+        pipeline.wait("the others to flow", lambda: stored(pipeline, beside) > before)
+        server.execute(f"ALTER TABLE {dropped} ADD COLUMN text String AFTER id")
+        server.execute(f"ALTER TABLE {changed} MODIFY COLUMN text String")
+        for table in tables:
+            wait_held(pipeline, table, "")
+    pipeline.settle(*tables, beside)
+
+
+def wait_held(pipeline: Loading, table: str, reason: str) -> None:
+    """Until every aggregator holds the table for this reason (an empty one: loads it), in less than NOTICED_WITHIN."""
+
+    def all_do() -> bool:
+        answers = [{t["name"]: t["held"] for t in a.status().get("tables", ())} for a in pipeline.aggregators]
+        return {answer.get(table, "unknown") for answer in answers} == {reason}
+
+    assert eventually(all_do, NOTICED_WITHIN), f"{table} is not held for {reason or 'no reason'}"
+
+
+def stored(pipeline: Loading, table: str) -> int:
+    return int(pipeline.stack.clickhouse[1, 1].execute(f"SELECT count() FROM {table}")[0][0])

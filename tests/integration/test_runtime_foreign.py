@@ -1,0 +1,165 @@
+"""Taking over from eBay's aggregator in mid-flight, on real servers: its blocks are finished exactly, whether the
+server has them or not, and everything behind them is loaded once.
+
+The other aggregator is played by hand: rows inserted as it would (all columns but ours, in one block), and its
+metadata committed with the offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from blockhouse.config.endpoints import KafkaCluster
+from blockhouse.metadata import codec
+from blockhouse.metadata.ebay import EbayMetadata, EbayTable
+from blockhouse.metadata.model import Metadata
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.kafka.group_offsets import committed_offsets
+from e2e.stack import Stack
+from tests.integration.runtime_feed import ROWS
+from tests.integration.runtime_pipeline import Loading, loading
+
+pytestmark = pytest.mark.integration
+
+STORED, SENT_NOT_STORED, EMPTY, BEHIND, FORGOTTEN = range(5)
+"""One partition is one case: the block is stored; it is not; nothing is in flight; tables stand at different places;
+the server can have forgotten the block, so that nobody may decide."""
+MESSAGES = 12
+A, B, OLD = "default.taken_a", "default.taken_b", "default.taken_old"
+
+
+class Other:
+    """eBay's aggregator, as far as its traces go."""
+
+    def __init__(self, found: Loading) -> None:
+        self.found = found
+        (self.cluster,) = found.pipeline.kafka.values()
+        self.group = found.pipeline.config("r1", 1)["kafka"]["group"]
+        self.rows: dict[tuple[str, int, int], list[tuple[int, str]]] = {}
+
+    def offsets(self, table: str, partition: int) -> list[int]:
+        return self.found.feed.offsets(table, (self.cluster.name, partition))
+
+    def insert(self, table: str, partition: int, offsets: Sequence[int]) -> None:
+        """One block of the rows of these messages, with quorum, without a word of where they came from."""
+        rows = [
+            row for offset in offsets for row in self.found.feed.rows_of(table, (self.cluster.name, partition, offset))
+        ]
+        values = ", ".join(f"({row['id']}, '{row['text']}')" for row in rows)
+        server = self.found.stack.clickhouse[1, 2]
+        server.execute(f"INSERT INTO {table} (id, text) VALUES {values}", insert_quorum=2)
+
+    def commit(self, partition: int, version: int, **tables: tuple[int, int]) -> None:
+        entries = {f"default.{n}": EbayTable(*found, count=1) for n, found in tables.items()}
+        metadata = EbayMetadata(1, "ebay-replica", 0, entries)
+        text = (
+            codec.encode(metadata) if version == 1 else ",".join(f"default.{n},{b},{e}" for n, (b, e) in tables.items())
+        )
+        assert metadata.committed_offset is not None
+        target = TopicPartition(self.found.pipeline.spec.topic, partition, metadata.committed_offset, text)
+        request = ConsumerGroupTopicPartitions(self.group, [target])
+        admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
+        for future in admin.alter_consumer_group_offsets([request]).values():
+            future.result(15)
+
+
+def prepare(version: int, found: Loading) -> None:
+    feed, other = found.feed, Other(found)
+    for name in ("taken_a", "taken_b", "taken_old"):
+        feed.table(name, settings={"replicated_deduplication_window": 20 if name == "taken_old" else 10_000})
+    for partition in range(5):
+        for _ in range(MESSAGES):
+            feed.send_one_of_each([A, B] if partition != FORGOTTEN else [OLD], to=("a", partition))
+    for partition in (STORED, SENT_NOT_STORED):
+        first = other.offsets(A, partition)[:5], other.offsets(B, partition)[:3]
+        if partition == STORED:
+            other.insert(A, partition, first[0])
+            other.insert(B, partition, first[1])
+        other.commit(partition, version, taken_a=(first[0][0], first[0][-1]), taken_b=(first[1][0], first[1][-1]))
+    # Everything up to some offset is stored: begin = end + 1, for both tables.
+    upto = other.offsets(B, EMPTY)[6]
+    other.insert(A, EMPTY, [o for o in other.offsets(A, EMPTY) if o <= upto])
+    other.insert(B, EMPTY, [o for o in other.offsets(B, EMPTY) if o <= upto])
+    other.commit(EMPTY, version, taken_a=(upto + 1, upto), taken_b=(upto + 1, upto))
+    # A is far ahead and in flight (stored), B has only stored its first two.
+    ahead, behind = other.offsets(A, BEHIND), other.offsets(B, BEHIND)
+    other.insert(A, BEHIND, ahead[:4])
+    other.insert(A, BEHIND, ahead[4:9])
+    other.insert(B, BEHIND, behind[:2])
+    other.commit(BEHIND, version, taken_a=(ahead[4], ahead[8]), taken_b=(behind[2], behind[2] - 1))
+    # The block is stored, and then so many others that the server may have forgotten it.
+    old = other.offsets(OLD, FORGOTTEN)
+    for at in range(MESSAGES):
+        other.insert(OLD, FORGOTTEN, old[at : at + 1])
+    for number in range(12):
+        found.stack.clickhouse[1, 1].execute(f"INSERT INTO {OLD} (id, text) VALUES ({10**9 + number}, 'other')")
+    other.commit(FORGOTTEN, version, taken_old=(old[0], old[0]))
+
+
+@pytest.fixture(params=[0, 1], ids=["v0", "v1"], scope="module")
+def taken(running_stack: Stack, tmp_path_factory: pytest.TempPathFactory, request: Any) -> Iterator[Loading]:
+    folder: Path = tmp_path_factory.mktemp(f"foreign{request.param}")
+    with loading(
+        running_stack,
+        folder,
+        f"foreign{request.param}",
+        partitions=5,
+        aggregators=1,
+        clusters=1,
+        before=lambda found: prepare(request.param, found),
+    ) as found:
+        yield found
+    for name in (A, B, OLD):
+        for server in running_stack.clickhouse.values():
+            server.execute(f"DROP TABLE IF EXISTS {name}")
+
+
+def test_every_message_of_a_stream_taken_over_in_mid_flight_is_stored_once(taken: Loading) -> None:
+    (aggregator,) = taken.aggregators
+    name = taken.stream("a", FORGOTTEN)
+    taken.wait("the undecidable block to be blocked", lambda: bool(aggregator.in_flight(OLD, "blocked")))
+    taken.wait("all else to be loaded", lambda: all(done(s) for s in aggregator.streams() if s["stream"] != name))
+    taken.feed.send(A, 3)
+    taken.feed.send(B, 3)
+    taken.wait("what came later", lambda: all(done(s) for s in aggregator.streams() if s["stream"] != name))
+
+    for table in (A, B):
+        expected = {row["id"] for place in taken.feed.places(table) for row in taken.feed.rows_of(table, place)}
+        for server in taken.stack.clickhouse.values():
+            found = server.execute(f"SELECT id, count() FROM {table} GROUP BY id")
+            assert {id for id, _ in found} == expected, f"{table} on {server.name}"
+            assert [id for id, count in found if count != 1] == [], f"{table} on {server.name}"
+    stream = aggregator.stream(taken.stream("a", STORED))
+    assert stream["counters"]["deduplicated"] == 2
+    assert aggregator.stream(taken.stream("a", SENT_NOT_STORED))["counters"]["deduplicated"] == 0
+
+
+def test_a_block_the_server_may_have_forgotten_is_not_inserted_but_blocked(taken: Loading) -> None:
+    (aggregator,) = taken.aggregators
+    taken.wait("it to be blocked", lambda: bool(aggregator.in_flight(OLD, "blocked")))
+    (block,) = aggregator.in_flight(OLD, "blocked")
+    assert block["reason"] == "ForeignBlockUndecided"
+    rows = taken.stack.clickhouse[1, 1].execute(f"SELECT count(), uniqExact(id) FROM {OLD}")
+    assert rows == [(MESSAGES * ROWS + 12,) * 2]
+
+
+def test_what_was_taken_over_is_committed_in_our_format(taken: Loading) -> None:
+    (cluster,) = taken.pipeline.kafka.values()
+    (aggregator,) = taken.aggregators
+    config = KafkaCluster(name=cluster.name, bootstrap_servers=cluster.bootstrap)
+    group = taken.pipeline.config("r1", 1)["kafka"]["group"]
+    found = committed_offsets(config, group)
+    for partition in range(5):
+        at = found[StreamId(cluster.name, taken.pipeline.spec.topic, partition)]
+        assert isinstance(codec.decode(at.metadata or "", at.offset), Metadata)
+    assert len(aggregator.logged("stream.adopted")) == 5
+
+
+def done(stream: Any) -> bool:
+    return stream.get("lag") == 0 and stream["state"] == "CONSUME" and not stream["inFlight"] and not stream["lagging"]
