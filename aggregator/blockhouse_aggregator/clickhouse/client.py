@@ -34,8 +34,7 @@ from blockhouse_aggregator.clickhouse.names import identifiers, qualified
 # The last protocol revision without a serialization byte per column, which our Native bytes do not carry.
 REVISION = defines.DBMS_MIN_REVISION_WITH_PARALLEL_REPLICAS
 
-# Data packet: type 2, no table name, block info (1: no overflows, 2: bucket -1, 0: end). The Native block follows.
-_PACKET = b"\x02\x00" + b"\x01\x00" + b"\x02\xff\xff\xff\xff" + b"\x00"
+_BLOCK_INFO = b"\x01\x00" + b"\x02\xff\xff\xff\xff" + b"\x00"
 _CHUNK = 1 << 20
 
 # Inserts ask for the server's log lines to learn of deduplication; they are data to us and none of our logs' business.
@@ -81,6 +80,23 @@ class Replica:
         with self._translated(self.name):
             result = self._connection().execute(sql, dict(params) if params else None, settings=dict(settings or {}))
         return result if isinstance(result, list) else []
+
+    def select_from(self, name: str, body: bytes, sql: str) -> Sequence[Any]:
+        """The one column that `sql` gives over the external table `name`, whose rows are `body`, one Native block.
+
+        Strings are bytes. In one thread, so that an ORDER BY over few rows costs nothing.
+        """
+        settings = {"strings_as_bytes": True, "max_threads": 1}
+        with self._translated(self.name):
+            client = self._connection()
+            with client.disconnect_on_error("", settings):
+                connection = client.connection
+                connection.send_query(sql)
+                connection.fout.flush()
+                connection.socket.sendall(_packet(name) + body)
+                connection.send_external_tables(None)
+                columns = client.receive_result(columnar=True)
+        return columns[0] if columns else ()
 
     def features(self) -> Features:
         """What this server can do; asked once per connection."""
@@ -144,7 +160,7 @@ class Replica:
             )
         connection.fout.flush()
         body = memoryview(request.body)
-        connection.socket.sendall(_PACKET)
+        connection.socket.sendall(_packet(""))
         for at in range(0, len(body), _CHUNK):
             connection.socket.settimeout(deadline.remaining())
             connection.socket.sendall(body[at : at + _CHUNK])
@@ -224,6 +240,12 @@ class Replica:
         except BaseException:
             self.close()
             raise
+
+
+def _packet(table: str) -> bytes:
+    """A data packet's head: type 2, table (none for an INSERT's rows), block info (1: no overflows, 2: bucket -1,
+    0: end). The Native block follows."""
+    return b"\x02" + bytes([len(table)]) + table.encode() + _BLOCK_INFO
 
 
 def _begin_insert(client: Any, database: str, table: str, columns: Sequence[str] | None) -> Any:

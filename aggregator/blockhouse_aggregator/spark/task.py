@@ -16,6 +16,7 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks.collecting import DeadLetter
 from blockhouse_aggregator.blocks.inserting import Inserter
 from blockhouse_aggregator.blocks.scan import Reader, Scanner
+from blockhouse_aggregator.clickhouse.expressions import DefaultValues
 from blockhouse_aggregator.gate.client import GateAddress, GateClient
 from blockhouse_aggregator.gate.messages import Bye, Rebuilt, Replay, Scan, Sealed, Stop, Trouble
 from blockhouse_aggregator.kafka import dead_letters
@@ -62,8 +63,14 @@ class _Lease:
         welcome = self._gate.welcome
         self._inserter = Inserter(spec.stream, spec.clickhouse, welcome.quorum, self._gate.send)
         self._letters: dead_letters.DeadLetterWriter | None = None
+        self._defaults = DefaultValues(spec.clickhouse)
         self._scanner = Scanner(
-            spec.stream, cast(Reader, self._reader()), blocks=welcome.blocks, database=welcome.database, bury=self._bury
+            spec.stream,
+            cast(Reader, self._reader()),
+            blocks=welcome.blocks,
+            database=welcome.database,
+            bury=self._bury,
+            evaluate=self._defaults,
         )
 
     def _reader(self) -> StreamReader:
@@ -94,6 +101,7 @@ class _Lease:
             self._inserter.close()  # the driver is gone; what was granted is a replay for the next owner
         finally:
             self._gate.close()
+            self._defaults.close()
             if self._letters is not None:
                 self._letters.close()
         return self._figures

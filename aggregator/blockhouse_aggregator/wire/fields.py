@@ -6,7 +6,7 @@ neighbours, and never let a row of a bad message through.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,14 +16,12 @@ import pyarrow.compute as pc
 
 from blockhouse.config.pipeline import MAX_ROWS
 from blockhouse.errors import Permanent
-from blockhouse.schema.defaults import constant_default
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.schema.parse import parse_type
 from blockhouse.schema.types import Array, Nullable, Type, plain
 from blockhouse_aggregator.wire.batch import BadMessage, DecodedBatch
 from blockhouse_aggregator.wire.columns import Column, Fill, Flaw, Mask, field_type, read_column, stand_in
-
-Evaluate = Callable[[], None]
+from blockhouse_aggregator.wire.filling import Evaluate, Filler, plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +39,12 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class RowColumn:
-    """A column that producers fill; `default` stands where they do not."""
+    """A column that producers fill; `default` stands where they do not, unless the server is `asked`."""
 
     name: str
     type: Type
     default: Fill
+    asked: bool
 
 
 class RowReader:
@@ -54,9 +53,12 @@ class RowReader:
     def __init__(self, table: TableHistory, revision: Revision, evaluate: Evaluate | None = None) -> None:
         if not revision.row:
             raise Permanent(f"table {table.name} has no column a producer could fill", reason="NoColumns")
+        defaults = plan(table, revision)
+        asked = {expression.column for expression in defaults.expressions}
         self.columns = tuple(
-            RowColumn(c.name, parse_type(c.type), constant_default(table.name, c)) for c in revision.row
+            RowColumn(c.name, parse_type(c.type), defaults.constants[c.name], c.name in asked) for c in revision.row
         )
+        self._filler = Filler(revision, defaults.expressions, evaluate)
         self._nested = _nested_groups(self.columns)
 
     def read(
@@ -73,6 +75,9 @@ class RowReader:
         for index in np.flatnonzero(counts > MAX_ROWS).tolist():
             refused[index] = BadMessage(index, "TooManyRows", f"{counts[index]} rows, a block holds {MAX_ROWS}")
         found = {column.name: _read(column, sent.get(column.name), rows) for column in self.columns}
+        absent = {c.name: _absent(sent.get(c.name), rows) for c in self.columns if c.asked}
+        if any(mask.any() for mask in absent.values()):
+            self._fill(found, absent, counts, refused, timestamps_ms)
         flaws = [(name, flaw) for name, column in found.items() for flaw in column.flaws]
         flaws += self._unequal(found)
         if flaws:
@@ -82,6 +87,22 @@ class RowReader:
                     refused.setdefault(index, BadMessage(index, flaw.reason, f"column {name}"))
         columns = {name: column.values for name, column in found.items()}
         return _without(columns, counts, refused)
+
+    def _fill(
+        self,
+        found: dict[str, Column],
+        absent: Mapping[str, Mask],
+        counts: npt.NDArray[np.int64],
+        refused: Mapping[int, BadMessage],
+        timestamps_ms: Sequence[int],
+    ) -> None:
+        messages = np.isin(np.arange(len(counts)), list(refused))
+        message_of = np.repeat(np.arange(len(counts)), counts)
+        for column in found.values():
+            for flaw in column.flaws:
+                messages[message_of[flaw.rows]] = True
+        times = np.array(timestamps_ms, np.int64) if len(timestamps_ms) else np.zeros(len(counts), np.int64)
+        self._filler.fill(found, absent, ~messages[message_of], times[message_of])
 
     def _unequal(self, found: Mapping[str, Column]) -> list[tuple[str, Flaw]]:
         flaws = []
@@ -108,6 +129,15 @@ def _read(column: RowColumn, sent: Sent | None, rows: int) -> Column:
             flaws = (*flaws, Flaw(null, "NotNullable"))
     found = read_column(values, column.type, fill)
     return Column(found.values, (*flaws, *found.flaws)) if flaws else found
+
+
+def _absent(sent: Sent | None, rows: int) -> Mask:
+    if sent is None:
+        return np.ones(rows, np.bool_)
+    if sent.absent is not None:
+        return sent.absent
+    absent: Mask = sent.values.is_null().to_numpy(zero_copy_only=False)
+    return absent
 
 
 def _without(

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse_aggregator.wire.batch import Decoder
-from blockhouse_aggregator.wire.fields import Evaluate
+from blockhouse_aggregator.wire.filling import Evaluate
 from blockhouse_aggregator.wire.json_lines import JsonDecoder
 from blockhouse_aggregator.wire.nucolumnar import NucolumnarDecoder
 from blockhouse_aggregator.wire.rows import RowsDecoder

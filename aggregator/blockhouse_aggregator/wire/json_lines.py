@@ -18,7 +18,8 @@ from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.schema.types import Nullable, plain
 from blockhouse_aggregator.wire.batch import BadMessage, DecodedBatch, interleave
 from blockhouse_aggregator.wire.columns import field_type
-from blockhouse_aggregator.wire.fields import Evaluate, RowReader, Sent
+from blockhouse_aggregator.wire.fields import RowReader, Sent
+from blockhouse_aggregator.wire.filling import Evaluate
 from blockhouse_aggregator.wire.json_arrow import FastReader, is_plain
 from blockhouse_aggregator.wire.json_values import ColumnValue, Undecodable, rows_of
 
@@ -34,7 +35,9 @@ class JsonDecoder:
         self._types = {column.name: column.type for column in self._rows.columns}
         # Columns in which an explicit null means something else than an absent value.
         self._null_matters = [
-            c.name for c in self._rows.columns if not isinstance(plain(c.type), Nullable) or c.default is not None
+            c.name
+            for c in self._rows.columns
+            if c.asked or c.default is not None or not isinstance(plain(c.type), Nullable)
         ]
         self._fast = all(is_plain(type_) for type_ in self._types.values())
 

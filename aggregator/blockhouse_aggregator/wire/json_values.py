@@ -160,7 +160,8 @@ def _whole(digits: _Digits, shift: int = 0) -> int:
         whole, rest = divmod(whole, 10**-power)
         if rest:
             raise BadValue("BadValue")
-    return (-1 if sign else 1) * whole * 10 ** max(power, 0)
+    found: int = (-1 if sign else 1) * whole * 10 ** max(power, 0)
+    return found
 
 
 def _within(number: int, leaf: Integer) -> int:
@@ -172,7 +173,7 @@ def _within(number: int, leaf: Integer) -> int:
 
 
 def rows_of(payload: bytes, types: Mapping[str, Type]) -> Sequence[dict[str, Any]]:
-    """The message's rows, with the columns they have, in field form. Raises Undecodable, or BadValue as `ColumnValue`."""
+    """The message's rows, with the columns they have, in field form. Raises Undecodable or ColumnValue."""
     rows = []
     for line in lines_of(payload):
         row = {}

@@ -17,7 +17,8 @@ from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.schema.types import Array, Type, plain
 from blockhouse_aggregator.wire.batch import BadMessage, DecodedBatch, interleave
 from blockhouse_aggregator.wire.columns import any_of
-from blockhouse_aggregator.wire.fields import Evaluate, RowReader, Sent
+from blockhouse_aggregator.wire.fields import RowReader, Sent
+from blockhouse_aggregator.wire.filling import Evaluate
 from blockhouse_aggregator.wire.insert_sql import columns_of
 from blockhouse_aggregator.wire.loose import LooseValues, several_kinds
 from blockhouse_aggregator.wire.messages import MessageReader

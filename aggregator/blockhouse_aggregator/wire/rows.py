@@ -13,7 +13,8 @@ import numpy as np
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.schema.proto import field_names, row_batch_class
 from blockhouse_aggregator.wire.batch import DecodedBatch
-from blockhouse_aggregator.wire.fields import Evaluate, RowReader, Sent
+from blockhouse_aggregator.wire.fields import RowReader, Sent
+from blockhouse_aggregator.wire.filling import Evaluate
 from blockhouse_aggregator.wire.lengths import LengthCheck
 from blockhouse_aggregator.wire.messages import MessageReader
 
