@@ -28,7 +28,14 @@ class Play(StrEnum):
 
 
 def status(
-    config: AggregatorConfig, owned: Sequence[Owned], *, ready: bool, now: float, play: Play = Play.WELL
+    config: AggregatorConfig,
+    owned: Sequence[Owned],
+    *,
+    ready: bool,
+    now: float,
+    play: Play = Play.WELL,
+    suspended: bool = False,
+    tables: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The status page of an aggregator that has nothing to do."""
     return {
@@ -36,9 +43,13 @@ def status(
         "shard": config.shard,
         "replica": config.replica,
         "ready": ready,
+        "suspended": suspended,
         "clusters": {cluster.name: "ok" for cluster in config.kafka.clusters},
         "streams": [stream_status(one, now, play) for one in owned],
-        "tables": [],
+        "tables": [
+            {"name": name, "id": number, "revision": 1, "held": False, "why": "", "hazards": []}
+            for number, name in enumerate(tables, start=1)
+        ],
     }
 
 

@@ -11,7 +11,7 @@ import hmac
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import structlog
@@ -32,6 +32,7 @@ log = structlog.get_logger(__name__)
 PROGRAMS = ("aggregator", "verifier")
 REPLICA_LABEL = "ingest.blockhouse.dev/replica"
 PIPELINE_LABEL = "ingest.blockhouse.dev/pipeline"
+SHARD_LABEL = "ingest.blockhouse.dev/shard"
 SELECTOR = "app.kubernetes.io/part-of=blockhouse"
 OPEN = frozenset({"healthz", "readyz"})
 TOPICS_EVERY = 1.0
@@ -85,7 +86,16 @@ class SimulatorServer:
                 return web.Response(text="")
             case "status", AggregatorConfig() as settings:
                 owned, now = self.world.owned(key), time.monotonic()
-                return web.json_response(answers.status(settings, owned, ready=True, now=now, play=program.play))
+                page = answers.status(
+                    settings,
+                    owned,
+                    ready=True,
+                    now=now,
+                    play=program.play,
+                    suspended=self.world.is_suspended(key),
+                    tables=self.world.tables_of(key),
+                )
+                return web.json_response(page)
             case "verdict", settings if not isinstance(settings, AggregatorConfig):
                 streams = self.world.streams_of(settings.pipeline)
                 return web.json_response(answers.verdict(settings.pipeline, streams, program.play))
@@ -103,16 +113,28 @@ class PodWatch:
         self._started: dict[str, Program] = {}
 
     def __call__(self, server: SimulatorServer, loop: asyncio.AbstractEventLoop) -> None:
-        while True:
-            try:
-                stream = watch.Watch().stream(  # type: ignore[no-untyped-call]
-                    self._core.list_pod_for_all_namespaces, label_selector=SELECTOR, timeout_seconds=300
-                )
-                for event in stream:
-                    self._apply(event["type"], event["raw_object"], server, loop)
-            except Exception as error:  # noqa: BLE001  whatever broke the watch, it is begun anew
-                log.warning("simulator.watch_broken", error=str(error))
-                time.sleep(1)
+        for follow in (self._follow_shards, self._follow_suspensions):
+            threading.Thread(target=follow, args=(server, loop), daemon=True).start()
+        for kind, pod in _events(self._core.list_pod_for_all_namespaces, label_selector=SELECTOR):
+            self._apply(kind, pod, server, loop)
+
+    def _follow_shards(self, server: SimulatorServer, loop: asyncio.AbstractEventLoop) -> None:
+        shards = client.CustomObjectsApi().list_cluster_custom_object
+        where = {"group": "ingest.blockhouse.dev", "version": "v1alpha1", "plural": "clickhouseshardingests"}
+        for kind, shard in _events(shards, **where):
+            key = (shard["metadata"]["namespace"], shard["metadata"]["name"])
+            tables = () if kind == "DELETED" else tuple(table["name"] for table in shard["spec"].get("tables", ()))
+            loop.call_soon_threadsafe(server.world.tables.__setitem__, key, tables)
+
+    def _follow_suspensions(self, server: SimulatorServer, loop: asyncio.AbstractEventLoop) -> None:
+        """The kubelet brings a changed ConfigMap into its pods; nobody here waits for that."""
+        for kind, found in _events(self._core.list_config_map_for_all_namespaces, label_selector=SELECTOR):
+            metadata, data = found["metadata"], found.get("data") or {}
+            if "suspend" in data:
+                shard = metadata["labels"]
+                key = (metadata["namespace"], f"{shard[PIPELINE_LABEL]}-{shard[SHARD_LABEL]}")
+                suspended = kind != "DELETED" and data["suspend"].strip() == "true"
+                loop.call_soon_threadsafe(server.world.suspend, key, suspended, time.monotonic())
 
     def _apply(self, kind: str, pod: pods.Json, server: SimulatorServer, loop: asyncio.AbstractEventLoop) -> None:
         program = next((name for name in PROGRAMS if pods.command_of(pod, name)), None)
@@ -150,6 +172,20 @@ class PodWatch:
             return None
         log.info("simulator.started", pod=name, program=program)
         return Program(pod["metadata"]["uid"], settings, token)
+
+
+def _events(list_function: Any, **arguments: Any) -> Iterator[tuple[str, pods.Json]]:
+    """Changes for ever; a broken watch, or one for a resource that does not exist yet, is begun anew."""
+    while True:
+        try:
+            stream = watch.Watch().stream(  # type: ignore[no-untyped-call]
+                list_function, timeout_seconds=300, **arguments
+            )
+            for event in stream:
+                yield event["type"], event["raw_object"]
+        except Exception as error:  # noqa: BLE001  the API server may be restarted, or killed, at any time
+            log.warning("simulator.watch_broken", error=str(error).splitlines()[0])
+            time.sleep(1)
 
 
 def key_of(pod: pods.Json, program: str) -> Key:

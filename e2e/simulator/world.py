@@ -32,6 +32,10 @@ class World:
     groups: dict[tuple[str, str], Group] = field(default_factory=dict)
     partitions: dict[tuple[str, str], int] = field(default_factory=dict)
     """Partitions by bootstrap servers and topic."""
+    tables: dict[Key, tuple[str, ...]] = field(default_factory=dict)
+    """Tables by namespace and name of a ClickHouseShardIngest: there they are created as soon as they are declared."""
+    suspended: frozenset[Key] = frozenset()
+    """Shards, as for `tables`, whose aggregators are told to own nothing."""
 
     def put(self, key: Key, program: Program, now: float) -> None:
         self.programs[key] = program
@@ -48,6 +52,18 @@ class World:
         if any(self.partitions.get(key) != count for key, count in partitions.items()):
             self.partitions |= partitions
             self.rebalance(now)
+
+    def suspend(self, shard: Key, suspended: bool, now: float) -> None:
+        """What the file says that every aggregator of the shard looks at."""
+        after = self.suspended | {shard} if suspended else self.suspended - {shard}
+        if after != self.suspended:
+            self.suspended = after
+            self.rebalance(now)
+
+    def is_suspended(self, key: Key) -> bool:
+        """Whether the aggregator `key` stays away from its groups."""
+        config = self.programs[key].config
+        return (key[0], f"{config.pipeline}-{getattr(config, 'shard', '')}") in self.suspended
 
     def topics(self) -> set[tuple[str, str]]:
         """(bootstrap servers, topic) that some aggregator consumes."""
@@ -67,6 +83,11 @@ class World:
             for owned in self._group(cluster.bootstrap_servers, config).of(_member(key))
         ]
 
+    def tables_of(self, key: Key) -> tuple[str, ...]:
+        """Tables that the aggregator `key` finds."""
+        config = self.programs[key].config
+        return self.tables.get((key[0], f"{config.pipeline}-{getattr(config, 'shard', '')}"), ())
+
     def streams_of(self, pipeline: str) -> int:
         """Owned streams of a pipeline, wherever its aggregators are."""
         keys = [key for key, config in self._aggregators().items() if config.pipeline == pipeline]
@@ -79,7 +100,9 @@ class World:
             for cluster in config.kafka.clusters:
                 group = (cluster.bootstrap_servers, config.kafka.group)
                 self.groups.setdefault(group, Group())
-                members.setdefault(group, []).append(_member(key))
+                members.setdefault(group, [])
+                if not self.is_suspended(key):
+                    members[group].append(_member(key))
                 count = self.partitions.get((cluster.bootstrap_servers, config.kafka.topic), 0)
                 wanted.setdefault(group, {})[cluster.name, config.kafka.topic] = count
         for group, state in self.groups.items():

@@ -1,0 +1,155 @@
+"""A site: a Kubernetes, its surroundings, the simulator and operators. The judge of what happened is the audit log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from e2e.cluster import Cluster, ClusterError, Request
+from e2e.cluster.surroundings import Surroundings
+from e2e.scenarios.operator import OperatorProcess
+from e2e.scenarios.resources import Manifest
+from e2e.simulator import Simulator
+from e2e.stack.ports import Ports
+from e2e.stack.process import wait_until
+
+CHART = Path(__file__).parents[2] / "charts" / "blockhouse"
+RELEASE = "blockhouse"
+SYSTEM = "blockhouse-system"
+ACCOUNT = f"system:serviceaccount:{SYSTEM}:{RELEASE}-operator"
+
+
+class Site:
+    """What the scenarios share. The operator's service account is the chart's, so its rights are, too."""
+
+    def __init__(self, folder: Path, cluster: Cluster, surroundings: Surroundings) -> None:
+        self.folder = folder
+        self.cluster = cluster
+        self.surroundings = surroundings
+        self._ports = Ports()
+        self.simulator = Simulator(folder / "simulator", kubeconfig=cluster.kubeconfig, port=self._ports["simulator"])
+        self._operators = 0
+
+    def install(self, *arguments: str) -> None:
+        """Installs the chart. Its Deployment's pods are fake: the operators are processes of ours."""
+        self.cluster.helm(
+            *("upgrade", "--install", RELEASE, str(CHART), "--namespace", SYSTEM, "--create-namespace"),
+            *("--set", "replicas=1", *arguments),
+        )
+
+    @contextmanager
+    def operator(self, name: str = "", *arguments: str, lead: bool = True) -> Iterator[OperatorProcess]:
+        """An operator that runs until the end of the block; by default it leads when the block begins."""
+        operator = self.start_operator(name, *arguments, lead=lead)
+        try:
+            yield operator
+        finally:
+            operator.kill()
+
+    def start_operator(self, name: str = "", *arguments: str, lead: bool = True) -> OperatorProcess:
+        self._operators += 1
+        name = name or f"operator-{self._operators}"
+        folder = self.folder / f"{name}-{self._operators}"
+        operator = OperatorProcess(
+            name,
+            folder,
+            kubeconfig=self.cluster.kubeconfig_of(f"{RELEASE}-operator", SYSTEM, folder / "kubeconfig"),
+            port=self._ports[f"operator-{self._operators}"],
+            arguments=(
+                *("--lease-namespace", SYSTEM, "--resync", "5s"),
+                *("--aggregator-url", self.simulator.aggregator_url, "--verifier-url", self.simulator.verifier_url),
+                *arguments,
+            ),
+        )
+        operator.start()
+        if lead:
+            self.wait(f"{name} leads", lambda: operator.state == "leading", timeout=60)
+        return operator
+
+    def namespace(self, name: str) -> str:
+        self.cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}])
+        return name
+
+    def apply(self, *manifests: Manifest) -> None:
+        self.cluster.apply(list(manifests))
+
+    def condition(self, kind: str, name: str, namespace: str, condition: str) -> dict[str, Any]:
+        """A condition of an object; empty when it has none of this type, or does not exist."""
+        try:
+            found = self.cluster.get(kind, name, "-n", namespace)
+        except ClusterError:
+            return {}
+        conditions = found.get("status", {}).get("conditions", ())
+        return next((one for one in conditions if one["type"] == condition), {})
+
+    def wait_ready(self, name: str, namespace: str, *, timeout: float = 180) -> dict[str, Any]:
+        """Waits until the BlockAggregator is Ready at its present generation, and returns it."""
+        found: dict[str, Any] = {}
+
+        def ready() -> bool:
+            nonlocal found
+            found = self.cluster.get("ba", name, "-n", namespace)
+            return is_ready(found)
+
+        self.wait(f"{namespace}/{name} is Ready", ready, timeout=timeout, show=lambda: found.get("status"))
+        return found
+
+    def wait_condition(
+        self,
+        name: str,
+        namespace: str,
+        condition: str,
+        status: str,
+        reason: str = "",
+        *,
+        kind: str = "ba",
+        timeout: float = 90,
+    ) -> dict[str, Any]:
+        """Waits for a condition of an object, and returns it."""
+        found: dict[str, Any] = {}
+
+        def holds() -> bool:
+            nonlocal found
+            found = self.condition(kind, name, namespace, condition)
+            return found.get("status") == status and reason in ("", found.get("reason"))
+
+        what = f"{kind} {namespace}/{name} has {condition}={status} {reason}"
+        self.wait(what, holds, timeout=timeout, show=lambda: found)
+        return found
+
+    def wait(
+        self,
+        what: str,
+        condition: Callable[[], bool],
+        *,
+        timeout: float = 60,
+        show: Callable[[], object] | None = None,
+    ) -> None:
+        """Waits until a condition holds; ClusterError saying what did not, and what was seen last, when in vain."""
+        if not wait_until(condition, timeout=timeout, interval=0.3):
+            seen = f"; last seen: {json.dumps(show(), indent=1)}" if show else ""
+            raise ClusterError(f"not within {timeout:g} s: {what}{seen}")
+
+    def refused(self, since: int = 0) -> list[Request]:
+        """What operators tried to do without having the right."""
+        return self.cluster.audit.refused(ACCOUNT, since=since)
+
+    def writes(self, since: int = 0) -> list[Request]:
+        """What operators wrote, renewals of leases not counted."""
+        return self.cluster.audit.writes(ACCOUNT, since=since)
+
+    def close(self) -> None:
+        self.simulator.kill()
+        self._ports.release()
+
+
+def is_ready(found: dict[str, Any]) -> bool:
+    """The resource's Ready is true and about its present generation."""
+    status = found.get("status", {})
+    if status.get("observedGeneration") != found["metadata"]["generation"]:
+        return False
+    ready = next((one for one in status.get("conditions", ()) if one["type"] == "Ready"), {})
+    return bool(ready.get("status") == "True")
