@@ -1,0 +1,221 @@
+"""How one table of a shard gets the columns it should have: the next step, from what is, at any moment.
+
+A replicated ALTER reaches every replica at once, so the whole shard holds the table while it runs: hold, wait until
+every replica obeys and every stream is owned, alter once, release. Nothing is remembered but the hold itself (durable,
+in ZooKeeper), so an operator that is killed anywhere goes on from what it finds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from blockhouse_operator.api.conditions import Reason
+
+ROLLOUT = "operator/schema"
+"""The name under which the operator holds tables. One for all specs: a spec that changes meanwhile goes on under it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """What lies between a replica's table and its declaration, as the aggregator beside it says."""
+
+    exists: bool
+    added: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableAt:
+    """The table at one replica. Without `gap` nothing is known, and `silence` says why.
+
+    `rollout` holds the table there since `held_seconds`; `busy`: a block of it is in flight; `why` it is not loaded.
+    """
+
+    replica: str
+    gap: Gap | None = None
+    silence: str = ""
+    ready: bool = True
+    rollout: str = ""
+    held_seconds: float = 0.0
+    busy: bool = False
+    revision: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TableLook:
+    """A table at one moment. `unowned` are streams nobody owns, `unheard` zones whose replicas cannot be asked.
+
+    `gave_up`: the declaration of this generation of the spec has timed out before. `refused`: the DDL itself cannot be
+    used (reason, text). `busy_shards` are other shards of the pipeline with a table held.
+    """
+
+    name: str
+    at: tuple[TableAt, ...]
+    unowned: tuple[str, ...] = ()
+    unheard: tuple[str, ...] = ()
+    refused: str = ""
+    paused: bool = False
+    gave_up: bool = False
+    timeout_seconds: float = 900.0
+    busy_shards: int = 0
+    max_parallel_shards: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create the table at this replica."""
+
+    replica: str
+
+
+@dataclass(frozen=True, slots=True)
+class HoldTable:
+    """Ask this replica's aggregator to hold the table in every stream of the shard."""
+
+    replica: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alter:
+    """Add the missing columns by way of this replica."""
+
+    replica: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Release the table by way of this replica. With `gave_up` this declaration is not tried again."""
+
+    replica: str
+    gave_up: bool = False
+
+
+TableStep = Create | HoldTable | Alter | Release
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """The step to take now, if any, and what the status says of the table."""
+
+    step: TableStep | None
+    reason: Reason
+    message: str = ""
+    revision: int = 0
+    stalled: bool = False
+
+
+def plan_table(look: TableLook) -> TablePlan:
+    """What to do with the table now. Total: whatever was seen, there is an answer."""
+    known = [at for at in look.at if at.gap is not None]
+    holders = [at for at in look.at if at.rollout == ROLLOUT]
+    revision = min((at.revision for at in known), default=0)
+    if look.refused or (refusals := _refusals(known)):
+        text = look.refused or "; ".join(refusals)
+        step = Release(holders[0].replica) if holders else None
+        return TablePlan(step, Reason.SCHEMA_MISMATCH, text, revision, stalled=True)
+    if not known:
+        silent = "; ".join(at.silence for at in look.at if at.silence)
+        return TablePlan(None, Reason.STATUS_UNKNOWN, silent or "no aggregator of the shard answers")
+    lacking = [at for at in known if at.gap is not None and at.gap.exists and at.gap.added]
+    missing = [at for at in known if at.gap is not None and not at.gap.exists]
+    if lacking:
+        return _change(look, known, lacking, holders, revision)
+    if missing:
+        # Only now: a replica that is created joins the columns that the others have.
+        text = f"creating it at {', '.join(at.replica for at in missing)}"
+        return TablePlan(Create(missing[0].replica), Reason.SCHEMA_CHANGING, text)
+    if holders:
+        return TablePlan(Release(holders[0].replica), Reason.SCHEMA_CHANGING, "releasing it: all columns are there")
+    return _settled(look, known, revision)
+
+
+def _refusals(known: list[TableAt]) -> list[str]:
+    texts: dict[str, list[str]] = {}
+    for at in known:
+        for text in at.gap.refused if at.gap else ():
+            texts.setdefault(text, []).append(at.replica)
+    return [f"{text} ({', '.join(replicas)})" for text, replicas in texts.items()]
+
+
+def _change(
+    look: TableLook, known: list[TableAt], lacking: list[TableAt], holders: list[TableAt], revision: int
+) -> TablePlan:
+    columns = ", ".join(lacking[0].gap.added if lacking[0].gap else ())
+    if any(at.gap is not None and at.gap.exists and not at.gap.added for at in known):
+        return _spread(look, lacking, holders, revision)
+    if not holders:
+        return _begin(look, columns, revision)
+    waits = _not_obeyed(look)
+    if not waits:
+        text = f"adding {columns}"
+        return TablePlan(Alter(lacking[0].replica), Reason.SCHEMA_CHANGING, text, revision)
+    if max(at.held_seconds for at in holders) > look.timeout_seconds:
+        text = f"gave up adding {columns}: {waits} after {look.timeout_seconds:.0f} s; the table goes on as it was"
+        step = Release(holders[0].replica, gave_up=True)
+        return TablePlan(step, Reason.STEP_TIMED_OUT, text, revision, stalled=True)
+    return TablePlan(None, Reason.SCHEMA_CHANGING, f"held to add {columns}: {waits}", revision)
+
+
+def _begin(look: TableLook, columns: str, revision: int) -> TablePlan:
+    """Whether the table may be held now. It is never held for long in vain: all that is needed must be there before."""
+    if look.gave_up:
+        text = f"adding {columns} timed out; change the spec (or pause and resume it) to have it tried again"
+        return TablePlan(None, Reason.STEP_TIMED_OUT, text, revision, stalled=True)
+    if look.paused:
+        return TablePlan(None, Reason.PAUSED, f"{columns} would be added; spec.rollout.paused is true", revision)
+    others = sorted({at.rollout for at in look.at if at.rollout})
+    if others:
+        return TablePlan(None, Reason.SCHEMA_CHANGING, f"{columns} to add; rollout {others[0]} holds it", revision)
+    if waits := _unfit(look):
+        return TablePlan(None, Reason.SCHEMA_CHANGING, f"{columns} to add: {waits}", revision)
+    if look.busy_shards >= look.max_parallel_shards:
+        text = f"{columns} to add: {look.busy_shards} other shards are being changed"
+        return TablePlan(None, Reason.SCHEMA_CHANGING, text, revision)
+    return TablePlan(HoldTable(look.at[0].replica), Reason.SCHEMA_CHANGING, f"holding it to add {columns}", revision)
+
+
+def _unfit(look: TableLook) -> str:
+    """What in the shard is not well: a change is never begun then."""
+    for at in look.at:
+        if at.gap is None or not at.ready:
+            return f"waiting for replica {at.replica}{f' ({at.silence})' if at.silence else ''}"
+    if look.unheard:
+        return f"waiting for the operator of zone {look.unheard[0]}"
+    if look.unowned:
+        return f"waiting for an owner of {look.unowned[0]}"
+    return ""
+
+
+def _not_obeyed(look: TableLook) -> str:
+    if waits := _unfit(look):
+        return waits
+    for at in look.at:
+        if at.rollout != ROLLOUT:
+            return f"waiting for replica {at.replica} to hold it"
+        if at.busy:
+            return f"waiting for a block in flight at replica {at.replica}"
+    return ""
+
+
+def _spread(look: TableLook, lacking: list[TableAt], holders: list[TableAt], revision: int) -> TablePlan:
+    """Altered, and some replica does not have the columns yet. Its aggregator does not load the table before it does,
+    so after the time-out the others need not wait for it."""
+    names = ", ".join(at.replica for at in lacking)
+    if holders and max(at.held_seconds for at in holders) > look.timeout_seconds:
+        text = f"released although {names} has not got the new columns yet; it does not load the table before"
+        return TablePlan(Release(holders[0].replica), Reason.SCHEMA_CHANGING, text, revision)
+    return TablePlan(None, Reason.SCHEMA_CHANGING, f"waiting for the new columns at {names}", revision)
+
+
+def _settled(look: TableLook, known: list[TableAt], revision: int) -> TablePlan:
+    newest = max(at.revision for at in known)
+    for at in known:
+        if at.why:
+            return TablePlan(None, Reason.TABLE_BLOCKED, f"replica {at.replica}: {at.why}", revision)
+        if at.revision < newest:
+            text = f"waiting for revision {newest} at replica {at.replica}"
+            return TablePlan(None, Reason.SCHEMA_CHANGING, text, revision)
+    if silent := [at for at in look.at if at.gap is None]:
+        return TablePlan(None, Reason.STATUS_UNKNOWN, f"replica {silent[0].replica}: {silent[0].silence}", revision)
+    return TablePlan(None, Reason.AS_SPECIFIED, "", revision)

@@ -1,0 +1,123 @@
+"""A table's way to its declared columns, step by step and from every place where an operator may have been killed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from blockhouse_operator.api.conditions import Reason
+from blockhouse_operator.decide.tables import (
+    ROLLOUT,
+    Alter,
+    Create,
+    Gap,
+    HoldTable,
+    Release,
+    TableAt,
+    TableLook,
+    plan_table,
+)
+
+SAME, LACKS, MISSING = Gap(True), Gap(True, ("extra",)), Gap(False, ("id", "extra"))
+
+
+def look(*at: TableAt, **changes: object) -> TableLook:
+    return replace(TableLook("db.t", at), **changes)  # type: ignore[arg-type]
+
+
+def both(**changes: object) -> tuple[TableAt, TableAt]:
+    first = replace(TableAt("r1", LACKS, revision=1), **changes)  # type: ignore[arg-type]
+    return first, replace(first, replica="r2")
+
+
+def test_a_table_as_declared_needs_nothing() -> None:
+    plan = plan_table(look(*both(gap=SAME)))
+    assert (plan.step, plan.reason, plan.revision) == (None, Reason.AS_SPECIFIED, 1)
+
+
+def test_a_missing_table_is_created_at_each_replica() -> None:
+    first, second = both(gap=MISSING, revision=0)
+    assert plan_table(look(first, second)).step == Create("r1")
+    assert plan_table(look(replace(first, gap=SAME), second)).step == Create("r2")
+
+
+def test_a_replica_is_created_only_when_the_others_have_their_columns() -> None:
+    first, second = both()
+    assert plan_table(look(first, replace(second, gap=MISSING))).step == HoldTable("r1")
+
+
+def test_hold_obey_alter_spread_release_reload() -> None:
+    first, second = both()
+    assert plan_table(look(first, second)).step == HoldTable("r1")
+    held = both(rollout=ROLLOUT)
+    assert plan_table(look(held[0], second)).step is None, "one replica has not seen the hold"
+    assert plan_table(look(held[0], replace(held[1], busy=True))).step is None, "a block is in flight"
+    assert plan_table(look(*held)).step == Alter("r1")
+    altered = replace(held[0], gap=SAME)
+    assert plan_table(look(altered, held[1])).step is None, "one replica has not got the columns"
+    assert plan_table(look(altered, replace(held[1], gap=SAME))).step == Release("r1")
+    waiting = plan_table(look(replace(first, gap=SAME, revision=2), replace(second, gap=SAME)))
+    assert (waiting.step, waiting.reason) == (None, Reason.SCHEMA_CHANGING)
+    assert plan_table(look(*both(gap=SAME, revision=2))).reason is Reason.AS_SPECIFIED
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"unowned": ("a/t/0",)}, "a/t/0"),
+        ({"unheard": ("dc-b",)}, "dc-b"),
+        ({"busy_shards": 1}, "1 other shards"),
+        ({"paused": True}, "paused"),
+        ({"gave_up": True}, "timed out"),
+    ],
+)
+def test_nothing_is_held_while_something_is_missing(changes: dict[str, object], says: str) -> None:
+    plan = plan_table(look(*both(), **changes))
+    assert plan.step is None
+    assert says in plan.message
+
+
+def test_nothing_is_held_while_a_replica_is_silent_unready_or_held_by_another() -> None:
+    first, second = both()
+    silent = TableAt("r2", None, silence="it does not answer")
+    for other in (silent, replace(second, ready=False), replace(second, rollout="by hand")):
+        assert plan_table(look(first, other)).step is None
+
+
+def test_an_unowned_stream_that_appears_while_held_stops_the_alter() -> None:
+    assert plan_table(look(*both(rollout=ROLLOUT), unowned=("a/t/0",))).step is None
+
+
+def test_after_the_timeout_the_table_goes_on_at_its_old_revision() -> None:
+    held = both(rollout=ROLLOUT, held_seconds=901.0)
+    plan = plan_table(look(held[0], replace(held[1], busy=True)))
+    assert (plan.step, plan.reason, plan.stalled) == (Release("r1", gave_up=True), Reason.STEP_TIMED_OUT, True)
+
+
+def test_a_late_replica_does_not_keep_an_altered_table_held_for_ever() -> None:
+    held = both(rollout=ROLLOUT, held_seconds=901.0)
+    plan = plan_table(look(replace(held[0], gap=SAME), held[1]))
+    assert plan.step == Release("r1")
+
+
+def test_a_refused_change_touches_nothing_and_releases_what_was_held() -> None:
+    first, second = both(gap=Gap(True, refused=("column old is on the server and not in the DDL",)))
+    plan = plan_table(look(first, second))
+    assert (plan.step, plan.reason, plan.stalled) == (None, Reason.SCHEMA_MISMATCH, True)
+    assert "column old" in plan.message
+    assert "(r1, r2)" in plan.message
+    assert plan_table(look(replace(first, rollout=ROLLOUT), second)).step == Release("r1")
+    assert plan_table(look(*both(), refused="its DDL cannot be read")).reason is Reason.SCHEMA_MISMATCH
+
+
+def test_an_abandoned_change_is_released() -> None:
+    """The spec no longer asks for the column."""
+    assert plan_table(look(*both(gap=SAME, rollout=ROLLOUT))).step == Release("r1")
+
+
+def test_a_table_blocked_at_a_replica_is_said() -> None:
+    first, second = both(gap=SAME)
+    plan = plan_table(look(first, replace(second, why="column text was dropped")))
+    assert plan.reason is Reason.TABLE_BLOCKED
+    assert "r2" in plan.message
