@@ -13,6 +13,7 @@ from blockhouse_aggregator.runtime.catalog import Catalog
 from blockhouse_aggregator.runtime.figures import Figures
 from blockhouse_aggregator.runtime.hazards import HazardWatch
 from blockhouse_aggregator.runtime.owner import StreamOwner
+from blockhouse_aggregator.runtime.presence import Suspension
 
 
 class Answerable(Protocol):
@@ -22,6 +23,7 @@ class Answerable(Protocol):
     config: AggregatorConfig
     figures: Figures
     hazards: HazardWatch
+    suspension: Suspension
     faults: Faults
     owners: dict[StreamId, StreamOwner]
     cluster_errors: dict[str, str]
@@ -35,6 +37,7 @@ def status(aggregator: Answerable) -> Mapping[str, Any]:
         "shard": config.shard,
         "replica": config.replica,
         "ready": aggregator.ready,
+        "suspended": aggregator.suspension.suspended,
         "clusters": {
             cluster.name: aggregator.cluster_errors.get(cluster.name, "ok") for cluster in config.kafka.clusters
         },

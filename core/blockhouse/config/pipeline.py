@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -128,6 +129,7 @@ class AggregatorConfig(Settings):
     window_flush: Duration = Field(default=60, gt=0)
     handover_after: Duration = Field(default=10, gt=0)
     shutdown_budget: Duration = Field(default=25, gt=0)
+    suspend_file: Path | None = None
     unknown_table: Literal["wait", "deadLetter"] = "wait"
     max_unknown_tables: int = Field(default=32, ge=0)
     provenance: Literal["warn", "require"] = "warn"

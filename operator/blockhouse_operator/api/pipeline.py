@@ -88,7 +88,8 @@ class BlockAggregatorSpec(Part):
     network_policy: NetworkPolicySpec = NetworkPolicySpec()
     """NetworkPolicy of the shards."""
     suspend: bool = False
-    """Load nothing; ClickHouse goes on answering queries. Nothing is lost: Kafka keeps the messages."""
+    """Load nothing, within about a minute and without a restart; ClickHouse goes on answering queries. Kafka keeps the
+    messages: mind its retention."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

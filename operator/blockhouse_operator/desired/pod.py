@@ -19,7 +19,6 @@ from blockhouse_operator.desired import clickhouse, volumes
 from blockhouse_operator.desired.manifest import content_of, without_nothing
 from blockhouse_operator.desired.revision import revision
 
-CONFIG_FOLDER = "/etc/blockhouse/config"
 CLICKHOUSE_GRACE = 60
 """Seconds that ClickHouse may take to end, after the aggregator."""
 AGGREGATOR_SLACK = 10
@@ -164,14 +163,14 @@ def _aggregator(spec: ClickHouseShardIngestSpec, alone: bool) -> dict[str, Any]:
         names.AGGREGATOR,
         spec.aggregator.image,
         spec.aggregator.resources,
-        args=["aggregator", "run", "--config", f"{CONFIG_FOLDER}/aggregator.yaml"],
+        args=["aggregator", "run", "--config", f"{volumes.CONFIG}/aggregator.yaml"],
         env=[{"name": "HOME", "value": "/tmp"}, {"name": "SPARK_LOCAL_DIRS", "value": "/tmp/spark"}],
         ports=[{"name": "admin", "containerPort": names.ADMIN_PORT}],
         startupProbe=http("/healthz", names.ADMIN_PORT, 2, 90),
         livenessProbe=http("/healthz", names.ADMIN_PORT, 10, 6),
         **ready,
         volumeMounts=[
-            {"name": "config", "mountPath": CONFIG_FOLDER, "readOnly": True},
+            {"name": "config", "mountPath": volumes.CONFIG, "readOnly": True},
             volumes.internal_mount(),
             {"name": "tmp", "mountPath": "/tmp"},
             *(login.mount() for login in _logins(spec)),
@@ -190,7 +189,7 @@ def _logins(spec: ClickHouseShardIngestSpec) -> list[volumes.Login]:
 
 def _volumes(spec: ClickHouseShardIngestSpec, replica: Replica) -> list[dict[str, Any]]:
     shared = names.shard_config(spec.pipeline, spec.shard)
-    own = [{"key": f"{replica.name}.yaml", "path": "aggregator.yaml"}]
+    own = [{"key": f"{replica.name}.yaml", "path": "aggregator.yaml"}, {"key": "suspend", "path": "suspend"}]
     found = [
         {"name": "config", "configMap": {"name": shared, "items": own}},
         volumes.internal_volume(names.internal_secret(spec.pipeline)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import yaml
 
 from blockhouse.config import pipeline as settings
@@ -40,6 +42,7 @@ def aggregator(spec: ClickHouseShardIngestSpec, replica: Replica) -> settings.Ag
         blocks=_blocks(spec),
         handover_after=seconds(spec.aggregator.handover_after),
         shutdown_budget=seconds(spec.aggregator.shutdown_budget),
+        suspend_file=Path(volumes.SUSPEND),
         unknown_table=spec.aggregator.unknown_table,
         provenance=spec.aggregator.provenance,
         spark=settings.Spark(master=spec.aggregator.spark.master, conf=spec.aggregator.spark.conf),

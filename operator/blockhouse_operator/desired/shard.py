@@ -46,6 +46,7 @@ def config(shard: ClickHouseShardIngest, served: tuple[Replica, ...]) -> Manifes
     """The ConfigMap of the shard: ClickHouse's files, and a configuration per aggregator."""
     spec = shard.spec
     files = {f"{replica.name}.yaml": settings.document(settings.aggregator(spec, replica)) for replica in served}
+    files["suspend"] = "true" if spec.suspend else "false"
     if spec.clickhouse.managed is not None:
         files |= {"config.xml": clickhouse.server(spec), "users.xml": clickhouse.users(spec.clickhouse.managed)}
     return manifest(

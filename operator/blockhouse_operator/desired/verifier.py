@@ -62,7 +62,7 @@ def _pod(pipeline: BlockAggregator, name: str) -> dict[str, object]:
     spec = pipeline.spec
     logins = [volumes.kafka_login(cluster) for cluster in spec.kafka.clusters if not cluster.retired]
     logins = [login for login in logins if login.sources]
-    folder = pod.CONFIG_FOLDER
+    folder = volumes.CONFIG
     return {
         **pod.common(spec.security, name, spec.image_pull_secrets),
         "containers": [

@@ -12,6 +12,9 @@ from blockhouse_operator.api.references import PasswordSecretRef, Tls
 ROOT = "/etc/blockhouse"
 INTERNAL = "internal"
 TOKEN = f"{ROOT}/{INTERNAL}/token"
+CONFIG = f"{ROOT}/config"
+SUSPEND = f"{CONFIG}/suspend"
+"""Read every second by the aggregator, so that it can be suspended without a restart."""
 CLICKHOUSE, ZOOKEEPER = "clickhouse-login", "zookeeper-login"
 
 

@@ -116,7 +116,7 @@ def test_every_file_that_the_settings_name_is_mounted_there() -> None:
     mounts = {m["name"]: m["mountPath"] for c in spec["containers"] for m in c["volumeMounts"]}
     there = set()
     for volume in spec["volumes"]:
-        sources = [volume["secret"]] if "secret" in volume else []
+        sources = [volume[kind] for kind in ("secret", "configMap") if kind in volume]
         sources += [source["secret"] for source in volume.get("projected", {}).get("sources", ()) if "secret" in source]
         there |= {f"{mounts[volume['name']]}/{item['path']}" for source in sources for item in source["items"]}
 
@@ -124,6 +124,19 @@ def test_every_file_that_the_settings_name_is_mounted_there() -> None:
 
     assert named
     assert named <= there
+
+
+def test_a_suspended_shard_says_so_in_the_file_that_its_aggregators_look_at() -> None:
+    for suspended in (True, False):
+        objects = shard_objects(("spec.suspend", suspended))
+        data = objects[("ConfigMap", "events-0-config")]["data"]
+        (mounted,) = (
+            item["key"]
+            for volume in objects[("StatefulSet", "events-0-dc-a-0")]["spec"]["template"]["spec"]["volumes"]
+            for item in volume.get("configMap", {}).get("items", ())
+            if f"/etc/blockhouse/config/{item['path']}" == str(parse_config(data["events-0-dc-a-0.yaml"]).suspend_file)
+        )
+        assert data[mounted] == str(suspended).lower()
 
 
 def test_a_retired_kafka_cluster_is_not_consumed() -> None:

@@ -1,0 +1,128 @@
+"""The CustomResourceDefinitions, from the models. `scripts/generate` writes them; nobody edits them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from blockhouse_operator.api import names
+from blockhouse_operator.api.base import Part, Rule
+from blockhouse_operator.api.labels import GROUP, VERSION
+from blockhouse_operator.api.pipeline import BlockAggregatorSpec
+from blockhouse_operator.api.schema import Schema, object_schema, rule_schema
+from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
+from blockhouse_operator.api.status import BlockAggregatorStatus, ClickHouseShardIngestStatus
+
+_NAME = Rule(
+    f"self.metadata.name.matches('{names.PIPELINE}')",
+    "metadata.name: expected a letter, then letters, digits and hyphens, at most 28 in all",
+)
+
+
+def _column(name: str, path: str, description: str, kind: str = "string", priority: int = 0) -> dict[str, Any]:
+    return {"name": name, "type": kind, "jsonPath": path, "description": description, "priority": priority}
+
+
+def _condition(kind: str, field: str) -> str:
+    return f'.status.conditions[?(@.type=="{kind}")].{field}'
+
+
+_AGE = _column("Age", ".metadata.creationTimestamp", "Since when it exists.", "date")
+_READY = (
+    _column("Ready", _condition("Ready", "status"), "Whether it does its work."),
+    _column("Reason", _condition("Ready", "reason"), "Why it is ready or not."),
+)
+_STREAMS = (
+    _column("Owned", ".status.streams.owned", "Streams owned by a replica.", "integer"),
+    _column("Streams", ".status.streams.expected", "Streams there are.", "integer"),
+)
+
+
+def block_aggregator() -> dict[str, Any]:
+    """The CRD of BlockAggregator."""
+    columns = (
+        *_READY,
+        _column("Shards", ".spec.shards", "Shards there should be.", "integer"),
+        _column("Ready shards", ".status.shards.ready", "Shards that are ready.", "integer"),
+        *_STREAMS,
+        _column("Verdict", ".status.verifier.verdict", "What the verifier says."),
+        _column("Message", _condition("Ready", "message"), "Why, in full.", priority=1),
+        _AGE,
+    )
+    schema = _resource(
+        "A pipeline: Kafka topics into the shards of a ClickHouse cluster, every row exactly once.",
+        BlockAggregatorSpec,
+        BlockAggregatorStatus,
+    )
+    schema["x-kubernetes-validations"] = [rule_schema(_NAME)]
+    return _definition("BlockAggregator", "blockaggregators", "ba", schema, columns)
+
+
+def shard_ingest() -> dict[str, Any]:
+    """The CRD of ClickHouseShardIngest."""
+    columns = (
+        _column("Pipeline", ".spec.pipeline", "The BlockAggregator it belongs to."),
+        _column("Shard", ".spec.shard", "Number of the shard.", "integer"),
+        *_READY,
+        _column("Replicas", ".status.readyReplicas", "Replicas that consume.", "integer"),
+        *_STREAMS,
+        _column("Message", _condition("Ready", "message"), "Why, in full.", priority=1),
+        _AGE,
+    )
+    schema = _resource(
+        "One shard of a BlockAggregator, made by the operator. Changes made by hand are undone.",
+        ClickHouseShardIngestSpec,
+        ClickHouseShardIngestStatus,
+    )
+    return _definition("ClickHouseShardIngest", "clickhouseshardingests", "csi", schema, columns)
+
+
+def all_definitions() -> dict[str, dict[str, Any]]:
+    """File name to CRD."""
+    return {f"{crd['metadata']['name']}.yaml": crd for crd in (block_aggregator(), shard_ingest())}
+
+
+def _resource(description: str, spec: type[Part], status: type[Part]) -> Schema:
+    return {
+        "type": "object",
+        "description": description,
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string", "description": "Version of the API."},
+            "kind": {"type": "string", "description": "Kind of the resource."},
+            "metadata": {"type": "object"},
+            "spec": {"description": "What is wanted.", **object_schema(spec)},
+            "status": {"description": "What was found.", **object_schema(status, defaults=False)},
+        },
+    }
+
+
+def _definition(
+    kind: str, plural: str, short: str, schema: Schema, columns: tuple[dict[str, Any], ...]
+) -> dict[str, Any]:
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": plural,
+                "singular": kind.lower(),
+                "shortNames": [short],
+                "categories": ["blockhouse"],
+            },
+            "versions": [
+                {
+                    "name": VERSION,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": list(columns),
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }
