@@ -151,5 +151,5 @@ def is_ready(found: dict[str, Any]) -> bool:
     status = found.get("status", {})
     if status.get("observedGeneration") != found["metadata"]["generation"]:
         return False
-    ready = next((one for one in status.get("conditions", ()) if one["type"] == "Ready"), {})
-    return bool(ready.get("status") == "True")
+    conditions: list[dict[str, Any]] = status.get("conditions", [])
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)

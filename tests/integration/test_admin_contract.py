@@ -35,7 +35,16 @@ pytestmark = pytest.mark.integration
 TOKEN = "the token of the contract"
 PARTITIONS = 3
 
-PAGE = {"pipeline": str, "shard": str, "replica": str, "ready": bool, "clusters": dict, "streams": list, "tables": list}
+PAGE = {
+    "pipeline": str,
+    "shard": str,
+    "replica": str,
+    "ready": bool,
+    "suspended": bool,
+    "clusters": dict,
+    "streams": list,
+    "tables": list,
+}
 STREAM = {
     "stream": str,
     "epoch": int,
