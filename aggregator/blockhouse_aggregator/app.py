@@ -182,6 +182,7 @@ class Aggregator:
         lifetime = config.quorum.timeout * 2
         storing = Storing(shard, locks, lifetime=lifetime, now_ms=now_ms, slots=INSERTS_AT_ONCE)
         self.health = ReplicaHealth(shard.unfit, config.handover_after)
+        self._queue_lengths = shard.queue_lengths
         self._around = Surroundings(
             config,
             outside,
@@ -320,6 +321,8 @@ class Aggregator:
                 if since >= REFRESH:
                     since = 0.0
                     await self.catalog.refresh()
+                    for table, entries in (await self._queue_lengths()).items():
+                        self.figures.replication_queue.labels(table).set(entries)
                 elif any(known.held for known in self.catalog.tables):
                     await self.catalog.refresh_unknown()
             except Retryable as error:

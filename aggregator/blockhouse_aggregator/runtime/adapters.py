@@ -120,6 +120,13 @@ class LocalShard:
         )
         return dict(rows)
 
+    async def queue_lengths(self) -> Mapping[str, int]:
+        """Entries of each replicated table's queue that this replica has not carried out yet."""
+        rows = await self._queries.run(
+            self._replica.query, "SELECT concat(database, '.', table), queue_size FROM system.replicas"
+        )
+        return dict(rows)
+
     async def unfit(self) -> str:
         """Why the replica cannot take rows now; empty when it can. Raises Retryable when it does not answer."""
         rows = await self._queries.run(

@@ -35,6 +35,18 @@ class Figures:
         self.inserts_failed = Counter(
             "blockhouse_insert_failures_total", "Inserts to be tried again, by code", ["table", "code"], registry=r
         )
+        self.last_insert = Gauge(
+            "blockhouse_last_insert_timestamp_seconds",
+            "Unix time of the newest acknowledged block",
+            ["table"],
+            registry=r,
+        )
+        self.replication_queue = Gauge(
+            "blockhouse_replication_queue_entries",
+            "Entries of the local replica's replication queue",
+            ["table"],
+            registry=r,
+        )
         self.insert_seconds = Histogram(
             "blockhouse_insert_seconds", "Time of an insert with quorum", buckets=_SECONDS, registry=r
         )

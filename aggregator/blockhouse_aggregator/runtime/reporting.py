@@ -117,6 +117,7 @@ class StreamReport:
         figures, result = self._figures, verdict.result
         self.counters.blocks += 1
         figures.blocks.labels(table).inc()
+        figures.last_insert.labels(table).set(now_ms / 1000)
         if result is not None:
             figures.insert_seconds.observe(result.elapsed)
             if result.deduplicated:
