@@ -2,5 +2,6 @@
 
 from e2e.pipeline.aggregator import AggregatorProcess
 from e2e.pipeline.pipeline import Pipeline, PipelineSpec
+from e2e.pipeline.verifier import VerifierProcess, verifier_of
 
-__all__ = ["AggregatorProcess", "Pipeline", "PipelineSpec"]
+__all__ = ["AggregatorProcess", "Pipeline", "PipelineSpec", "VerifierProcess", "verifier_of"]

@@ -85,6 +85,10 @@ class Pipeline:
         """The pipeline's path in ZooKeeper."""
         return f"/blockhouse/{self.spec.name}"
 
+    def port(self, purpose: str) -> int:
+        """A port for something beside the aggregators, kept as long as the pipeline."""
+        return self._ports[purpose]
+
     def create_topic(self, config: Mapping[str, str] | None = None) -> None:
         for cluster in self.kafka.values():
             cluster.create_topic(self.spec.topic, partitions=self.spec.partitions, config=config)

@@ -6,14 +6,15 @@ No I/O and no clock: records and times are handed in, anomalies come out. One th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from blockhouse.metadata.reading import Reading
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.verifier.anomaly import Anomaly, Finding, Kind
-from blockhouse_aggregator.verifier.checks.sequence import Known, judge
+from blockhouse_aggregator.verifier.checks.sequence import Judgement, Known, judge
+from blockhouse_aggregator.verifier.checks.standing import Bounds, Standing, look
 from blockhouse_aggregator.verifier.offsets.records import Damaged, UnknownVersion, parse_key, parse_value
 
 Record = tuple[int, int, bytes | None, bytes | None]
@@ -42,6 +43,7 @@ class WatchedStream:
     unseen: int = 0
     forgotten: bool = False
     changed: bool = False
+    standing: Standing = field(default_factory=Standing)
     suspicions: list[Anomaly] = field(default_factory=list)
     lasting: dict[tuple[Kind, str | None], Anomaly] = field(default_factory=dict)
 
@@ -60,6 +62,11 @@ class LogProgress:
     missing: int = 0
     end: int | None = None
 
+    @property
+    def behind(self) -> int:
+        """Offsets between what was read and the end last heard of."""
+        return max(0, (self.end or 0) - self.next)
+
     def pass_to(self, offset: int) -> None:
         """The record at `offset` comes next: whatever lies between does not exist any more."""
         if self.next >= 0 and offset > self.next:
@@ -77,11 +84,18 @@ class LogProgress:
         self.next, self.missing = -1, self.missing + NEVER
 
 
-class ClusterStreams:
-    """All streams of one cluster. `groups` and `topics` are names or patterns."""
+Tell = Callable[[WatchedStream, Known | None, Judgement], None]
 
-    def __init__(self, cluster: str, groups: Sequence[str], topics: Sequence[str] = ("*",)) -> None:
+
+class ClusterStreams:
+    """All streams of one cluster. `groups` and `topics` are names or patterns. `tell` hears of every commit what was
+    known before it and how it was judged."""
+
+    def __init__(
+        self, cluster: str, groups: Sequence[str], topics: Sequence[str] = ("*",), tell: Tell | None = None
+    ) -> None:
         self.cluster = cluster
+        self._tell = tell
         self._groups, self._topics = tuple(groups), tuple(topics)
         self.streams: dict[tuple[str, str, int], WatchedStream] = {}
         self.progress: dict[int, LogProgress] = {}
@@ -108,6 +122,46 @@ class ClusterStreams:
             if stream is not None and offset > stream.log_offset:
                 stream.log_partition, stream.log_offset = partition, offset
                 yield from self._commit(stream, value, progress.missing, now_ms)
+
+    def expect(self, partition: int, end: int) -> None:
+        """The partition ends at `end` now: once that is reached, its history is known."""
+        self.progress.setdefault(partition, LogProgress()).end = end
+
+    def break_off(self, partition: int) -> None:
+        """The partition is not the log it was: whatever its streams say next, anything may lie between."""
+        self.progress[partition].broken()
+        self.counts["breaks"] += 1
+        for stream in self.streams.values():
+            if stream.log_partition == partition:
+                stream.log_offset = -1
+
+    def remember(self, stream: WatchedStream) -> None:
+        """A stream as it was known before a restart."""
+        self.streams[stream.group, stream.id.topic, stream.id.partition] = stream
+
+    def inspect(
+        self, bounds: Mapping[StreamId, Bounds], now: float, now_ms: int, stalled_after: float
+    ) -> Iterator[tuple[Anomaly, bool]]:
+        """Hold every stream against its log; `now`: of a steady clock, in seconds. Yields (anomaly, whether it holds):
+        each lasting one when it begins and when it is over, and suspicions that have proved true."""
+        for stream in self.streams.values():
+            found = bounds.get(stream.id)
+            if found is None or stream.known is None:
+                continue
+            for suspicion in stream.suspicions:
+                if _confirmed(suspicion, stream.known, found):
+                    yield suspicion, True
+            stream.suspicions.clear()
+            yield from self._lasting(stream, look(stream.standing, stream.known, found, now, stalled_after), now_ms)
+
+    def _lasting(self, stream: WatchedStream, findings: list[Finding], now_ms: int) -> Iterator[tuple[Anomaly, bool]]:
+        holding = {(finding.kind, finding.table): finding for finding in findings}
+        for key in stream.lasting.keys() - holding.keys():
+            yield stream.lasting.pop(key), False
+        for key, finding in holding.items():
+            if key not in stream.lasting:
+                stream.lasting[key] = anomaly_of(stream, finding, stream.text, stream.text, now_ms)
+                yield stream.lasting[key], True
 
     def _find(self, key: bytes) -> WatchedStream | None:
         try:
@@ -139,7 +193,7 @@ class ClusterStreams:
             self.counts["damaged"] += 1
             return
         self.counts["commits"] += 1
-        before = stream.text
+        before, known = stream.text, stream.known
         judged = judge(stream.known, value.offset, value.metadata, missing - stream.missing)
         if judged.unseen:
             self.counts["unseen"] += judged.unseen
@@ -150,6 +204,8 @@ class ClusterStreams:
         stream.commits += 1
         stream.forgotten, stream.changed = False, True
         self._note_time(value.at_ms)
+        if self._tell is not None:
+            self._tell(stream, known, judged)
         for finding in judged.findings:
             anomaly = anomaly_of(stream, finding, before, value.metadata, now_ms)
             if finding.unless_log_begins is not None:
@@ -183,3 +239,10 @@ def anomaly_of(stream: WatchedStream, finding: Finding, before: str, after: str,
         at_ms=stream.at_ms,
         found_ms=now_ms,
     )
+
+
+def _confirmed(suspicion: Anomaly, known: Known, bounds: Bounds) -> bool:
+    """Retention explains it when the log begins there; so does a topic that is gone."""
+    limit = suspicion.finding.unless_log_begins
+    gone = isinstance(known, Reading) and bounds.topic_id not in ("", known.topic_id)
+    return limit is not None and bounds.begin < limit and not gone

@@ -1,0 +1,94 @@
+"""Where the logs of streams begin and end, asked of the brokers for all streams at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # re-exported, undeclared
+
+from blockhouse.config.endpoints import KafkaCluster
+from blockhouse.errors import Retryable
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.verifier.checks.standing import Bounds
+from blockhouse_aggregator.verifier.offsets.reader import unreachable
+
+_EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_URL_SAFE = str.maketrans("+/", "-_")
+_ABSENT = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._NOENT,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+    }
+)
+"""What is said of topics and partitions that do not exist, or have no leader now: nothing to judge by."""
+_IDS_FOR = 10.0
+"""Seconds for which topic ids are believed: long enough to be cheap, short enough for a topic that is created again."""
+
+
+class LogBounds:
+    """Asks one cluster; `clock` is a steady one, in seconds. Raises Retryable."""
+
+    def __init__(self, cluster: KafkaCluster, clock: Callable[[], float], *, timeout: float = 10.0) -> None:
+        self._cluster = cluster.name
+        self._admin = AdminClient({**cluster.client_config(), "client.id": "blockhouse-verifier", "log_level": 0})
+        self._clock, self._timeout = clock, timeout
+        self._ids: Mapping[str, str] = {}
+        self._ids_at = -1e9
+
+    def ask(self, streams: Collection[StreamId]) -> Mapping[StreamId, Bounds]:
+        """Bounds of the streams whose topic and partition exist and have a leader."""
+        ids = self._topic_ids({stream.topic for stream in streams})
+        there = [stream for stream in streams if stream.topic in ids]
+        # The beginning first: a log that is cut between the two questions must not look as if it ended early.
+        begins = self._list(there, _EARLIEST)
+        ends = self._list(there, _LATEST)
+        return {s: Bounds(begins[s], ends[s], ids[s.topic]) for s in there if s in begins and s in ends}
+
+    def ends(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
+        """The last stable offsets of a topic's partitions."""
+        found = self._list([StreamId(self._cluster, topic, number) for number in partitions], _LATEST)
+        return {stream.partition: end for stream, end in found.items()}
+
+    def _topic_ids(self, topics: set[str]) -> Mapping[str, str]:
+        now = self._clock()
+        if not topics:
+            return {}
+        if now - self._ids_at > _IDS_FOR or not topics <= self._ids.keys():
+            futures = self._admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=self._timeout)
+            found = {topic: self._result(future, f"describing topic {topic}") for topic, future in futures.items()}
+            self._ids = {t: str(d.topic_id).translate(_URL_SAFE) for t, d in found.items() if d is not None}
+            self._ids_at = now
+        return self._ids
+
+    def _list(self, streams: Collection[StreamId], spec: OffsetSpec) -> dict[StreamId, int]:
+        if not streams:
+            return {}
+        asked = {TopicPartition(s.topic, s.partition): spec for s in streams}
+        futures = self._admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout
+        )
+        found: dict[StreamId, int] = {}
+        for partition, future in futures.items():
+            answer = self._result(future, f"reading the bounds of {partition.topic}/{partition.partition}")
+            if answer is not None:
+                found[StreamId(self._cluster, partition.topic, partition.partition)] = answer.offset
+        return found
+
+    def _result(self, future: Any, doing: str) -> Any:
+        """The answer; None when it is about something that does not exist (now). Raises Retryable."""
+        try:
+            return future.result(self._timeout + 1)
+        except KafkaException as error:
+            if error.args[0].code() in _ABSENT:
+                return None
+            raise unreachable(self._cluster, doing, error) from error
+        except FutureTimeoutError as error:
+            raise Retryable(f"Kafka cluster {self._cluster}: {doing} took too long", after=1.0) from error

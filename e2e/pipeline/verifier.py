@@ -1,0 +1,100 @@
+"""A verifier as a process of its own beside a pipeline: `blockhouse verifier run`, killed like any server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from blockhouse_aggregator.verifier.anomaly import iso
+from e2e.pipeline.pipeline import Pipeline
+from e2e.stack.process import wait_until
+from e2e.stack.server import Server, StackError
+
+
+class VerifierProcess(Server):
+    """`config` is the YAML of docs/verifier.md as a mapping; its `admin.port` must be a port of the caller's."""
+
+    def __init__(self, name: str, folder: Path, config: Mapping[str, Any], *, dies_with_parent: bool = True) -> None:
+        super().__init__(name, folder, dies_with_parent=dies_with_parent)
+        self.config = config
+        self._port: int = config["admin"]["port"]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def prepare(self) -> list[str]:
+        path = self.folder / "verifier.yaml"
+        path.write_text(yaml.safe_dump(dict(self.config), sort_keys=False))
+        blockhouse = Path(sys.executable).with_name("blockhouse")
+        return [str(blockhouse), "verifier", "run", "--config", str(path)]
+
+    def get(self, path: str, timeout: float = 2.0) -> str:
+        """The answer of its HTTP API. Raises OSError while there is none."""
+        with urllib.request.urlopen(self.url + path, timeout=timeout) as answer:
+            body: bytes = answer.read()
+            return body.decode()
+
+    def answers(self) -> bool:
+        try:
+            return self.get("/readyz").startswith("ready")
+        except OSError:
+            return False
+
+    def verdict(self) -> Mapping[str, Any]:
+        """`GET /verdict`; an empty mapping while it does not answer."""
+        try:
+            found: Mapping[str, Any] = json.loads(self.get("/verdict"))
+        except (OSError, ValueError):
+            return {}
+        return found
+
+    def anomalies(self, **values: Any) -> list[Mapping[str, Any]]:
+        """`GET /anomalies`, those in which every one of `values` is as given."""
+        found: list[Mapping[str, Any]] = json.loads(self.get("/anomalies"))
+        return [anomaly for anomaly in found if all(anomaly.get(key) == value for key, value in values.items())]
+
+    def terminate(self) -> None:
+        """SIGTERM to the process itself only, as Kubernetes does."""
+        if self.pid is not None:
+            os.kill(self.pid, signal.SIGTERM)
+
+    def settled(self, timeout: float = 60.0) -> Mapping[str, Any]:
+        """Its verdict about everything that was committed before this call. StackError when it does not get so far."""
+        now = iso(time.time_ns() // 1_000_000)
+
+        def seen() -> bool:
+            found = self.verdict()
+            clusters = found.get("coverage", {}).values()
+            up_to_date = all(c["behind"] == 0 and (c["looked"] or "") >= now for c in clusters)
+            return found.get("verdict") in ("clean", "anomalies") and bool(clusters) and up_to_date
+
+        if not wait_until(seen, timeout=timeout, interval=0.2):
+            raise StackError(f"{self.name} has not seen everything within {timeout:g} s: {self.verdict()}")
+        return self.verdict()
+
+
+def verifier_of(pipeline: Pipeline, **overrides: Any) -> VerifierProcess:
+    """A verifier of everything the pipeline commits, not started. `overrides` replace sections of its configuration."""
+    spec = pipeline.spec
+    groups = sorted({aggregator.config["kafka"]["group"] for aggregator in pipeline.aggregators.values()})
+    config: dict[str, Any] = {
+        "pipeline": spec.name,
+        "groups": groups,
+        "topics": [spec.topic],
+        "clusters": [{"name": k.name, "bootstrapServers": k.bootstrap} for k in pipeline.kafka.values()],
+        "admin": {"port": pipeline.port("verifier")},
+        "checkpoint": {"interval": "2s"},
+        "logInterval": "2s",
+    }
+    return VerifierProcess("verifier", pipeline.folder / "verifier", config | overrides)

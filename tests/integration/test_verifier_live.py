@@ -1,0 +1,300 @@
+"""A real verifier on real Kafka, and a rogue who commits what no owner would: each anomaly is told within 10 seconds.
+
+The rogue commits from outside of any group membership into an empty group; the verifier sees the same records.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from blockhouse.config.endpoints import KafkaCluster
+from blockhouse.metadata import codec
+from blockhouse.metadata.model import InFlight, Metadata, TableEntry, Window
+from blockhouse_aggregator.kafka.facts import ClusterFacts
+from e2e.pipeline import VerifierProcess
+from e2e.stack import Stack
+from e2e.stack.ports import Ports
+from e2e.stack.process import wait_until
+from tests.integration.conftest import Names, TopicFactory
+
+pytestmark = pytest.mark.integration
+DETECTION = 10.0
+"""Seconds within which an anomaly has to be told."""
+
+
+class Rogue:
+    """Commits whatever it is told, for partition 0 of a topic in one cluster."""
+
+    def __init__(self, stack: Stack, cluster: str, topic: str, group: str) -> None:
+        kafka = stack.kafka[cluster]
+        self.topic, self.stream = topic, f"{cluster}/{topic}/0"
+        self.topic_id = topic_id(stack, topic)
+        self._producer = Producer({"bootstrap.servers": kafka.bootstrap})
+        self._consumer = Consumer(
+            {"bootstrap.servers": kafka.bootstrap, "group.id": group, "enable.auto.commit": False}
+        )
+        self.history: list[tuple[int, str]] = []
+
+    def produce(self, count: int) -> None:
+        for _ in range(count):
+            self._producer.produce(self.topic, b"x", partition=0)
+        assert self._producer.flush(10) == 0
+
+    def commit(self, offset: int, text: str) -> tuple[int, str]:
+        made = TopicPartition(self.topic, 0, offset, metadata=text) if text else TopicPartition(self.topic, 0, offset)
+        (done,) = self._consumer.commit(offsets=[made], asynchronous=False)
+        assert done.error is None, done.error
+        self.history.append((offset, text))
+        return offset, text
+
+    def owner(self, metadata: Metadata) -> tuple[int, str]:
+        return self.commit(metadata.committed_offset, codec.encode(metadata))
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def topic_id(stack: Stack, topic: str) -> str:
+    cluster = KafkaCluster(name="a", bootstrap_servers=stack.kafka["a"].bootstrap)
+    return ClusterFacts(cluster).topic(topic).topic_id
+
+
+def config(stack: Stack, names: Names, topic: str, port: int, **more: Any) -> dict[str, Any]:
+    return {
+        "pipeline": names.stem.replace("_", "-")[:32].strip("-"),
+        "groups": [names.group],
+        "topics": [topic],
+        "clusters": [{"name": k.name, "bootstrapServers": k.bootstrap} for k in stack.kafka.values()],
+        "admin": {"port": port},
+        "checkpoint": {"interval": "1s", "topic": f"{names.stem}-memory"},
+        "logInterval": "1s",
+        **more,
+    }
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    ports = Ports()
+    yield ports["verifier"]
+    ports.release()
+
+
+Start = Callable[..., VerifierProcess]
+
+
+@pytest.fixture
+def watched(
+    stack: Stack, names: Names, topic: TopicFactory, port: int, tmp_path: Path
+) -> Iterator[tuple[Rogue, Start]]:
+    name = topic(1)
+    rogue = Rogue(stack, "a", name, names.group)
+    started: list[VerifierProcess] = []
+
+    def start(**more: Any) -> VerifierProcess:
+        started.append(VerifierProcess("verifier", tmp_path / "verifier", config(stack, names, name, port, **more)))
+        started[-1].start()
+        return started[-1]
+
+    yield rogue, start
+    rogue.close()
+    for process in started:
+        process.kill()
+
+
+def sound(rogue: Rogue) -> Metadata:
+    """The last of a few commits that keep the protocol: P = 40, table 1 in flight [30, 39], table 2 lagging from 35."""
+    rogue.produce(60)
+    first = Metadata("r1", 1, 1_000, rogue.topic_id, 0, 20, Window(0, 20), (block(1, 0, 19, 20),))
+    second = replace(first, seq=2, position=30, window=Window(0, 30), tables=(block(1, 20, 29, 10),))
+    tables = (block(1, 30, 39, 8), TableEntry(2, None, 35, 2))
+    third = replace(second, seq=3, position=40, window=Window(0, 38), tables=tables)
+    for metadata in (first, second, third):
+        rogue.owner(metadata)
+    return third
+
+
+def block(table: int, begin: int, end: int, messages: int) -> TableEntry:
+    return TableEntry(table, InFlight(begin, end, messages, 1, 7, 1_000))
+
+
+@contextmanager
+def told_in_time(verifier: VerifierProcess, **values: Any) -> Iterator[list[Mapping[str, Any]]]:
+    """Runs the body, then waits until exactly such an anomaly is told; the list has it."""
+    found: list[Mapping[str, Any]] = []
+    yield found
+    begun = time.monotonic()
+    assert wait_until(lambda: bool(verifier.anomalies(**values)), timeout=DETECTION), (values, verifier.anomalies())
+    print(f"{values}: told after {time.monotonic() - begun:.2f} s")
+    found += verifier.anomalies(**values)
+
+
+def remembered(verifier: VerifierProcess) -> str | None:
+    at: str | None = verifier.verdict()["coverage"]["a"]["remembered"]
+    return at
+
+
+def after(last: Metadata, **changes: Any) -> Metadata:
+    return replace(last, seq=last.seq + 1, **changes)
+
+
+CASES: dict[str, tuple[Callable[[Metadata], tuple[int, str]], dict[str, Any]]] = {}
+
+
+def case(kind: str, table: str | None, first: int, last: int) -> Callable[[Callable[[Metadata], Any]], None]:
+    def register(make: Callable[[Metadata], Any]) -> None:
+        def made(metadata: Metadata) -> tuple[int, str]:
+            result = make(metadata)
+            return (result.committed_offset, codec.encode(result)) if isinstance(result, Metadata) else result
+
+        CASES[make.__name__] = (made, {"kind": kind, "table": table, "first": first, "last": last})
+
+    return register
+
+
+@case("backward", None, 36, 39)
+def position_back(m: Metadata) -> Metadata:
+    return after(m, position=36, window=Window(0, 34), tables=(m.tables[1],))
+
+
+@case("overlap", "1", 38, 39)
+def block_overlapping(m: Metadata) -> Metadata:
+    return after(m, position=44, window=Window(0, 42), tables=(block(1, 38, 43, 4), m.tables[1]))
+
+
+@case("gap", None, 30, 49)
+def messages_in_no_block(m: Metadata) -> Metadata:
+    return after(m, position=50, window=Window(0, 48))
+
+
+@case("gap", "2", 35, 39)
+def pending_forgotten(m: Metadata) -> Metadata:
+    return after(m, window=Window(0, 40), tables=(m.tables[0],))
+
+
+@case("foreign", None, 5, 5)
+def reset_by_a_tool(m: Metadata) -> tuple[int, str]:
+    return 5, ""
+
+
+@case("foreign", None, 30, 33)
+def offset_of_another_metadata(m: Metadata) -> tuple[int, str]:
+    return 33, codec.encode(after(m))
+
+
+@case("order", None, 40, 40)
+def number_skipped(m: Metadata) -> Metadata:
+    return replace(m, seq=m.seq + 5)
+
+
+@case("interleaved", None, 30, 39)
+def two_owners(m: Metadata) -> Metadata:
+    return replace(m, replica="r2")
+
+
+@case("restart", None, 0, 39)
+def started_afresh(m: Metadata) -> Metadata:
+    return replace(m, seq=1, position=0, window=Window(0), tables=())
+
+
+@case("unreadable", None, 30, 30)
+def altered(m: Metadata) -> tuple[int, str]:
+    return 30, codec.encode(after(m)).replace("r1", "r7")
+
+
+@case("beyond-end", None, 60, 999)
+def beyond_the_log(m: Metadata) -> Metadata:
+    return after(m, position=1_000, window=Window(0, 38, holes=960))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_anomaly_is_told_with_the_evidence(watched: tuple[Rogue, Start], name: str) -> None:
+    rogue, start = watched
+    verifier = start()
+    last = sound(rogue)
+    assert verifier.settled()["verdict"] == "clean"
+    make, expected = CASES[name]
+
+    with told_in_time(verifier, **expected) as told:
+        _, text = rogue.commit(*make(last))
+
+    (anomaly,) = told
+    assert (anomaly["stream"], anomaly["after"]) == (rogue.stream, text)
+    assert anomaly["before"] == (text if anomaly["kind"] == "beyond-end" else codec.encode(last))
+    assert verifier.verdict()["verdict"] == "anomalies"
+    logged = [json.loads(line) for line in verifier.log.read_text().splitlines() if '"event": "anomaly"' in line]
+    assert anomaly["id"] in {line["id"] for line in logged}
+
+
+def test_a_stall_is_told_and_ends_when_the_stream_goes_on(watched: tuple[Rogue, Start]) -> None:
+    rogue, start = watched
+    verifier = start(stalledAfter="2s")
+    last = sound(rogue)
+
+    with told_in_time(verifier, kind="stalled", table=None, first=40, last=59):
+        rogue.produce(0)
+    assert {a["table"] for a in verifier.anomalies(kind="stalled")} == {None, "1", "2"}
+
+    rogue.owner(after(last, position=60, window=Window(0, 58, holes=0, dead=2), tables=(block(1, 40, 59, 20),)))
+    assert wait_until(lambda: not verifier.anomalies(kind="stalled", table=None), timeout=DETECTION)
+
+
+def test_what_was_found_survives_a_kill_and_what_happened_meanwhile_is_judged(watched: tuple[Rogue, Start]) -> None:
+    rogue, start = watched
+    verifier = start()
+    last = sound(rogue)
+    with told_in_time(verifier, kind="order"):
+        rogue.owner(replace(last, seq=8))
+    (first,) = verifier.anomalies()
+    assert wait_until(lambda: (remembered(verifier) or "") > first["found"], timeout=DETECTION)
+    verifier.kill()
+    rogue.owner(replace(last, seq=9))
+    rogue.owner(replace(last, seq=12))
+
+    verifier.start()
+
+    found = verifier.settled()
+    assert [a["after"] for a in verifier.anomalies()] == [rogue.history[-1][1], first["after"]]
+    assert verifier.anomalies()[1] == first
+    assert found["coverage"]["a"]["commits"] == len(rogue.history), "each was read once"
+
+
+def test_a_lost_cluster_makes_the_verdict_unknown_until_it_is_back(stack: Stack, watched: tuple[Rogue, Start]) -> None:
+    rogue, start = watched
+    verifier = start(lostAfter="2s")
+    last = sound(rogue)
+    assert verifier.settled()["verdict"] == "clean"
+    (broker,) = stack.kafka["b"].brokers
+
+    broker.freeze()
+    assert wait_until(lambda: verifier.verdict()["verdict"] == "unknown", timeout=60)
+    with told_in_time(verifier, kind="order"):
+        rogue.owner(replace(last, seq=9))
+    broker.thaw()
+
+    assert wait_until(lambda: verifier.verdict()["coverage"]["b"]["state"] == "watching", timeout=90)
+
+
+def test_a_topic_that_is_deleted_and_created_again_is_no_anomaly(stack: Stack, watched: tuple[Rogue, Start]) -> None:
+    rogue, start = watched
+    verifier = start()
+    sound(rogue)
+    assert verifier.settled()["verdict"] == "clean"
+    admin = AdminClient({"bootstrap.servers": stack.kafka["a"].bootstrap})
+    admin.delete_topics([rogue.topic])[rogue.topic].result(20)
+    assert wait_until(lambda: rogue.topic not in admin.list_topics(timeout=5).topics, timeout=20)
+    stack.kafka["a"].create_topic(rogue.topic, partitions=1)
+
+    rogue.produce(30)
+    rogue.owner(Metadata("r1", 1, 1_000, topic_id(stack, rogue.topic), 0, 20, Window(0, 20), (block(1, 0, 19, 20),)))
+
+    assert verifier.settled()["verdict"] == "clean", verifier.anomalies()
