@@ -103,7 +103,7 @@ class Operator:
     async def _lead(self, api: ApiClient, fence: Fence) -> None:
         settings = self._settings
         folder = Path(tempfile.mkdtemp(prefix="blockhouse-operator-"))
-        http, ensembles = PipelineHttp(), Ensembles(fence)
+        http, ensembles = PipelineHttp(fence), Ensembles(fence)
         services = Services(
             kubernetes=Kubernetes(api, fence, dry_run=settings.dry_run),
             http=http,

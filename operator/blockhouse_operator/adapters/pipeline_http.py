@@ -1,6 +1,7 @@
-"""What aggregators and verifiers answer over HTTP, as values. Nothing is asked of them but to tell.
+"""What aggregators and verifiers answer over HTTP, as values, and what a rollout asks of aggregators.
 
-A pod that does not answer is an observation, not a failure: one silent pod must never stop a reconcile.
+The fence is asked before each request that changes anything. A pod that does not answer is an observation, not a
+failure: one silent pod must never stop a reconcile.
 """
 
 from __future__ import annotations
@@ -12,20 +13,29 @@ from typing import Any, TypeVar
 
 import aiohttp
 
-from blockhouse.errors import Retryable
+from blockhouse.errors import Blocked, BlockhouseError, Permanent, Retryable
+from blockhouse_operator.adapters.fence import Fence
 from blockhouse_operator.api.status import VerifierStatus
 from blockhouse_operator.decide.seen import AggregatorSeen, StreamSeen, TableSeen
+from blockhouse_operator.decide.tables import Gap
 
 SECONDS = 5.0
+DDL_SECONDS = 130.0
+"""For statements, a little longer than the aggregator waits for its server."""
 LARGEST_ANSWER = 8 << 20
 
 Answer = TypeVar("Answer")
+REFUSALS: Mapping[int, Callable[[str], BlockhouseError]] = {
+    409: lambda text: Blocked(text, on="Conflict"),
+    422: lambda text: Permanent(text, reason="InvalidDdl"),
+}
 
 
 class PipelineHttp:
     """One connection pool for every pod of every pipeline. `close` it."""
 
-    def __init__(self) -> None:
+    def __init__(self, fence: Fence) -> None:
+        self._fence = fence
         self._session: aiohttp.ClientSession | None = None
 
     async def aggregator(self, base: str, token: str) -> AggregatorSeen:
@@ -36,21 +46,52 @@ class PipelineHttp:
         """The answer of `/verdict` below `base`. Raises Retryable as `aggregator` does."""
         return _understood(base, await self._get(f"{base}/verdict", token), verifier_seen)
 
+    async def gap(self, base: str, token: str, table: str, ddl: str) -> Gap:
+        """What lies between the replica's table and its declaration. Raises Permanent for a DDL that cannot be used."""
+        url = f"{base}/tables/{table}/difference"
+        return _understood(base, await self._request("POST", url, token, {"ddl": ddl}, SECONDS), _gap)
+
+    async def hold(self, base: str, token: str, table: str, rollout: str) -> None:
+        """Hold the table in every stream of the shard. Raises Blocked while another rollout holds it."""
+        await self._change("PUT", f"{base}/tables/{table}/hold", token, {"rollout": rollout})
+
+    async def release(self, base: str, token: str, table: str, rollout: str) -> None:
+        """End a hold; no error when it has ended. Raises Blocked as `hold` does."""
+        await self._change("DELETE", f"{base}/tables/{table}/hold", token, {"rollout": rollout})
+
+    async def apply(self, base: str, token: str, table: str, ddl: str, rollout: str) -> None:
+        """Create the table at this replica, or add its columns. Raises Blocked naming what stands in the way."""
+        await self._change("PUT", f"{base}/tables/{table}", token, {"ddl": ddl, "rollout": rollout}, DDL_SECONDS)
+
+    async def _change(
+        self, method: str, url: str, token: str, body: Mapping[str, Any], seconds: float = SECONDS
+    ) -> None:
+        self._fence.check()
+        await self._request(method, url, token, body, seconds)
+
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
 
     async def _get(self, url: str, token: str) -> Any:
+        return await self._request("GET", url, token, None, SECONDS)
+
+    async def _request(self, method: str, url: str, token: str, body: Mapping[str, Any] | None, seconds: float) -> Any:
         if self._session is None:
             self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=64, ttl_dns_cache=5))
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
-            async with asyncio.timeout(SECONDS), self._session.get(url, headers=headers) as answer:
+            async with (
+                asyncio.timeout(seconds),
+                self._session.request(method, url, headers=headers, json=body) as answer,
+            ):
                 text = await answer.content.read(LARGEST_ANSWER)
                 while not answer.content.at_eof() and len(text) < LARGEST_ANSWER:
                     text += await answer.content.read(LARGEST_ANSWER - len(text))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Retryable(f"{url} does not answer: {type(error).__name__}", after=2.0) from error
+        if answer.status in REFUSALS:
+            raise REFUSALS[answer.status](text.decode(errors="replace").strip()[:2000])
         if answer.status != 200:
             raise Retryable(f"{url} answers {answer.status} {answer.reason}", after=2.0, code=answer.status)
         try:
@@ -74,6 +115,7 @@ def aggregator_seen(content: Mapping[str, Any]) -> AggregatorSeen:
     return AggregatorSeen(
         ready=bool(content["ready"]),
         streams=tuple(_stream(stream) for stream in content["streams"]),
+        suspended=bool(content.get("suspended", False)),
         clusters={name: str(state) for name, state in content["clusters"].items() if state != "ok"},
         tables=tuple(
             TableSeen(
@@ -82,6 +124,8 @@ def aggregator_seen(content: Mapping[str, Any]) -> AggregatorSeen:
                 held=bool(table["held"]),
                 why=str(table["why"] or ""),
                 hazards=tuple((hazard["reason"], hazard["text"]) for hazard in table.get("hazards", ())),
+                rollout=str(table.get("rollout") or ""),
+                held_since_ms=int(table.get("heldSinceMs") or 0),
             )
             for table in content["tables"]
         ),
@@ -95,8 +139,13 @@ def _stream(content: Mapping[str, Any]) -> StreamSeen:
         name=content["stream"],
         phase=content["state"],
         drained=content["state"] == "CONSUME" and not busy,
+        in_flight=frozenset(block["table"] for block in content.get("inFlight") or ()),
         why=" ".join(str(stopped[part]) for part in ("reason", "text", "detail") if stopped.get(part)),
     )
+
+
+def _gap(content: Mapping[str, Any]) -> Gap:
+    return Gap(bool(content["exists"]), tuple(content["added"]), tuple(content["refused"]))
 
 
 def verifier_seen(content: Mapping[str, Any]) -> VerifierStatus:

@@ -54,7 +54,7 @@ def plan_removal(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> tuple[Remo
 
 
 def _may_drain(spec: ClickHouseShardIngestSpec, seen: ShardSeen, going: ReplicaSeen) -> Hold | None:
-    states = seen.states(suspended=spec.suspend)
+    states = seen.states()
     well = sum(states.get(replica.name) in WELL for replica in spec.replicas)
     if seen.turn is not None:
         return Hold(Reason.ROLLING_OUT, f"replica {going.name} is not wanted; {seen.turn.replica} is restarting first")

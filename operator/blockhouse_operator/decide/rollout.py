@@ -7,7 +7,7 @@ restarted again, for it is the one that is down already.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from blockhouse_operator.api.base import seconds
@@ -17,6 +17,9 @@ from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State
 
 WELL = frozenset({State.CONSUMING, State.STOPPED, State.SUSPENDED})
 """Pod ready and nothing inherited left to replay. A stopped stream waits for a person, who may need this rollout."""
+
+DOWN = frozenset({State.MISSING, State.PENDING, State.DRAINING})
+"""Its ClickHouse does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ class Look:
 
     def others(self) -> Iterator[tuple[str, State]]:
         """The other replicas of the shard that are known of, and what they do."""
-        states = self.seen.states(suspended=self.spec.suspend)
+        states = self.seen.states()
         for replica in self.spec.replicas:
             if replica.name != self.candidate.name and replica.zone not in self.seen.silent_zones:
                 yield replica.name, states.get(replica.name, State.MISSING)
@@ -78,17 +81,21 @@ def plan_rollout(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutSte
     """The one step to take now; None when every pod is as it should be."""
     if seen.turn is not None:
         return _go_on(spec, seen)
-    candidate = next(_candidates(spec, seen), None)
+    candidate = next(_candidates(seen), None)
     if candidate is None:
         return None
     held = _held(BEFORE_A_STEP, Look(spec, seen, candidate))
     return held or BeginStep(candidate.name, "its pod was made from an older spec")
 
 
-def _candidates(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> Iterator[ReplicaSeen]:
-    """Outdated replicas, those that are not well first: restarting them costs nothing and may be their cure."""
-    outdated = [replica for replica in seen.replicas if replica.outdated]
-    yield from sorted(outdated, key=lambda replica: replica.state(suspended=spec.suspend) in WELL)
+def _candidates(seen: ShardSeen) -> Iterator[ReplicaSeen]:
+    """Outdated replicas, those that are down or not well first: restarting them costs least and may be their cure."""
+
+    def worth(replica: ReplicaSeen) -> tuple[bool, bool]:
+        state = replica.state()
+        return state not in DOWN, state in WELL
+
+    yield from sorted((replica for replica in seen.replicas if replica.outdated), key=worth)
 
 
 def _go_on(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutStep:
@@ -98,8 +105,10 @@ def _go_on(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutStep:
         return EndStep(seen.turn.replica, "it is not wanted any more")
     if replica.outdated:
         held = _held(BEFORE_A_RESTART, Look(spec, seen, replica))
+        if held is not None and next(_candidates(seen)) is not replica and held.reason is Reason.ROLLING_OUT:
+            return EndStep(replica.name, f"it was not restarted: {held.why}, outdated as well and goes first")
         return held or Restart(replica.name, "its pod was made from an older spec")
-    state = replica.state(suspended=spec.suspend)
+    state = replica.state()
     if state in WELL:
         return EndStep(replica.name, f"it runs the present spec and is {state}")
     if replica.pod is not None and replica.pod.ready and _others_down(seen, replica):
@@ -147,18 +156,25 @@ def zookeeper_answers(look: Look) -> Hold | None:
 
 
 def others_well(look: Look) -> Hold | None:
-    """Unless the shard has no quorum anyway and the candidate is down: then a restart can only help.
+    """Unless the candidate is down, so that its restart takes nothing away; or it loads nothing, and nor does a quorum.
 
-    Without this exception a mistake that took down all replicas could not be mended by a corrected spec.
+    Without these exceptions a mistake that broke several replicas could not be mended by a corrected spec. A candidate
+    whose ClickHouse answers is never restarted while another one's does not.
     """
     others = dict(look.others())
-    down = look.candidate.pod is None or not look.candidate.pod.ready
-    if down and sum(state in WELL for state in others.values()) < look.spec.quorum:
+    state = look.candidate.state()
+    if state in DOWN:
+        return None
+    if state not in WELL and not _quorum(look, others) and not any(other in DOWN for other in others.values()):
         return None
     for name, state in others.items():
         if state not in WELL:
             return Hold(Reason.ROLLING_OUT, f"{look.candidate.name} is outdated; waiting for {name}, which is {state}")
     return None
+
+
+def _quorum(look: Look, others: Mapping[str, State]) -> bool:
+    return sum(state in WELL for state in others.values()) >= look.spec.quorum
 
 
 def other_zones_heard(look: Look) -> Hold | None:
@@ -172,6 +188,9 @@ def other_zones_heard(look: Look) -> Hold | None:
 
 
 def nothing_removed(look: Look) -> Hold | None:
+    """Unless the removal itself waits for replicas that this rollout may bring back."""
+    if not _quorum(look, look.seen.states()):
+        return None
     for replica in look.seen.surplus:
         return Hold(Reason.SCALING, f"{look.candidate.name} is outdated; {replica.name} is being removed first")
     return None

@@ -8,12 +8,15 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """What a replica does, as `ReplicaStatus.state` says it. The order is that of a start."""
+    """What a replica does, as `ReplicaStatus.state` says it. The order is that of a start.
+
+    From Unreachable on its pod is ready, that is, its ClickHouse answers; Draining is a pod that ends.
+    """
 
     MISSING = "Missing"
     PENDING = "Pending"
-    STARTING = "Starting"
     UNREACHABLE = "Unreachable"
+    STARTING = "Starting"
     REPLAYING = "Replaying"
     STOPPED = "Stopped"
     CONSUMING = "Consuming"
@@ -26,24 +29,28 @@ class StreamSeen:
     """A stream as its owner reports it: `name` is cluster/topic/partition, `phase` as in the aggregator's /status.
 
     `drained` says that everything up to the end of the log is stored and nothing is in flight. `why` is the reason of
-    a stopped stream.
+    a stopped stream. `in_flight` are the tables of which a block is on its way.
     """
 
     name: str
     phase: str
     drained: bool = False
     why: str = ""
+    in_flight: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class TableSeen:
-    """A table as an aggregator reports it. `hazards` are (reason, text)."""
+    """A table as an aggregator reports it. `hazards` are (reason, text). `rollout` holds it since `held_since_ms`, Unix
+    milliseconds; empty when none does."""
 
     name: str
     revision: int = 0
     held: bool = False
     why: str = ""
     hazards: tuple[tuple[str, str], ...] = ()
+    rollout: str = ""
+    held_since_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,7 @@ class AggregatorSeen:
 
     ready: bool
     streams: tuple[StreamSeen, ...] = ()
+    suspended: bool = False
     clusters: Mapping[str, str] = field(default_factory=dict)
     tables: tuple[TableSeen, ...] = ()
 
@@ -83,19 +91,21 @@ class ReplicaSeen:
     aggregator: AggregatorSeen | None = None
     silence: str = ""
 
-    def state(self, *, suspended: bool) -> State:
+    def state(self) -> State:
         if self.scale is None and self.pod is None:
             return State.MISSING
         if self.pod is None:
             return State.PENDING
         if self.pod.terminating:
             return State.DRAINING
-        if suspended and self.pod.ready:
-            return State.SUSPENDED
+        if not self.pod.ready:
+            return State.PENDING
         if self.aggregator is None:
-            return State.UNREACHABLE if self.pod.ready else State.PENDING
+            return State.UNREACHABLE
+        if self.aggregator.suspended:
+            return State.SUSPENDED
         phases = {stream.phase for stream in self.aggregator.streams}
-        if not self.aggregator.ready or not self.pod.ready or "STARTING" in phases:
+        if not self.aggregator.ready or "STARTING" in phases:
             return State.STARTING
         if "REPLAY" in phases:
             return State.REPLAYING
@@ -151,9 +161,9 @@ class ShardSeen:
     refused: tuple[str, ...] = ()
     """What the API server refused to let us do."""
 
-    def states(self, *, suspended: bool) -> dict[str, State]:
+    def states(self) -> dict[str, State]:
         """What every replica does that is wanted and known of, other zones included."""
-        found = {replica.name: replica.state(suspended=suspended) for replica in self.replicas}
+        found = {replica.name: replica.state() for replica in self.replicas}
         for report in self.elsewhere:
             found.update(report.states)
         return found

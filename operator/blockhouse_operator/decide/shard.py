@@ -6,7 +6,13 @@ from dataclasses import dataclass
 
 from blockhouse_operator.api.conditions import Condition
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
-from blockhouse_operator.api.status import ClickHouseShardIngestStatus, ReplicaStatus, StreamCount, TopicStatus
+from blockhouse_operator.api.status import (
+    ClickHouseShardIngestStatus,
+    ReplicaStatus,
+    StreamCount,
+    TableStatus,
+    TopicStatus,
+)
 from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister, plan_removal
 from blockhouse_operator.decide.rollout import BeginStep, EndStep, Hold, Restart, plan_rollout
 from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State
@@ -55,16 +61,21 @@ def expected_streams(spec: ClickHouseShardIngestSpec) -> tuple[str, ...]:
 
 
 def describe_shard(
-    spec: ClickHouseShardIngestSpec, seen: ShardSeen, plan: ShardPlan, topics: tuple[TopicStatus, ...]
+    spec: ClickHouseShardIngestSpec,
+    seen: ShardSeen,
+    plan: ShardPlan,
+    topics: tuple[TopicStatus, ...],
+    tables: tuple[TableStatus, ...] = (),
 ) -> tuple[ClickHouseShardIngestStatus, tuple[Condition, ...]]:
     """The status without conditions and rollout, and the conditions of this moment without times."""
     expected = expected_streams(spec)
     status = ClickHouseShardIngestStatus(
         revision=seen.replicas[0].wanted_revision if seen.replicas else "",
-        ready_replicas=sum(state is State.CONSUMING for state in seen.states(suspended=spec.suspend).values()),
+        ready_replicas=sum(state is State.CONSUMING for state in seen.states().values()),
         streams=count_streams(expected, seen),
         replicas=_replicas(spec, seen),
         topics=topics,
+        tables=tables,
     )
     return status, shard_conditions(spec, seen, plan.holds, plan.steps, status)
 
@@ -88,7 +99,7 @@ def drained(expected: tuple[str, ...], seen: ShardSeen) -> bool:
 
 def _replicas(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> tuple[ReplicaStatus, ...]:
     by_name = {replica.name: replica for replica in (*seen.replicas, *seen.surplus)}
-    states = seen.states(suspended=spec.suspend)
+    states = seen.states()
     found = []
     for wanted in spec.replicas:
         if wanted.name in by_name:

@@ -37,10 +37,10 @@ def shard_conditions(
         found
         for found in (
             ready(spec, seen, status),
-            reconciling(seen, holds, steps, status),
+            reconciling(spec, seen, holds, steps, status),
             stalled(seen, holds),
             topics_provisioned(status),
-            schema_up_to_date(spec, seen),
+            schema_up_to_date(status),
             deduplication_safe(spec, seen),
             quorum_healthy(spec, seen),
             suspended(spec),
@@ -109,6 +109,7 @@ def _obstacles(seen: ShardSeen) -> Iterator[tuple[Reason, str]]:
 
 
 def reconciling(
+    spec: ClickHouseShardIngestSpec,
     seen: ShardSeen,
     holds: Sequence[Hold],
     steps: Sequence[Step],
@@ -124,6 +125,8 @@ def reconciling(
     for hold in holds:
         if hold.reason is not Reason.PAUSED:
             return condition(kind, True, hold.reason, hold.why)
+    if spec.suspend and (left := [r.name for r in status.replicas if r.served and r.state == State.CONSUMING]):
+        return condition(kind, True, Reason.SUSPENDED, f"{', '.join(left[:4])} will stop loading")
     unready = [r.name for r in status.replicas if r.served and not r.ready]
     if unready:
         return condition(kind, True, Reason.PROGRESSING, f"waiting for the pods of {', '.join(unready[:4])}")
@@ -148,20 +151,17 @@ def topics_provisioned(status: ClickHouseShardIngestStatus) -> Condition:
     return condition(kind, False, reason_of(wrong[0].state), message[:2000])
 
 
-def schema_up_to_date(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> Condition:
+def schema_up_to_date(status: ClickHouseShardIngestStatus) -> Condition:
+    """What needs a person is said before what goes on by itself, and that before what is not known."""
     kind = ConditionType.SCHEMA_UP_TO_DATE
-    if not spec.tables:
+    wrong = [table for table in status.tables if table.state != Reason.AS_SPECIFIED.value]
+    if not wrong:
         return condition(kind, True, Reason.AS_SPECIFIED)
-    tables = _tables(seen)
-    if tables is None:
-        return condition(kind, None, Reason.STATUS_UNKNOWN, "no aggregator of the shard answers")
-    for name, found in tables.items():
-        if found.held or found.why:
-            return condition(kind, False, Reason.TABLE_BLOCKED, f"table {name}: {found.why or 'it is held'}")
-    missing = [table.name for table in spec.tables if table.name not in tables]
-    if missing:
-        return condition(kind, False, Reason.TABLE_MISSING, f"table {', '.join(missing[:5])} is not there to be loaded")
-    return condition(kind, True, Reason.AS_SPECIFIED)
+    order = (Reason.STATUS_UNKNOWN.value, Reason.SCHEMA_CHANGING.value)
+    worst = max(wrong, key=lambda table: order.index(table.state) if table.state in order else len(order))
+    more = f" (and {len(wrong) - 1} more tables)" if len(wrong) > 1 else ""
+    known = False if worst.state != Reason.STATUS_UNKNOWN.value else None
+    return condition(kind, known, reason_of(worst.state), f"table {worst.name}: {worst.message}{more}"[:2000])
 
 
 def deduplication_safe(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> Condition:

@@ -141,7 +141,7 @@ async def _look_at_zookeeper(
         reports = await asyncio.to_thread(ensemble.reports, root, spec.shard, others)
         claimed_by = await asyncio.to_thread(ensemble.claimed_by, root, spec.shard)
         if not services.dry_run:
-            for report in own_reports(seen, suspended=spec.suspend):
+            for report in own_reports(seen):
                 await asyncio.to_thread(ensemble.report, root, spec.shard, report)
 
     try:
@@ -153,13 +153,13 @@ async def _look_at_zookeeper(
     return replace(seen, elsewhere=reports, silent_zones=silent, claimed_by=claimed_by)
 
 
-def own_reports(seen: ShardSeen, *, suspended: bool) -> list[ZoneReport]:
+def own_reports(seen: ShardSeen) -> list[ZoneReport]:
     """What the operators of other zones are told of ours."""
     zones = sorted({replica.zone for replica in seen.replicas})
     return [
         ZoneReport(
             zone=zone,
-            states={r.name: r.state(suspended=suspended) for r in seen.replicas if r.zone == zone},
+            states={r.name: r.state() for r in seen.replicas if r.zone == zone},
             streams=tuple(s for r in seen.replicas if r.zone == zone and r.aggregator for s in r.aggregator.streams),
         )
         for zone in zones

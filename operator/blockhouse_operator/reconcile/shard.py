@@ -27,10 +27,11 @@ from blockhouse_operator.decide.seen import ShardSeen
 from blockhouse_operator.decide.shard import ShardPlan, describe_shard, plan_shard
 from blockhouse_operator.desired.shard import children
 from blockhouse_operator.reconcile.children import Applied, apply_children, list_children, prune_children
-from blockhouse_operator.reconcile.observe import ShardLook, look_at_shard
+from blockhouse_operator.reconcile.observe import ShardLook, look_at_shard, other_zones
 from blockhouse_operator.reconcile.report import report, with_times
 from blockhouse_operator.reconcile.services import Services
 from blockhouse_operator.reconcile.steps import ShardSteps, Taken
+from blockhouse_operator.reconcile.tables import TableKeeper, in_progress
 from blockhouse_operator.reconcile.topics import TopicKeeper
 
 log = structlog.get_logger(__name__)
@@ -46,6 +47,7 @@ class ShardTurns:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._topics = TopicKeeper(services)
+        self._tables = TableKeeper(services)
 
     async def turn(self, namespace: str, name: str) -> float | None:
         """Returns after how many seconds it wants the next turn; None when it is gone."""
@@ -77,7 +79,11 @@ class ShardTurns:
         look = _add(look, applied, trouble)
         steps = ShardSteps(services, shard, live, found, look, contents)
         plan, taken = await self._act(shard, look, steps)
-        status, conditions = describe_shard(spec, look.seen, plan, topics)
+        tables = shard.status.tables
+        if not spec.suspend:  # suspended aggregators own nothing: tables stay as they are
+            secret = contents.text(token.name, token.key) or ""
+            tables = await self._tables.keep(shard, look.seen, other_zones(services, shard), contents, secret)
+        status, conditions = describe_shard(spec, look.seen, plan, topics, tables)
         timed = with_times(services, shard.status.conditions, conditions, shard.generation)
         whole = status.model_copy(
             update={"conditions": timed, "observed_generation": shard.generation, "rollout": taken.rollout}
@@ -106,7 +112,7 @@ class ShardTurns:
         return sum(bool((other.get("status") or {}).get("rollout", {}).get("replica")) for other in others)
 
     def _next(self, plan: ShardPlan, status: ClickHouseShardIngestStatus, applied: Applied) -> float:
-        if plan.steps or applied.ending:
+        if plan.steps or applied.ending or in_progress(status.tables):
             return 0.5
         ready = any(c.type == ConditionType.READY.value and c.status == "True" for c in status.conditions)
         return self._services.resync if plan.settled and ready and not applied.refused else SOON

@@ -1,0 +1,217 @@
+"""Keep a shard's tables as the spec declares them: look at each, take at most one step, say how it is.
+
+The steps are carried out by the aggregators beside the replicas: they alone reach ClickHouse and hold the streams.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import structlog
+
+from blockhouse.errors import Blocked, Permanent, Retryable
+from blockhouse_operator.adapters.secrets import Contents
+from blockhouse_operator.api.base import seconds
+from blockhouse_operator.api.conditions import Reason
+from blockhouse_operator.api.parts import Table
+from blockhouse_operator.api.resource import ClickHouseShardIngest
+from blockhouse_operator.api.status import TableStatus
+from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State
+from blockhouse_operator.decide.shard import expected_streams
+from blockhouse_operator.decide.tables import (
+    ROLLOUT,
+    Alter,
+    Create,
+    Gap,
+    HoldTable,
+    Release,
+    TableAt,
+    TableLook,
+    TablePlan,
+    TableStep,
+    plan_table,
+)
+from blockhouse_operator.reconcile.services import Services
+
+log = structlog.get_logger(__name__)
+LOOK_AGAIN_SECONDS = 60.0
+"""A table found as declared is compared again only after so long, unless its aggregator tells of another revision."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    ddl: str
+    revision: int
+    at: float
+
+
+class TableKeeper:
+    """Tables of all shards of all pipelines."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._same: dict[tuple[str, str, str], _Compared] = {}
+        self._holding: dict[tuple[str, str], set[str]] = {}
+
+    async def keep(
+        self, shard: ClickHouseShardIngest, seen: ShardSeen, unheard: tuple[str, ...], contents: Contents, token: str
+    ) -> tuple[TableStatus, ...]:
+        """One turn of every declared table. `unheard` are zones whose replicas this operator cannot ask."""
+        found = []
+        for table in shard.spec.tables:
+            ddl = _ddl(table, contents)
+            if ddl is None:
+                found.append(_status(table.name, TablePlan(None, *_undeclared(table, seen))))
+                continue
+            plan = await self._turn(shard, seen, unheard, table.name, ddl, token)
+            found.append(_status(table.name, plan))
+        return tuple(found)
+
+    async def _turn(
+        self, shard: ClickHouseShardIngest, seen: ShardSeen, unheard: tuple[str, ...], table: str, ddl: str, token: str
+    ) -> TablePlan:
+        try:
+            at = await asyncio.gather(*(self._at(shard, replica, table, ddl, token) for replica in seen.replicas))
+            refused = ""
+        except Permanent as error:
+            at, refused = [_held(shard, r, table, self._services) for r in seen.replicas], str(error)
+        async with self._services.rollout_lock(shard.namespace, shard.spec.pipeline):
+            plan = plan_table(self._look(shard, seen, unheard, table, tuple(at), refused))
+            self._note(shard, table, holds=isinstance(plan.step, HoldTable) or any(a.rollout == ROLLOUT for a in at))
+            if isinstance(plan.step, HoldTable):
+                return await self._take(shard, plan, plan.step, table, ddl, token)
+        return await self._take(shard, plan, plan.step, table, ddl, token) if plan.step is not None else plan
+
+    def _look(
+        self,
+        shard: ClickHouseShardIngest,
+        seen: ShardSeen,
+        unheard: tuple[str, ...],
+        table: str,
+        at: tuple[TableAt, ...],
+        refused: str,
+    ) -> TableLook:
+        spec, owned = shard.spec, seen.streams()
+        before = next((status for status in shard.status.tables if status.name == table), None)
+        return TableLook(
+            name=table,
+            at=at,
+            unowned=tuple(stream for stream in expected_streams(spec) if stream not in owned),
+            unheard=unheard,
+            refused=refused,
+            paused=spec.rollout.paused,
+            gave_up=before is not None
+            and before.state == Reason.STEP_TIMED_OUT.value
+            and shard.status.observed_generation == shard.generation,
+            timeout_seconds=seconds(spec.rollout.step_timeout),
+            busy_shards=len(self._holding.get((shard.namespace, spec.pipeline), set()) - {shard.name}),
+            max_parallel_shards=spec.rollout.max_parallel_shards,
+        )
+
+    def _note(self, shard: ClickHouseShardIngest, table: str, *, holds: bool) -> None:
+        """Which shards hold a table: counted in memory, for there is one leader, and seen anew when another leads."""
+        holding = self._holding.setdefault((shard.namespace, shard.spec.pipeline), set())
+        others = any(t.name != table and t.state == Reason.SCHEMA_CHANGING.value for t in shard.status.tables)
+        if holds:
+            holding.add(shard.name)
+        elif not others:
+            holding.discard(shard.name)
+
+    async def _at(
+        self, shard: ClickHouseShardIngest, replica: ReplicaSeen, table: str, ddl: str, token: str
+    ) -> TableAt:
+        known = _held(shard, replica, table, self._services)
+        if replica.aggregator is None:
+            return known
+        key, now = (shard.uid, replica.name, table), self._services.clock()
+        digest = hashlib.sha256(ddl.encode()).hexdigest()
+        same = self._same.get(key)
+        if same and (same.ddl, same.revision) == (digest, known.revision) and now - same.at < LOOK_AGAIN_SECONDS:
+            return _with_gap(known, Gap(True))
+        base = self._services.endpoints.aggregator(replica.name, shard.namespace)
+        try:
+            gap = await self._services.http.gap(base, token, table, ddl)
+        except Retryable as error:
+            return _with_gap(known, None, str(error))
+        if gap == Gap(True):
+            self._same[key] = _Compared(digest, known.revision, now)
+        else:
+            self._same.pop(key, None)
+        return _with_gap(known, gap)
+
+    async def _take(
+        self, shard: ClickHouseShardIngest, plan: TablePlan, step: TableStep, table: str, ddl: str, token: str
+    ) -> TablePlan:
+        log.info("table_step", shard=shard.name, table=table, step=type(step).__name__, why=plan.message)
+        if self._services.dry_run:
+            return plan
+        http, base = self._services.http, self._services.endpoints.aggregator(step.replica, shard.namespace)
+        try:
+            match step:
+                case HoldTable():
+                    await http.hold(base, token, table, ROLLOUT)
+                case Create() | Alter():
+                    await http.apply(base, token, table, ddl, ROLLOUT)
+                case Release():
+                    await http.release(base, token, table, ROLLOUT)
+        except (Retryable, Blocked, Permanent) as error:
+            return TablePlan(None, Reason.SCHEMA_CHANGING, f"{plan.message}: {error}", plan.revision)
+        return plan
+
+
+def _ddl(table: Table, contents: Contents) -> str | None:
+    if table.ddl_from is not None:
+        reference = table.ddl_from.config_map_key_ref
+        return contents.text(reference.name, reference.key, "ConfigMap")
+    return table.ddl
+
+
+def _undeclared(table: Table, seen: ShardSeen) -> tuple[Reason, str]:
+    """What is to be said of a table whose DDL is somebody else's business, or not there."""
+    if table.ddl_from is not None:
+        return Reason.SECRET_MISSING, "its DDL is not there"
+    answers = [replica.aggregator for replica in seen.replicas if replica.aggregator is not None]
+    found = [known for answer in answers for known in answer.tables if known.name == table.name]
+    if not answers:
+        return Reason.STATUS_UNKNOWN, "no aggregator of the shard answers"
+    if not found:
+        return Reason.TABLE_MISSING, "it is not there to be loaded, and has no DDL here"
+    blocked = next((known for known in found if known.held), None)
+    return (Reason.TABLE_BLOCKED, blocked.why) if blocked else (Reason.AS_SPECIFIED, "")
+
+
+def _held(shard: ClickHouseShardIngest, replica: ReplicaSeen, table: str, services: Services) -> TableAt:
+    """What the replica's status page says of the table."""
+    aggregator = replica.aggregator
+    if aggregator is None:
+        return TableAt(replica.name, silence=replica.silence or "its aggregator does not run", ready=False)
+    seen = next((found for found in aggregator.tables if found.name == table), None)
+    ready = replica.state() in (State.CONSUMING, State.STOPPED)
+    busy = any(table in stream.in_flight for stream in aggregator.streams)
+    if seen is None:
+        return TableAt(replica.name, ready=ready, busy=busy)
+    return TableAt(
+        replica.name,
+        ready=ready,
+        rollout=seen.rollout,
+        held_seconds=max(0.0, services.wall().timestamp() - seen.held_since_ms / 1000) if seen.rollout else 0.0,
+        busy=busy,
+        revision=seen.revision,
+        why=seen.why if seen.held and not seen.rollout else "",
+    )
+
+
+def _with_gap(at: TableAt, gap: Gap | None, silence: str = "") -> TableAt:
+    return replace(at, gap=gap, silence=silence or at.silence)
+
+
+def _status(table: str, plan: TablePlan) -> TableStatus:
+    return TableStatus(name=table, revision=plan.revision, state=plan.reason.value, message=plan.message[:2000])
+
+
+def in_progress(tables: Iterable[TableStatus]) -> bool:
+    """Whether a table is on its way: look again soon."""
+    return any(table.state == Reason.SCHEMA_CHANGING.value for table in tables)
