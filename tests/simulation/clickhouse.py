@@ -1,0 +1,259 @@
+"""One shard of ClickHouse: replicas, parts, the deduplication window, and a quorum that may be met late or never.
+
+Behaviour as measured on 18.16: the hash of a block's part in each ClickHouse partition is remembered for `window`
+blocks or seconds; one part at a time waits for its quorum; when the writer's session ends before anybody has fetched
+the part, it fails, and its hash leaves the window with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from blockhouse_aggregator.clickhouse.errors import ServerFault, classify, interrupted, unreachable
+from tests.simulation.clock import Process
+from tests.simulation.world import World
+
+TICK = 0.5
+CLEANER = 12.0
+"""Seconds between two looks at the window."""
+
+Row = tuple[int, int]
+"""Number of the stream and offset."""
+Hash = tuple[Any, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """Rows in one ClickHouse partition; `have` are the replicas that hold it. `safe` once its quorum was met."""
+
+    hash: Hash
+    rows: tuple[Row, ...]
+    writer: int
+    have: set[int]
+    safe: bool = False
+
+
+@dataclass(slots=True)
+class Table:
+    """What ZooKeeper and the replicas hold of one table."""
+
+    number: int
+    blocks: dict[Hash, int] = field(default_factory=dict)
+    parts: list[Part] = field(default_factory=list)
+    pending: Part | None = None
+    failed: int = 0
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+    rows: dict[Row, Part] = field(default_factory=dict)
+    fetches_stopped: bool = False
+
+
+class Server:
+    """One replica: a process, and a session of its own in ZooKeeper."""
+
+    def __init__(self, world: World, shard: Shard, number: int, zone: int) -> None:
+        self.world = world
+        self.shard = shard
+        self.number = number
+        self.zone = zone
+        self.process = Process(f"clickhouse r{number}")
+        self.heard = 0.0
+        self.active = True
+        self._open: dict[asyncio.Future[Any], None] = {}
+
+    @property
+    def in_touch(self) -> bool:
+        """Reaches ZooKeeper now."""
+        return self.process.running and self.world.zookeeper_up and self.world.linked(self.zone, 0)
+
+    @property
+    def writable(self) -> bool:
+        return self.active and self.in_touch
+
+    def kill(self) -> None:
+        self.process.alive = False
+        for reply in list(self._open):
+            self._reply(reply, None, interrupted(self.process.name, "killed"))
+        self._open.clear()
+
+    def start(self) -> None:
+        if not self.process.alive:
+            self.process = Process(f"clickhouse r{self.number}")
+
+    def _reply(self, reply: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
+        self._open.pop(reply, None)
+        if not reply.done():
+            _answer(reply, result, error)
+
+    async def call(self, work: Coroutine[Any, Any, Any], timeout: float) -> Any:
+        """A query of a local client: its answer, or a fault. The server goes on when the client has given up."""
+        if not self.process.alive:
+            work.close()
+            await asyncio.sleep(0.01)
+            raise unreachable(self.process.name, "refused")
+        reply = self.world.loop.create_future()
+        self._open[reply] = None
+        self.world.loop.spawn(self._serve(work, reply), self.process)
+        try:
+            return await asyncio.wait_for(asyncio.shield(reply), timeout)
+        except TimeoutError:
+            raise interrupted(self.process.name, "timed out") from None
+
+    async def _serve(self, work: Coroutine[Any, Any, Any], reply: asyncio.Future[Any]) -> None:
+        result, error = None, None
+        try:
+            result = await work
+        except ServerFault as fault:
+            error = fault
+        if self.world.chance(self.world.setting.chances.insert_lost):
+            self.world.count("answer of ClickHouse lost")
+            error = interrupted(self.process.name, "reset")
+        self._reply(reply, result, error)
+
+    def error(self, code: int, text: str) -> Exception:
+        return classify(code, text, self.process.name)
+
+
+class Shard:
+    """All replicas of one shard and their tables. `doubled` hears of a row that is written twice."""
+
+    def __init__(self, world: World) -> None:
+        setting = world.setting
+        self.world = world
+        self.tables = [Table(number) for number in range(setting.tables)]
+        self.servers = [Server(world, self, n, n % 2 if setting.zoned else 0) for n in range(setting.replicas)]
+        self.doubled: Callable[[Table, Row], None] = lambda _t, _r: None
+        world.later(TICK, self._tick)
+        world.later(CLEANER, self._clean)
+
+    # --- inserts --------------------------------------------------------------------------------------------
+
+    async def insert(
+        self, server: Server, table: Table, parts: list[tuple[Hash, tuple[Row, ...]]], timeout: float
+    ) -> bool:
+        """Write a block, part after part; True when one of them was there already. Raises what a server says."""
+        world, seen = self.world, False
+        await asyncio.sleep(world.trip(server.zone, 0) * 3)
+        for hash_, rows in parts:
+            early = hash_ in table.blocks and world.chance(world.setting.chances.early_ok)
+            if not early and table.pending is not None:
+                raise server.error(286, "an earlier part waits for its quorum")
+            if world.chance(world.setting.chances.slow_insert):
+                await asyncio.sleep(world.random.uniform(0.5, 2 * world.setting.quorum_timeout))
+            await asyncio.sleep(world.random.uniform(0.002, 0.03))
+            if not server.writable:
+                raise server.error(999, "session expired")
+            if sum(s.active for s in self.servers) < 2:
+                raise server.error(285, "too few live replicas")
+            if hash_ in table.blocks:
+                world.say(server.process.name, f"t{table.number}: knows {_text(rows)} already")
+                seen = True
+            elif table.pending is not None:
+                raise server.error(286, "an earlier part waits for its quorum")
+            else:
+                await self._write(server, table, hash_, rows, timeout)
+        return seen
+
+    async def _write(self, server: Server, table: Table, hash_: Hash, rows: tuple[Row, ...], timeout: float) -> None:
+        part = Part(hash_, rows, server.number, {server.number})
+        table.blocks[hash_] = self.world.now_ms()
+        for row in rows:
+            if row in table.rows:
+                self.doubled(table, row)
+            table.rows[row] = part
+        table.parts.append(part)
+        table.pending, table.settled = part, asyncio.Event()
+        self.world.say(server.process.name, f"t{table.number}: writes {_text(rows)}, waits for its quorum")
+        for other in self.servers:
+            if other is not server:
+                self._fetch_later(other, table, part)
+        try:
+            await asyncio.wait_for(table.settled.wait(), timeout)
+        except TimeoutError:
+            raise server.error(319, "quorum not met in time") from None
+        if not part.safe:
+            raise server.error(319, "the part failed")
+
+    def _fetch_later(self, server: Server, table: Table, part: Part) -> None:
+        slow = self.world.chance(self.world.setting.chances.slow_fetch)
+        delay = self.world.random.uniform(1, 8) if slow else self.world.random.uniform(0.02, 0.25)
+        self.world.later(delay, self._fetch, server, table, part)
+
+    def _fetch(self, server: Server, table: Table, part: Part) -> None:
+        if server.number in part.have or table.rows.get(part.rows[0]) is not part:
+            return
+        source = any(
+            (s := self.servers[n]).process.running and self.world.linked(s.zone, server.zone) for n in part.have
+        )
+        if not source or not server.writable or table.fetches_stopped:
+            self.world.later(self.world.random.uniform(0.5, 1.5), self._fetch, server, table, part)
+            return
+        part.have.add(server.number)
+        if table.pending is part and len(part.have) >= 2:
+            part.safe = True
+            table.pending = None
+            table.settled.set()
+
+    # --- what goes on by itself -----------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        now = self.world.loop.time()
+        for server in self.servers:
+            if server.in_touch:
+                server.heard, server.active = now, True
+            elif server.active and self.world.zookeeper_up and now - server.heard > self.world.setting.session_timeout:
+                server.active = False
+                for table in self.tables:
+                    if table.pending is not None and table.pending.writer == server.number:
+                        self._fail(table, table.pending)
+        self.world.later(TICK, self._tick)
+
+    def _fail(self, table: Table, part: Part) -> None:
+        self.world.say("shard", f"t{table.number}: {_text(part.rows)} is lost with its writer r{part.writer}")
+        self.world.count("part lost with its writer")
+        table.failed += 1
+        table.pending = None
+        table.parts.remove(part)
+        table.blocks.pop(part.hash, None)
+        for row in part.rows:
+            if table.rows.get(row) is part:
+                del table.rows[row]
+        table.settled.set()
+
+    def _clean(self) -> None:
+        """Keep the newest `window` blocks that are not too old."""
+        setting, oldest = self.world.setting, self.world.now_ms() - self.world.setting.window_seconds * 1000
+        for table in self.tables:
+            newest = list(table.blocks.items())[-setting.window :]
+            table.blocks = {hash_: made for hash_, made in newest if made >= oldest}
+        self.world.later(CLEANER, self._clean)
+
+    # --- questions ------------------------------------------------------------------------------------------
+
+    async def rows_of(self, server: Server, table: Table, stream: int, begin: int, end: int) -> dict[int, int]:
+        """With sequential consistency: rows with quorum only, and only if this replica has all of them."""
+        await asyncio.sleep(self.world.random.uniform(0.003, 0.02))
+        if not server.writable:
+            raise server.error(242, "read only")
+        if any(part.safe and server.number not in part.have for part in table.parts):
+            raise server.error(289, "this replica lacks a part")
+        found: dict[int, int] = {}
+        for part in table.parts:
+            if part.safe:
+                for number, offset in part.rows:
+                    if number == stream and begin <= offset <= end:
+                        found[offset] = found.get(offset, 0) + 1
+        return found
+
+
+def _answer(reply: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
+    if error is not None:
+        reply.set_exception(error)
+    else:
+        reply.set_result(result)
+
+
+def _text(rows: tuple[Row, ...]) -> str:
+    return f"s{rows[0][0]}[{rows[0][1]}..{rows[-1][1]}] ({len(rows)} rows)"

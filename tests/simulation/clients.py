@@ -1,0 +1,247 @@
+"""What stands where `blockhouse_aggregator.app` makes its clients: each finds its replica by the process it runs in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+from blockhouse.config.pipeline import AggregatorConfig
+from blockhouse.errors import Retryable
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.clickhouse.presence import StoredRows
+from blockhouse_aggregator.clickhouse.quorum import QuorumSnapshot
+from blockhouse_aggregator.clickhouse.tables import ServerTable
+from blockhouse_aggregator.runtime.adapters import KafkaGroups
+from blockhouse_aggregator.runtime.figures import Figures
+from blockhouse_aggregator.spark.task import LeaseFigures, LeaseSpec
+from tests.simulation.member import SimMember
+from tests.simulation.replica import current
+from tests.simulation.worker import Worker
+from tests.simulation.world import World
+from tests.simulation.zookeeper import SimLocks, SimMarkers, SimSchemas, ZkSession
+
+FIGURES = Figures()
+"""Of all aggregators of all worlds: nobody looks at them, and they are dear to make."""
+
+
+class SimApplication:
+    """In place of `spark.session.SparkApplication`."""
+
+    def __init__(self, *_: Any) -> None:
+        self._node = current()
+        self.slots = self._node.world.setting.slots
+        self.alive = True
+
+    def run_lease(self, spec: LeaseSpec) -> LeaseFigures:
+        node = self._node
+        job: asyncio.Future[LeaseFigures] = node.world.loop.create_future()
+        worker = Worker(node, spec, job)
+        node.workers[worker.process.name] = worker
+        node.world.loop.spawn(worker.run(), worker.process)
+        return job  # type: ignore[return-value] # the loop waits for it
+
+    def cancel(self, spec: LeaseSpec) -> None:
+        for worker in list(self._node.workers.values()):
+            if worker.spec == spec:
+                self._node.kill_worker(worker)
+
+    def stop(self) -> None:
+        for worker in list(self._node.workers.values()):
+            self._node.kill_worker(worker)
+
+
+class SimServer:
+    """In place of the admin and gate servers: nobody connects from outside."""
+
+    def __init__(self, *_: Any) -> None: ...
+
+    async def start(self) -> tuple[str, int]:
+        return "gate", 1
+
+    async def stop(self) -> None: ...
+
+
+class SimShard:
+    """`ports.Shard` over the local server, and what ZooKeeper says of the tables."""
+
+    def __init__(self, *_: Any) -> None:
+        node = self._node = current()
+        node.shard_port = self
+        self.seen: dict[str, QuorumSnapshot] = {}
+        setting = node.world.setting
+        self._tables = {
+            name: ServerTable(
+                database="default",
+                name=name.partition(".")[2],
+                engine="ReplicatedMergeTree",
+                replicated=True,
+                zookeeper_path=f"/{name}",
+                replica_name=node.name,
+                columns=node.histories[name].revisions[0].columns,
+                deduplication_window=setting.window,
+                deduplication_window_seconds=setting.window_seconds,
+                provenance=frozenset(("_kafka_cluster", "_kafka_partition", "_kafka_offset", "_kafka_row")),
+                materialized_views=(),
+                partition_key="tuple()" if setting.split == 1 else "id",
+            )
+            for name in node.numbers
+        }
+
+    async def describe(self, table: str) -> ServerTable | None:
+        if not self._node.server.process.running:
+            raise Retryable("clickhouse: cannot connect")
+        return self._tables.get(table)
+
+    async def fingerprints(self) -> Mapping[str, int]:
+        return {}
+
+    async def unfit(self) -> str:
+        server = self._node.server
+        if not server.process.alive:
+            raise Retryable("clickhouse: cannot connect")
+        return "" if server.writable else "read-only: all"
+
+    async def quorum(self, table: ServerTable) -> QuorumSnapshot:
+        await self._zookeeper()
+        found = self._node.shard.tables[self._node.numbers[table.full_name]]
+        snapshot = QuorumSnapshot(found.pending is not None, found.failed)
+        self.seen[table.full_name] = snapshot
+        return snapshot
+
+    async def blocks_since(self, table: ServerTable, since_ms: int) -> int:
+        await self._zookeeper()
+        found = self._node.shard.tables[self._node.numbers[table.full_name]]
+        return sum(made >= since_ms for made in found.blocks.values())
+
+    async def altered_since(self, table: ServerTable, since_ms: int) -> bool:
+        await self._zookeeper()
+        return False
+
+    async def stored(self, table: ServerTable, stream: StreamId, begin: int, end: int) -> StoredRows:
+        node = self._node
+        found = node.shard.tables[node.numbers[table.full_name]]
+        work = node.shard.rows_of(node.server, found, node.stream_number(stream), begin, end)
+        return StoredRows(await node.server.call(work, 5.0))
+
+    async def _zookeeper(self) -> None:
+        node = self._node
+        await asyncio.sleep(2 * node.world.trip(node.zone, 0))
+        if not node.ensemble.reachable(node.session):
+            await asyncio.sleep(3.0)
+            raise Retryable("zookeeper: away", after=0.5)
+
+    def close(self) -> None: ...
+
+
+class SimFacts:
+    """In place of `kafka.facts.ClusterFacts`."""
+
+    def __init__(self, config: Any) -> None:
+        self._node = current()
+        self._cluster = self._node.clusters[config.name]
+
+    def _reached(self) -> None:
+        if not self._cluster.up or not self._node.world.linked(self._node.zone, self._cluster.zone):
+            raise Retryable(f"cluster {self._cluster.name}: no broker answers", after=0.5)
+
+    def topic(self, name: str) -> Any:
+        self._reached()
+        return SimpleNamespace(
+            topic_id=f"topic-{self._cluster.name}", compacted=False, partitions=len(self._cluster.logs)
+        )
+
+    def bounds(self, stream: StreamId) -> tuple[int, int]:
+        self._reached()
+        return 0, self._cluster.logs[stream.partition].end
+
+    def offsets_topic(self) -> Any:
+        self._reached()
+        return SimpleNamespace(durable=True, warning="")
+
+
+class _SimThreads:
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def run(self, function: Any, *arguments: Any) -> Any:
+        await asyncio.sleep(self._world.random.uniform(0.001, 0.05))
+        return function(*arguments)
+
+    def close(self) -> None: ...
+
+
+class SimGroups(KafkaGroups):
+    """The product's, retries and all, over simulated members and facts."""
+
+    def __init__(self, config: AggregatorConfig, members: Mapping[str, Any]) -> None:
+        self._members = members
+        self._facts: dict[str, Any] = {cluster.name: SimFacts(cluster) for cluster in config.kafka.clusters}
+        self._threads: Any = _SimThreads(current().world)
+
+    async def commit(self, stream: StreamId, epoch: int, offset: int, metadata: str) -> Any:
+        node = current()
+        node.world.strike("before commit", node.number)
+        result = await super().commit(stream, epoch, offset, metadata)
+        node.world.strike("after commit", node.number)
+        return result
+
+
+class _SimHolds:
+    async def all(self) -> Mapping[str, Any]:
+        return {}
+
+
+def make_session(*_: Any) -> ZkSession:
+    node = current()
+    node.session = ZkSession(node.ensemble, node.threads, node.zone)
+    return node.session
+
+
+def make_locks(*_: Any) -> SimLocks:
+    node = current()
+    node.locks = SimLocks(node.world, node.session)
+    node.locks.on_release = lambda table: node.oracle.released(node, table)
+    return node.locks
+
+
+def make_member(config: Any, kafka: Any, instance: str, listener: Any) -> SimMember:
+    node = current()
+    cluster = node.clusters[config.name]
+    member = SimMember(cluster, config, kafka, instance, listener, node.threads, node.driver, node.zone)
+    node.members.append(member)
+    return member
+
+
+def now_ms() -> int:
+    return int(current().unix() * 1000)
+
+
+def make_random() -> Random:
+    node = current()
+    return Random(f"{node.world.setting.seed} {node.driver.name}")
+
+
+REPLACED: dict[str, Any] = {
+    "Session": make_session,
+    "GroupMember": make_member,
+    "ClusterFacts": SimFacts,
+    "SparkApplication": SimApplication,
+    "GateServer": SimServer,
+    "AdminServer": SimServer,
+    "Figures": lambda: FIGURES,
+    "now_ms": now_ms,
+    "random": SimpleNamespace(Random=make_random),
+    "check_loadable": lambda _: lambda _history, _server: None,
+    "adapters": SimpleNamespace(
+        LocalShard=SimShard,
+        ShardLocks=make_locks,
+        KafkaGroups=SimGroups,
+        StoredSchemas=lambda *_: SimSchemas(current().histories),
+        StoredMarkers=lambda *_: SimMarkers(current().session),
+        StoredHolds=lambda *_: _SimHolds(),
+    ),
+}
+"""Names of `blockhouse_aggregator.app`, and what stands in for them."""

@@ -1,0 +1,258 @@
+"""Misfortunes of one run: some at random times, some at the moments that hurt, all of them healed in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+
+from tests.simulation.clickhouse import Shard
+from tests.simulation.clock import Process
+from tests.simulation.kafka import Cluster
+from tests.simulation.replica import Node
+from tests.simulation.world import World
+from tests.simulation.zookeeper import Ensemble
+
+
+class Misfortunes:
+    """Everything that can be done to a world. `begin` sets it going, `heal` ends it all."""
+
+    def __init__(
+        self, world: World, nodes: list[Node], shard: Shard, clusters: Mapping[str, Cluster], ensemble: Ensemble
+    ) -> None:
+        self._world = world
+        self._nodes = nodes
+        self._shard = shard
+        self._clusters = clusters
+        self._ensemble = ensemble
+        self._random = Random(f"{world.setting.seed} faults")
+        self._frozen: list[Process] = []
+        self._saved: dict[tuple[str, int], tuple[int | None, str]] = {}
+        world.strike = self._strike
+
+    def begin(self) -> None:
+        setting = self._world.setting
+        for _ in range(setting.faults):
+            kind = self._random.choice(self._kinds)
+            self._at(self._random.uniform(0.5, setting.seconds), kind)
+
+    @property
+    def _kinds(self) -> list[Callable[[], None]]:
+        return [
+            self._kill_driver, self._kill_driver, self._kill_pod, self._kill_pod, self._kill_half, self._kill_worker,
+            self._kill_worker, self._kill_server, self._freeze, self._freeze, self._freeze, self._stall, self._stall,
+            self._zone_down, self._kafka_down, self._zookeeper_down, self._expire, self._expire, self._split,
+            self._stop_fetches, self._stop_fetches, self._restart, self._restart, self._force_offset,
+        ]  # fmt: skip
+
+    def _at(self, delay: float, work: Callable[[], None]) -> None:
+        self._world.later(delay, self._unless_healing, work)
+
+    def _unless_healing(self, work: Callable[[], None]) -> None:
+        if not self._world.healing:
+            self._world.count(getattr(work, "__name__", "").strip("_").replace("_", " "))
+            work()
+
+    def _any(self) -> Node:
+        return self._random.choice(self._nodes)
+
+    def _later(self, least: float, most: float, work: Callable[[], None]) -> None:
+        """Undo a fault: also while the world heals."""
+        self._world.later(self._random.uniform(least, most), work)
+
+    # --- processes ------------------------------------------------------------------------------------------
+
+    def _kill_driver(self, node: Node | None = None) -> None:
+        node = node or self._any()
+        node.kill()
+        self._later(0.3, 12, node.start)
+
+    def _kill_pod(self, node: Node | None = None, least: float = 1, most: float = 15) -> None:
+        """Aggregator, its workers and its ClickHouse at once."""
+        node = node or self._any()
+        server = node.server
+        node.kill()
+        for worker in list(node.workers.values()):
+            node.kill_worker(worker)
+        self._world.say(server.process.name, "is killed")
+        server.kill()
+
+        def start() -> None:
+            server.start()
+            node.start()
+
+        self._later(least, most, start)
+
+    def _kill_half(self) -> None:
+        least = self._random.uniform(1, 8)
+        pods = self._random.random() < 0.4
+        for node in self._random.sample(self._nodes, max(1, len(self._nodes) // 2)):
+            if pods:
+                self._kill_pod(node, least, least + 5)
+            else:
+                self._kill_driver(node)
+
+    def _kill_worker(self, node: Node | None = None) -> None:
+        node = node or self._any()
+        if node.workers:
+            node.kill_worker(self._random.choice(list(node.workers.values())))
+
+    def _kill_server(self, node: Node | None = None) -> None:
+        server = (node or self._any()).server
+        self._world.say(server.process.name, "is killed")
+        server.kill()
+        self._later(0.5, 15, server.start)
+
+    def _freeze(self, node: Node | None = None) -> None:
+        """SIGSTOP and SIGCONT, of the driver alone or with its workers."""
+        node = node or self._any()
+        if node.driver.alive:
+            self._thaw_later(node.freeze(workers=self._random.random() < 0.6), 0.5, 30)
+
+    def _stall(self, node: Node | None = None) -> None:
+        """The event loop stands still while the threads of Kafka and ZooKeeper clients go on."""
+        node = node or self._any()
+        if node.driver.alive:
+            node.driver.frozen = True
+            self._world.say(node.driver.name, "its event loop stands still")
+            self._thaw_later([node.driver], 0.3, 9)
+
+    def _thaw_later(self, processes: list[Process], least: float, most: float) -> None:
+        self._frozen += processes
+
+        def thaw() -> None:
+            for process in processes:
+                if process.frozen and process.alive:
+                    self._world.say(process.name, "goes on")
+                    self._world.loop.thaw(process)
+
+        self._later(least, most, thaw)
+
+    def _restart(self) -> None:
+        """In order: as a rolling restart does."""
+        node = self._any()
+        if node.driver.running and node.aggregator is not None:
+            self._world.say(node.driver.name, "is told to end")
+            self._world.loop.call_soon(node.aggregator.end, 0, "restart", context=node.driver.context)
+            self._later(6, 12, node.start)
+
+    # --- surroundings ---------------------------------------------------------------------------------------
+
+    def _zone_down(self) -> None:
+        zone = self._random.choice([0, 1]) if self._world.setting.zoned else 0
+        down = self._random.uniform(4, 20)
+        for node in self._nodes:
+            if node.zone == zone and (zone == 1 or len(self._nodes) < 3 or self._random.random() < 0.8):
+                self._kill_pod(node, down, down + 3)
+        for cluster in self._clusters.values():
+            if cluster.zone == zone:
+                self._cluster_down(cluster, down)
+
+    def _kafka_down(self) -> None:
+        self._cluster_down(self._random.choice(list(self._clusters.values())), self._random.uniform(1, 20))
+
+    def _cluster_down(self, cluster: Cluster, seconds: float) -> None:
+        cluster.up = False
+        self._world.say(f"kafka {cluster.name}", "is down")
+
+        def back() -> None:
+            self._world.say(f"kafka {cluster.name}", "is back")
+            cluster.back()
+
+        self._later(seconds, seconds, back)
+
+    def _zookeeper_down(self) -> None:
+        self._world.zookeeper_up = False
+        self._world.say("zookeeper", "is down")
+
+        def back() -> None:
+            """Sessions that were silent too long are over; of the others it knows until when they live."""
+            self._world.zookeeper_up = True
+            self._world.say("zookeeper", "is back")
+
+        self._later(1, 14, back)
+
+    def _expire(self, node: Node | None = None) -> None:
+        """A session is over although its client lives."""
+        node = node or self._any()
+        if node.driver.alive and hasattr(node, "session"):
+            self._ensemble.expire(node.session)
+
+    def _split(self) -> None:
+        self._world.split_zones = True
+        self._world.say("network", "the zones do not reach each other")
+
+        def join() -> None:
+            self._world.split_zones = False
+            self._world.say("network", "the zones reach each other")
+
+        self._later(1, 15, join)
+
+    def _stop_fetches(self) -> None:
+        """Replicas do not fetch new parts of a table: its quorum hangs."""
+        table = self._random.choice(self._shard.tables)
+        table.fetches_stopped = True
+        self._world.say("shard", f"t{table.number}: fetches stop")
+
+        def start() -> None:
+            table.fetches_stopped = False
+            self._world.say("shard", f"t{table.number}: fetches go on")
+
+        self._later(0.5, 12, start)
+
+    def _force_offset(self) -> None:
+        """A tool sets an offset while nobody owns the stream; somebody puts it right after a while."""
+        cluster = self._random.choice(list(self._clusters.values()))
+        partition = self._random.randrange(len(cluster.logs))
+        entry = cluster.offsets[partition]
+        if entry.offset is None or not cluster.up:
+            return
+        for node in self._nodes:  # the group must be empty for it
+            self._kill_driver(node)
+        cluster.members.clear()
+        right = (entry.offset, entry.metadata)
+        entry.offset, entry.forced = entry.offset + 7, True
+        self._world.say(f"kafka {cluster.name}", f"a tool sets partition {partition} to {entry.offset}")
+
+        def correct() -> None:
+            if entry.forced:
+                entry.offset, entry.metadata, entry.forced = *right, False
+
+        self._later(12, 20, correct)
+
+    # --- the worst moments ----------------------------------------------------------------------------------
+
+    def _strike(self, point: str, replica: int) -> None:
+        world = self._world
+        if not world.chance(world.setting.chances.strike):
+            return
+        node = self._nodes[replica]
+        blow = self._random.choice(
+            [
+                self._kill_driver,
+                self._kill_pod,
+                self._freeze,
+                self._freeze,
+                self._stall,
+                self._kill_worker,
+                self._expire,
+            ]
+        )
+        world.say("fault", f"{point} of {node.name}")
+        world.later(0, blow, node)
+
+    # --- the end --------------------------------------------------------------------------------------------
+
+    def heal(self) -> None:
+        """From now on nothing new goes wrong; what is down comes back by itself, frozen processes at once."""
+        world = self._world
+        world.healing = True
+        world.say("world", "heals")
+        for process in self._frozen:
+            if process.frozen and process.alive:
+                world.loop.thaw(process)
+        for table in self._shard.tables:
+            table.fetches_stopped = False
+        if world.counts.get("corrupt replay"):
+            for node in self._nodes:  # a block that was rebuilt differently waits for the next owner
+                node.kill()
+                self._later(1, 3, node.start)

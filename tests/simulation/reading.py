@@ -1,0 +1,150 @@
+"""What a worker reads of a stream: scans and rebuilt blocks, in the gate's messages. No time passes here."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from blockhouse_aggregator.gate.messages import BlockKey, BuiltBlock, Replay, Scan, Sealed, TableReport
+from tests.simulation.world import BAD, HEADLESS, HOLE, StreamLog
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """A built block: its storable offsets. The crc stands for the bytes, which nobody needs."""
+
+    table: int
+    offsets: tuple[int, ...]
+
+    def describe(self, name: str, stream: str, now_ms: int) -> BuiltBlock:
+        return BuiltBlock(
+            table=name,
+            begin=self.offsets[0],
+            end=self.offsets[-1],
+            messages=len(self.offsets),
+            rows=len(self.offsets),
+            size=len(self.offsets) * 100,
+            revision=1,
+            crc=self.crc(stream),
+            newest_ms=now_ms,
+        )
+
+    def crc(self, stream: str) -> int:
+        return zlib.crc32(f"{stream} {self.table} {self.offsets}".encode())
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One table in one scan."""
+
+    lowest: int
+    taking: bool
+    seen: int = 0
+    cursor: int | None = None
+    taken: list[int] = field(default_factory=list)
+    dead: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A sealed scan with the blocks that belong to it and the offsets of its dead letters."""
+
+    sealed: Sealed
+    blocks: dict[BlockKey, Bytes]
+    dead: tuple[int, ...]
+
+
+def waits_for_more(log: StreamLog, order: Scan, end: int, most: int) -> bool:
+    """True while the scan would find nothing to put into a block below `end`."""
+    return not any(True for _ in _worth(log, order, min(end, order.start + most)))
+
+
+def _worth(log: StreamLog, order: Scan, end: int) -> Iterable[int]:
+    return (offset for offset in range(order.start, end) if log.kinds[offset] != HOLE)
+
+
+def scan(log: StreamLog, order: Scan, end: int, *, most: int, cut: int, numbers: dict[str, int], now_ms: int) -> Found:
+    """Seal [order.start, end), or less when a block holds `most` messages. With `cut` above 0 one block ends there."""
+    names = {number: name for name, number in numbers.items()}
+    tables = {numbers[name]: _Reading(cursor, True) for name, cursor in order.resume.items()}
+    excluded = {numbers[name] for name in order.exclude}
+    entries, headless, dead, stop = order.entries, 0, [], order.start
+    for offset in range(order.start, end):
+        kind = log.kinds[offset]
+        new = offset >= order.position
+        if kind == HEADLESS and new:
+            headless += 1
+            dead.append(offset)
+        elif kind not in (HOLE, HEADLESS):
+            number = kind % BAD
+            table = tables.get(number)
+            if table is None and new:
+                if number not in excluded:
+                    if entries <= 0:
+                        break
+                    entries -= 1
+                table = tables[number] = _Reading(order.position, number not in excluded)
+            if table is not None and offset >= table.lowest:
+                table.seen += new
+                _put(table, offset, kind)
+        stop = offset + 1
+        if any(len(table.taken) >= most for table in tables.values()):
+            break
+    return _seal(log, order, stop, tables, names, headless, dead, cut, now_ms)
+
+
+def _put(table: _Reading, offset: int, kind: int) -> None:
+    if not table.taking or table.cursor is not None:
+        table.cursor = offset if table.cursor is None else table.cursor
+    elif kind >= BAD:
+        table.dead.append(offset)
+    else:
+        table.taken.append(offset)
+
+
+def _seal(
+    log: StreamLog, order: Scan, stop: int, tables: dict[int, _Reading], names: dict[int, str],
+    headless: int, dead: list[int], cut: int, now_ms: int,
+) -> Found:  # fmt: skip
+    blocks: dict[BlockKey, Bytes] = {}
+    reports = []
+    stream = str(log.stream)
+    for number, table in sorted(tables.items()):
+        if cut and len(table.taken) > cut:
+            table.cursor = table.taken[cut] if table.cursor is None else min(table.cursor, table.taken[cut])
+            table.taken = table.taken[:cut]
+            table.dead = [offset for offset in table.dead if offset < table.cursor]
+        built = None
+        if table.taken:
+            content = Bytes(number, tuple(table.taken))
+            built = content.describe(names[number], stream, now_ms)
+            blocks[BlockKey(table=built.table, begin=built.begin, end=built.end)] = content
+        dead += table.dead
+        reports.append(
+            TableReport(table=names[number], seen=table.seen, block=built, dead=len(table.dead), cursor=table.cursor)
+        )
+    sealed = Sealed(
+        round=order.round,
+        start=order.start,
+        stop=stop,
+        tables=tuple(reports),
+        headless=headless,
+        leader_epoch=-1,
+        log_end=log.end,
+        elapsed=0.01,
+    )
+    return Found(sealed, blocks, tuple(dead))
+
+
+def rebuild(
+    log: StreamLog, order: Replay, numbers: dict[str, int], now_ms: int
+) -> dict[BlockKey, tuple[Bytes, BuiltBlock]]:
+    """Every block the log still holds in full."""
+    found = {}
+    for wish in order.blocks:
+        content = Bytes(numbers[wish.table], log.good(numbers[wish.table], wish.begin, wish.end + 1))
+        if content.offsets and (content.offsets[0], content.offsets[-1]) == (wish.begin, wish.end):
+            key = BlockKey(table=wish.table, begin=wish.begin, end=wish.end)
+            found[key] = (content, content.describe(wish.table, str(log.stream), now_ms))
+    return found

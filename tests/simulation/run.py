@@ -1,0 +1,221 @@
+"""One simulated run: a world made from a seed, its misfortunes, its healing, and the verdict."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import structlog
+
+from blockhouse_aggregator import app
+from blockhouse_aggregator.kafka import member as _member
+from tests.simulation import replica
+from tests.simulation.clickhouse import Shard
+from tests.simulation.clients import REPLACED
+from tests.simulation.faults import Misfortunes
+from tests.simulation.kafka import Cluster
+from tests.simulation.member import open_session
+from tests.simulation.oracle import Oracle
+from tests.simulation.replica import Node
+from tests.simulation.world import BAD, HEADLESS, HOLE, Chances, Setting, World
+from tests.simulation.zookeeper import Ensemble
+
+PATIENCE = 400.0
+"""Virtual seconds in which a healed world must come to rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`harm` is None when all is well. `trace` is a number that two equal runs share."""
+
+    seed: int
+    harm: str | None
+    seconds: float
+    steps: int
+    counts: dict[str, int]
+    story: tuple[tuple[float, str, str], ...]
+    trace: int
+
+
+def setting_of(seed: int) -> Setting:
+    """A world of the seed's own: mostly small, sometimes 32 replicas, from calm to wild."""
+    random = Random(f"setting {seed}")
+    replicas = random.choices([2, 3, 4, 8, 32], weights=[60, 18, 18, 3, 0.6])[0]
+    clusters = random.choice([1, 1, 2])
+    wild = random.choice([0.0, 1.0, 1.0, 2.0])
+
+    def sometimes(probability: float, most: float) -> float:
+        return random.uniform(0, most) if random.random() < probability else 0.0
+
+    chances = Chances(
+        commit_lost=wild * sometimes(0.5, 0.04),
+        insert_lost=wild * sometimes(0.4, 0.06),
+        slow_insert=wild * sometimes(0.3, 0.05),
+        slow_fetch=wild * sometimes(0.3, 0.15),
+        early_ok=random.choice([0.0, 0.0, 1.0]),
+        strike=wild * sometimes(0.6, 0.03),
+        corrupt_replay=sometimes(0.12, 0.5),
+        misreport=sometimes(0.08, 0.1),
+        cut=random.choice([0.0, 0.05, 0.2]),
+    )
+    return Setting(
+        seed=seed,
+        clusters=clusters,
+        partitions=max(random.choice([1, 2, 2]), replicas // 4),
+        replicas=replicas,
+        tables=random.choice([1, 1, 2, 3]),
+        messages=random.randint(15, 60) * (1 if replicas < 8 else 3),
+        seconds=random.uniform(8, 25),
+        faults=int(wild * random.randint(1, 3)),
+        window=random.choice([3, 6, 12, 100]),
+        window_seconds=random.choice([100, 200, 3600]),
+        split=random.choice([1, 1, 2]),
+        quorum_timeout=random.choice([2.0, 4.0]),
+        session_timeout=random.choice([3.0, 6.0]),
+        max_age=random.choice([0.3, 1.0]),
+        metadata_units=random.choice([4095, 4095, 4095, 512]),
+        slots=random.choice([8, 8, 1]),
+        lease=random.choice([2.0, 6.0, 20.0]),
+        chances=chances,
+        zoned=random.random() < 0.5,
+    )
+
+
+def simulate(seed: int, *, tell: bool = False) -> Outcome:
+    """Run the seed's world to its end."""
+    world = World(setting_of(seed), tell=tell)
+    with replaced(world):
+        return _simulate(world)
+
+
+def _simulate(world: World) -> Outcome:
+    setting, loop = world.setting, world.loop
+    shard = Shard(world)
+    clusters: dict[str, Cluster] = {}
+    oracle = Oracle(world, shard, clusters)
+    for number in range(setting.clusters):
+        name = "ab"[number]
+        clusters[name] = Cluster(world, name, number if setting.zoned else 0, oracle.committed)
+    ensemble = Ensemble(world)
+    nodes = [
+        Node(world, n, server.zone, shard=shard, clusters=clusters, ensemble=ensemble, oracle=oracle)
+        for n, server in enumerate(shard.servers)
+    ]
+    loop.failed = lambda text: world.hurt(f"BUG: {text}")
+    misfortunes = Misfortunes(world, nodes, shard, clusters, ensemble)
+    for node in nodes:
+        world.later(world.random.uniform(0, 1.0), node.start)
+    _produce(world, clusters)
+    misfortunes.begin()
+    loop.run(setting.seconds, lambda: world.harm is not None)
+    misfortunes.heal()
+    end = loop.time() + PATIENCE
+    looked = [0.0]
+
+    def over() -> bool:
+        if world.harm is not None:
+            return True
+        if loop.time() - looked[0] < 0.5:
+            return False
+        looked[0] = loop.time()
+        return not oracle.unfinished()
+
+    loop.run(end, over)
+    if world.harm is None and (why := oracle.unfinished()):
+        world.hurt(f"STUCK: {PATIENCE:.0f} s after everything healed {why}")
+    return Outcome(
+        setting.seed, world.harm, loop.time(), loop.steps, world.counts, tuple(world.story or ()), loop.trace
+    )
+
+
+def _produce(world: World, clusters: dict[str, Cluster]) -> None:
+    """Messages of all tables, holes and bad ones among them, over most of the run."""
+    setting = world.setting
+    logs = [log for cluster in clusters.values() for log in cluster.logs]
+    weights = [60, 1, 1, 2] if world.random.random() < 0.5 else [60, 0, 0, 0]
+    left = [setting.messages]
+
+    def produce() -> None:
+        log = world.random.choice(logs)
+        for _ in range(world.random.randint(1, 4)):
+            table = world.random.randrange(setting.tables)
+            kind = world.random.choices([table, HOLE, HEADLESS, BAD + table], weights=weights)[0]
+            log.kinds.append(kind)
+        left[0] -= 1
+        if left[0] > 0:
+            world.later(world.random.expovariate(setting.messages / (0.9 * setting.seconds)), produce)
+
+    world.later(0.5, produce)
+
+
+# --- the product inside -------------------------------------------------------------------------------------
+
+
+class SimLog:
+    """In place of structlog's logger: errors that no world may cause are harm, everything may be told."""
+
+    def __init__(self, logger: Any, processors: Any, context: Any) -> None: ...
+
+    world: World
+
+    def bind(self, **_: Any) -> SimLog:
+        return self
+
+    new = bind
+
+    def debug(self, event: str, **values: Any) -> None:
+        self.world.log(event, values)
+
+    info = warning = debug
+
+    def log(self, level: int, event: str, **values: Any) -> None:
+        self.world.log(event, values)
+
+    def error(self, event: str, **values: Any) -> None:
+        self.world.log(event, values)
+        judge(self.world, event, values)
+
+    exception = error
+
+
+def judge(world: World, event: str, values: dict[str, Any]) -> None:
+    """Harm that the product itself reports."""
+    if event in ("stream.job_failed", "aggregator.failed", "conversation.unexpected", "member_crashed"):
+        world.hurt(f"BUG: {event} {values.get('error', values)}")
+    elif event == "alarm":
+        reason = values["reason"]
+        caused = {"ReplayDiffers": "corrupt replay", "ReportRejected": "false report"}.get(reason, "")
+        if reason == "MetadataFull" or (caused and world.counts.get(caused)):
+            return
+        world.hurt(f"ALARM: {reason}: {values.get('message')}")
+
+
+@contextmanager
+def replaced(world: World) -> Iterator[None]:
+    """The product with simulated clients, as long as the context lasts. One world at a time."""
+    saved = {name: getattr(app, name) for name in REPLACED}
+    members: Any = _member
+    session = members.Session
+    quiet: Callable[[Any], None] = sys.unraisablehook
+    config = structlog.get_config()
+    SimLog.world = world
+    wrapper: Any = SimLog
+    structlog.configure(wrapper_class=wrapper, cache_logger_on_first_use=False)
+    try:
+        for name, value in REPLACED.items():
+            setattr(app, name, value)
+        members.Session = open_session
+        yield
+    finally:
+        sys.unraisablehook = lambda _: None  # coroutines of killed processes end now, in vain
+        world.loop.bury()
+        replica.here.clear()
+        sys.unraisablehook = quiet
+        for name, value in saved.items():
+            setattr(app, name, value)
+        members.Session = session
+        structlog.configure(**config)

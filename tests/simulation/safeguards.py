@@ -1,0 +1,90 @@
+"""Is the simulation worth anything? Each safeguard is removed from a copy of the product, and some seed must notice.
+
+The patches are those of tests/mutations. Where two safeguards do the same, one behind the other, a patch of the same
+name in `patches/` removes both; further ones there are of what no unit test can show.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutations.__main__ import SOURCES, copy_of_the_tree
+
+HERE = Path(__file__).parent
+FOLDERS = (HERE.parent / "mutations" / "patches", HERE / "patches")
+PATIENCE = 1800
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """How many seeds it took to notice, and what was noticed; `seeds` is None when nothing was."""
+
+    seeds: int | None
+    text: str
+    seconds: float
+
+
+def patches(words: list[str]) -> dict[str, Path]:
+    """By name; those of this package come in the place of others."""
+    known = {path.stem: path for folder in FOLDERS for path in sorted(folder.glob("*.patch"))}
+    for word in words:
+        if not any(word in name for name in known):
+            raise ValueError(f"no safeguard is called like {word!r}; there are: {', '.join(sorted(known))}")
+    return {name: path for name, path in sorted(known.items()) if not words or any(word in name for word in words)}
+
+
+def removed(path: Path) -> str:
+    """What the patch removes, in its own words."""
+    lines = (line for line in path.read_text().splitlines() if line.startswith("Removes: "))
+    return " ".join(line.removeprefix("Removes: ") for line in lines)
+
+
+def try_without(path: Path, *, first: int, seeds: int, processes: int) -> Found:
+    """Run seeds in a patched copy until one does harm."""
+    began = time.monotonic()
+    with copy_of_the_tree() as copy:
+        environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(copy.parent)}
+        applied = subprocess.run(
+            ["git", "apply", str(path)], cwd=copy, env=environment, capture_output=True, text=True, check=False
+        )
+        if applied.returncode:
+            return Found(None, f"the patch does not apply any more: {applied.stderr.strip()}", 0.0)
+        packages = os.pathsep.join(str(copy / source) for source in SOURCES)
+        environment |= {"PYTHONPATH": packages, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
+        command = [sys.executable, "-m", "tests.simulation", "--first", str(first), "--seeds", str(seeds)]
+        result = subprocess.run(
+            [*command, "--failures", "1", "--processes", str(processes)],
+            cwd=copy, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False,
+        )  # fmt: skip
+    harm = re.search(r"^seed \d+: (.*)$", result.stdout, re.MULTILINE)
+    done = re.search(r"simulation: (\d+) seeds from", result.stdout)
+    if harm is None or done is None:
+        text = "no harm" if done is not None else (result.stdout + result.stderr)[-1500:]
+        return Found(None, text, time.monotonic() - began)
+    return Found(int(done[1]), harm[1], time.monotonic() - began)
+
+
+def run_without(words: list[str], *, first: int, seeds: int, processes: int) -> int:
+    """Every safeguard in turn; exit code 1 when some is not missed within `seeds` seeds."""
+    try:
+        chosen = patches(words)
+    except ValueError as error:
+        sys.stdout.write(f"safeguards: {error}\n")
+        return 2
+    sys.stdout.write(f"safeguards: SEED={first}, up to {seeds} seeds each\n")
+    missed = []
+    for name, path in chosen.items():
+        found = try_without(path, first=first, seeds=seeds, processes=processes)
+        if found.seeds is None:
+            missed.append(name)
+        mark = "MISS" if found.seeds is None else f"{found.seeds:4}"
+        sys.stdout.write(f'{mark} {name} ({found.seconds:.0f} s): without "{removed(path)}": {found.text[:240]}\n')
+        sys.stdout.flush()
+    sys.stdout.write(f"safeguards: {len(chosen) - len(missed)} of {len(chosen)} missed within {seeds} seeds\n")
+    return 1 if missed else 0

@@ -1,0 +1,299 @@
+"""Leases and the workers that carry them out: processes of their own, joined to the driver by the gate's messages.
+
+A worker holds bytes, inserts what it is granted, and knows nothing. Its tries follow `blocks.inserting`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from blockhouse.errors import BlockhouseError, Permanent
+from blockhouse_aggregator.blocks.inserting import CONCURRENT_INSERTS, LEAST_LIFETIME, TRIES
+from blockhouse_aggregator.clickhouse.errors import Fault, ServerFault
+from blockhouse_aggregator.clickhouse.presence import Absent, Complete, Partial, StoredRows, decide
+from blockhouse_aggregator.gate.messages import (
+    BlockKey,
+    Bye,
+    Drop,
+    Finish,
+    Grant,
+    Hello,
+    Rebuilt,
+    Replay,
+    Result,
+    Scan,
+    Sealed,
+    Stop,
+    Trouble,
+    Welcome,
+)
+from blockhouse_aggregator.spark.task import LeaseFigures, LeaseSpec
+from tests.simulation import reading
+from tests.simulation.clickhouse import Row
+from tests.simulation.clock import START, Process
+from tests.simulation.reading import Bytes
+
+if TYPE_CHECKING:
+    from tests.simulation.replica import Node
+
+GATE = 0.0005
+LOOK = 0.2
+"""Seconds between two looks at the log."""
+
+
+class GateSession:
+    """The driver's end, in place of `gate.server.TaskSession`."""
+
+    def __init__(self, worker: Worker, hello: Hello) -> None:
+        self.hello = hello
+        self.proof = "proof"
+        self.gone = asyncio.Event()
+        self._worker = worker
+        self._heard: asyncio.Queue[Any] = asyncio.Queue()
+        self.broken = False
+
+    def send(self, message: Any) -> None:
+        if not self.broken:
+            if isinstance(message, Grant):
+                self._worker.node.granted(self, message)
+            self._worker.loop.call_later(GATE, self._worker.hear, message, context=self._worker.process.context)
+
+    async def receive(self) -> Any:
+        return None if self.broken and self._heard.empty() else await self._heard.get()
+
+    def put(self, message: Any) -> None:
+        """Called in the driver."""
+        self._heard.put_nowait(message)
+
+    def broke(self) -> None:
+        self.broken = True
+        self._heard.put_nowait(None)
+
+    def close(self) -> None:
+        self.gone.set()
+        if not self.broken:
+            self.broken = True
+            self._worker.loop.call_later(GATE, self._worker.hear, None, context=self._worker.process.context)
+
+
+class Worker:
+    """One task of one lease, in a process of its own."""
+
+    def __init__(self, node: Node, spec: LeaseSpec, job: asyncio.Future[LeaseFigures]) -> None:
+        self.node = node
+        self.world = node.world
+        self.loop = node.world.loop
+        self.spec = spec
+        self.job = job
+        self.driver = node.driver
+        self.process = Process(f"worker {node.name} {spec.stream}#{spec.number}")
+        self.log = node.log_of(spec.stream)
+        self.held: dict[BlockKey, Bytes] = {}
+        self.inserting: dict[BlockKey, Grant] = {}
+        self._orders: asyncio.Queue[Any] = asyncio.Queue()
+        self._finish = False
+        self._slots = asyncio.Semaphore(CONCURRENT_INSERTS)
+        self._running: set[asyncio.Task[None]] = set()
+        self.session: GateSession | None = None
+        self._quorum: Any = None
+
+    def hear(self, message: Any) -> None:
+        """A message of the driver; None when it is gone."""
+        match message:
+            case Grant():
+                task = asyncio.ensure_future(self._insert(message))
+                self._running.add(task)
+                task.add_done_callback(self._running.discard)
+            case Drop():
+                self.held.pop(message.block, None)
+            case Finish():
+                self._finish = True
+            case Scan() | Replay() | Welcome():
+                self._finish = False
+                self._orders.put_nowait(message)
+            case _:
+                self._finish = True
+                self._orders.put_nowait(message)
+
+    def tell(self, message: Any) -> None:
+        session = self.session
+        if session is not None and not session.broken and self.driver.alive:
+            self.loop.call_later(GATE, session.put, message, context=self.driver.context)
+
+    async def run(self) -> None:
+        await asyncio.sleep(self.world.random.uniform(0.03, 0.4))
+        spec = self.spec
+        hello = Hello(stream=str(spec.stream), epoch=spec.epoch, lease=spec.number, pid=1, proof="", nonce="")
+        self.session = GateSession(self, hello)
+        leases = self.node.aggregator.leases
+        self.loop.spawn(leases.accept(self.session), self.driver)
+        message = await self._orders.get()
+        figures = LeaseFigures(str(spec.stream))
+        if isinstance(message, Welcome):
+            self._quorum = message.quorum
+            while isinstance(order := await self._orders.get(), Scan | Replay):
+                await self._carry_out(order)
+                figures.rounds += 1
+            if self._running:
+                await asyncio.wait(set(self._running))
+            if isinstance(order, Stop):
+                self.tell(Bye())
+        await asyncio.sleep(0.01)
+        self.process.alive = False
+        self.node.workers.pop(self.process.name, None)
+        self.job.remove_done_callback(lambda _: None)
+        self.loop.call_later(GATE, _finish, self.job, figures, context=self.driver.context)
+
+    # --- reading --------------------------------------------------------------------------------------------
+
+    async def _carry_out(self, order: Scan | Replay) -> None:
+        if isinstance(order, Scan):
+            await self._scan(order)
+        else:
+            await self._replay(order)
+
+    def _now_ms(self) -> int:
+        return int((START + self.loop.time()) * 1000)
+
+    @property
+    def _end(self) -> int:
+        """The end of the log as far as it can be read now; -1 while it cannot."""
+        return self.log.end if self.node.reads(self.log) else -1
+
+    async def _scan(self, order: Scan) -> None:
+        started, chances = self.loop.time(), self.world.setting.chances
+        most = self.world.random.randint(2, 12)
+        sealed_at = None
+        while True:
+            now = self.loop.time()
+            end = self._end if order.stop is None else min(self._end, order.stop)
+            busy = end > order.start and not reading.waits_for_more(self.log, order, end, most)
+            if busy and sealed_at is None:
+                sealed_at = now + max(self.world.setting.max_age, order.max_age if not order.seal_at_end else 0)
+            if self._finish or now >= started + order.max_seconds:
+                break
+            if busy and (end - order.start >= most or order.seal_at_end or order.stop is not None):
+                break
+            if now >= (sealed_at if sealed_at is not None else started + order.patience):
+                break
+            await asyncio.sleep(LOOK)
+        end = max(end, order.start)
+        cut = 1 if self.world.chance(chances.cut) else 0
+        numbers = self.node.numbers
+        found = reading.scan(self.log, order, end, most=most, cut=cut, numbers=numbers, now_ms=self._now_ms())
+        await asyncio.sleep(self.world.random.uniform(0.002, 0.02))
+        self.log.dead.update(found.dead)
+        self.held.update(found.blocks)
+        self.tell(self._lied(found.sealed) if self.world.chance(chances.misreport) else found.sealed)
+
+    def _lied(self, sealed: Sealed) -> Sealed:
+        """A client that delivered a message twice."""
+        if not sealed.tables:
+            return sealed
+        self.world.count("false report")
+        first = sealed.tables[0]
+        return sealed.model_copy(
+            update={"tables": (first.model_copy(update={"seen": first.seen + 50}), *sealed.tables[1:])}
+        )
+
+    async def _replay(self, order: Replay) -> None:
+        last = max(block.end for block in order.blocks)
+        while self._end <= last:
+            if self._finish:
+                self.tell(Trouble(reason="Retryable", message="interrupted", retryable=True))
+                return
+            await asyncio.sleep(LOOK)
+        await asyncio.sleep(self.world.random.uniform(0.005, 0.05))
+        found = reading.rebuild(self.log, order, self.node.numbers, self._now_ms())
+        for key, (content, built) in list(found.items()):
+            if len(content.offsets) > 2 and self.world.chance(self.world.setting.chances.corrupt_replay):
+                self.world.count("corrupt replay")
+                bad = replace(content, offsets=(content.offsets[0], *content.offsets[2:]))
+                found[key] = (bad, bad.describe(built.table, str(self.spec.stream), built.newest_ms))
+        self.held.update({key: content for key, (content, _) in found.items()})
+        wanted = [BlockKey(table=b.table, begin=b.begin, end=b.end) for b in order.blocks]
+        missing = tuple(key for key in wanted if key not in found)
+        self.tell(Rebuilt(round=order.round, blocks=tuple(built for _, built in found.values()), missing=missing))
+
+    # --- inserting ------------------------------------------------------------------------------------------
+
+    async def _insert(self, grant: Grant) -> None:
+        content = self.held.pop(grant.block, None)
+        started, attempt = self.loop.time(), 0
+        if content is None:
+            self.tell(_failure(grant.block, 0, 0.0, ServerFault("not held", fault=Fault.RESEND)))
+            return
+        self.inserting[grant.block] = grant
+        error: BlockhouseError = ServerFault("the deadline was over", fault=Fault.RESEND)
+        async with self._slots:
+            while attempt < TRIES and (left := grant.deadline_ms / 1000 - self.node.unix()) > LEAST_LIFETIME:
+                attempt += 1
+                self.world.strike("before insert", self.node.number)
+                try:
+                    seen, presence = await self._try(grant, content, left)
+                except ServerFault as again:
+                    error = again
+                    if again.fault is not Fault.RESEND:
+                        break
+                    await asyncio.sleep(min(again.after * attempt, left))
+                else:
+                    self.world.strike("after insert", self.node.number)
+                    del self.inserting[grant.block]
+                    self.tell(
+                        Result(
+                            block=grant.block, outcome="stored", attempts=attempt,
+                            elapsed=self.loop.time() - started, deduplicated=seen, presence=presence,
+                        )
+                    )  # fmt: skip
+                    return
+        del self.inserting[grant.block]
+        self.tell(_failure(grant.block, attempt, self.loop.time() - started, error))
+
+    async def _try(self, grant: Grant, content: Bytes, left: float) -> tuple[bool, Any]:
+        if not grant.ask_provenance:
+            return await self._send(grant, content, content.offsets, left), ""
+        node, number = self.node, self.node.stream_number(self.spec.stream)
+        table = node.shard.tables[content.table]
+        counts = await node.server.call(
+            node.shard.rows_of(node.server, table, number, grant.block.begin, grant.block.end), left
+        )
+        match decide(dict.fromkeys(content.offsets, 1), StoredRows(counts)):
+            case Complete():
+                return False, "complete"
+            case Absent():
+                return await self._send(grant, content, content.offsets, left), "absent"
+            case Partial(missing=missing):
+                return await self._send(grant, content, tuple(offset for offset, _ in missing), left), "partial"
+        raise AssertionError("one row a message is never ambiguous")
+
+    async def _send(self, grant: Grant, content: Bytes, offsets: tuple[int, ...], left: float) -> bool:
+        node = self.node
+        number, split = node.stream_number(self.spec.stream), self.world.setting.split
+        node.oracle.inserts(self.spec.stream, content, grant)
+        parts = []
+        for partition in range(split):
+            rows: tuple[Row, ...] = tuple((number, offset) for offset in offsets if offset % split == partition)
+            if rows:
+                parts.append(((number, partition, rows), rows))
+        table = node.shard.tables[content.table]
+        timeout = min(self._quorum.timeout, left * 0.9)
+        return bool(await node.server.call(node.shard.insert(node.server, table, parts, timeout), left))
+
+
+def _finish(job: asyncio.Future[LeaseFigures], figures: LeaseFigures) -> None:
+    if not job.done():
+        job.set_result(figures)
+
+
+def _failure(key: BlockKey, attempts: int, elapsed: float, error: BlockhouseError) -> Result:
+    return Result(
+        block=key,
+        outcome="permanent" if isinstance(error, Permanent) else "retryable",
+        attempts=attempts,
+        elapsed=elapsed,
+        code=getattr(error, "code", None),
+        reason=str(getattr(error, "fault", Fault.RESEND)),
+        message=str(error),
+    )

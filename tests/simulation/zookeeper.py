@@ -1,0 +1,231 @@
+"""One ZooKeeper ensemble: sessions that expire, table locks, and the small durable things of a pipeline.
+
+A client learns of an expired session only when it is reachable again, and a moment later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from blockhouse.errors import Retryable
+from blockhouse.schema.model import Revision, TableHistory
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.coordination.locks import Lease
+from blockhouse_aggregator.coordination.session import SessionState
+from tests.simulation.clock import Process
+from tests.simulation.world import World
+
+TICK = 0.5
+
+
+class ZkSession:
+    """One client's session: what it believes (`state`, `generation`), and what is so (`live`, `heard`)."""
+
+    def __init__(self, ensemble: Ensemble, process: Process, zone: int) -> None:
+        self.ensemble = ensemble
+        self.process = process
+        self.zone = zone
+        self.state = SessionState.LOST
+        self.generation = 0
+        self.live = False
+        self.heard = 0.0
+        self.lost_since = 0.0
+
+    def connect(self) -> None:
+        if not self.ensemble.reachable(self):
+            raise Retryable("zookeeper: no server answers", after=0.5)
+        self._begin()
+        self.ensemble.sessions.append(self)
+
+    def close(self) -> None:
+        self.ensemble.expire(self)
+        if self in self.ensemble.sessions:
+            self.ensemble.sessions.remove(self)
+
+    def _begin(self) -> None:
+        self.live, self.heard = True, self.ensemble.world.loop.time()
+        self.state = SessionState.CONNECTED
+
+    def learn_of_loss(self) -> None:
+        """The client is told that its session is over, and gets a new one."""
+        if self.process.alive and not self.live and self.ensemble.reachable(self):
+            self.state = SessionState.LOST
+            self.generation += 1
+            self._begin()
+
+
+class LockRequest:
+    """A place in a table's queue. `granted` is done when it is first."""
+
+    def __init__(self, session: ZkSession, table: str, granted: asyncio.Future[None]) -> None:
+        self.session = session
+        self.table = table
+        self.granted = granted
+        self.generation = session.generation
+
+
+class Ensemble:
+    """The servers. `queues` are the locks, first come first served."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.sessions: list[ZkSession] = []
+        self.queues: dict[str, list[LockRequest]] = {}
+        self.started: dict[StreamId, str] = {}
+        world.later(TICK, self._tick)
+
+    def reachable(self, session: ZkSession) -> bool:
+        """The ensemble's majority is in zone 0."""
+        return session.process.running and self.world.zookeeper_up and self.world.linked(session.zone, 0)
+
+    def _tick(self) -> None:
+        now = self.world.loop.time()
+        for session in list(self.sessions):
+            if self.reachable(session):
+                if session.live:
+                    session.heard = now
+                    session.state = SessionState.CONNECTED
+                elif session.lost_since + TICK <= now:
+                    session.lost_since = now
+                    self.world.loop.call_later(
+                        self.world.random.uniform(0.0, 0.3), session.learn_of_loss, context=session.process.context
+                    )
+            else:
+                if session.process.running and session.state is SessionState.CONNECTED:
+                    session.state = SessionState.SUSPENDED
+                if (
+                    session.live
+                    and self.world.zookeeper_up
+                    and now - session.heard > self.world.setting.session_timeout
+                ):
+                    self.expire(session)
+                if not session.process.alive and not session.live:
+                    self.sessions.remove(session)
+        self.world.later(TICK, self._tick)
+
+    def expire(self, session: ZkSession) -> None:
+        """The session is over: its nodes vanish. The client may not know for long."""
+        if not session.live:
+            return
+        session.live = False
+        session.lost_since = self.world.loop.time() - TICK
+        self.world.say("zookeeper", f"session of {session.process.name} is over")
+        for table, queue in self.queues.items():
+            queue[:] = [request for request in queue if request.session is not session]
+            self._grant(table)
+
+    def ask(self, request: LockRequest) -> None:
+        self.queues.setdefault(request.table, []).append(request)
+        self._grant(request.table)
+
+    def remove(self, request: LockRequest) -> None:
+        queue = self.queues.get(request.table, [])
+        if request in queue:
+            queue.remove(request)
+            self._grant(request.table)
+
+    def _grant(self, table: str) -> None:
+        queue = self.queues.get(table)
+        if queue and not queue[0].granted.done():
+            queue[0].granted.set_result(None)
+
+
+class SimLocks:
+    """`ports.Locks`. The leases are the product's own; what they rest on is simulated."""
+
+    def __init__(self, world: World, session: ZkSession) -> None:
+        self._world = world
+        self._session = session
+        self.held: dict[str, Lease] = {}
+        self.on_release: Callable[[str], None] = lambda _: None
+
+    async def acquire(self, table: str, timeout: float) -> Lease | None:
+        session, ensemble = self._session, self._session.ensemble
+        if session.state is not SessionState.CONNECTED:
+            raise Retryable(f"lock of {table}: no ZooKeeper session ({session.state})", after=0.5)
+        loop = self._world.loop
+        request = LockRequest(session, table, loop.create_future())
+        await asyncio.sleep(self._world.trip(session.zone, 0))
+        if session.live and ensemble.reachable(session):
+            ensemble.ask(request)
+        deadline = loop.time() + timeout
+        while not request.granted.done():
+            if request.generation != session.generation:
+                raise Retryable(f"lock of {table}: the session ended while it waited", after=0.5)
+            if loop.time() >= deadline:
+                ensemble.remove(request)
+                return None
+            await asyncio.wait({request.granted}, timeout=min(1.0, deadline - loop.time()))
+        await asyncio.sleep(self._world.trip(session.zone, 0))
+        lease = Lease(table, request, session, request.generation)  # type: ignore[arg-type]
+        self.held[table] = lease
+        return lease
+
+    async def release(self, lease: Lease) -> None:
+        if self.held.get(lease.table) is lease:
+            self.on_release(lease.table)
+            del self.held[lease.table]
+        await asyncio.sleep(self._world.trip(self._session.zone, 0))
+        request: Any = lease._lock
+        # What cannot be deleted now is deleted when the ensemble is back.
+        while request.session.live and not self._session.ensemble.reachable(request.session):
+            await asyncio.sleep(TICK)
+        self._session.ensemble.remove(request)
+
+    def close(self) -> None: ...
+
+
+class SimSchemas:
+    """`ports.Schemas`: all tables are known, with one revision."""
+
+    def __init__(self, histories: Mapping[str, TableHistory]) -> None:
+        self._histories = histories
+
+    async def all(self) -> Mapping[str, TableHistory]:
+        return self._histories
+
+    async def ensure_id(self, table: str) -> TableHistory:
+        return self._histories[table]
+
+    async def append(self, table: str, known_revisions: int, revision: Revision) -> TableHistory:
+        raise AssertionError("no table changes here")
+
+    def close(self) -> None: ...
+
+
+class SimMarkers:
+    """`ports.Markers`."""
+
+    def __init__(self, session: ZkSession) -> None:
+        self._session = session
+
+    async def _reached(self) -> None:
+        ensemble = self._session.ensemble
+        await asyncio.sleep(ensemble.world.trip(self._session.zone, 0))
+        if not ensemble.reachable(self._session):
+            raise Retryable("zookeeper: away", after=0.5)
+
+    async def started_topic_id(self, stream: StreamId) -> str | None:
+        await self._reached()
+        return self._session.ensemble.started.get(stream)
+
+    async def mark_started(self, stream: StreamId, topic_id: str) -> None:
+        await self._reached()
+        self._session.ensemble.started[stream] = topic_id
+
+    async def accepted(self, stream: StreamId) -> str:
+        await self._reached()
+        return ""
+
+    async def consume_acceptance(self, stream: StreamId) -> None:
+        await self._reached()
+
+    async def block_decision(self, stream: StreamId, table: str) -> None:
+        await self._reached()
+
+    async def consume_block_decision(self, stream: StreamId, table: str, decision: Any) -> None:
+        raise AssertionError("nobody decides anything here")
+
+    def close(self) -> None: ...
