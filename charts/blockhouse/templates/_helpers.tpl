@@ -1,0 +1,74 @@
+{{- define "blockhouse.fullname" -}}
+{{- if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "blockhouse.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end -}}
+
+{{- define "blockhouse.labels" -}}
+{{ include "blockhouse.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{- define "blockhouse.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "blockhouse.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- required "serviceAccount.name is needed when serviceAccount.create is false" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "blockhouse.image" -}}
+{{- if .Values.image.digest -}}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What the operator may do where its pipelines are: exactly the requests that it makes. */}}
+{{- define "blockhouse.rules" -}}
+- apiGroups: [ingest.blockhouse.dev]
+  resources: [blockaggregators]
+  verbs: [get, list, watch]
+- apiGroups: [ingest.blockhouse.dev]
+  resources: [clickhouseshardingests]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [ingest.blockhouse.dev]
+  resources: [blockaggregators/status, clickhouseshardingests/status]
+  verbs: [patch]
+- apiGroups: [""]
+  resources: [configmaps, services]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [serviceaccounts, persistentvolumeclaims]
+  verbs: [get, list, create, patch, delete]
+# Secrets that specs refer to are read one by one, never listed; one per pipeline is made.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get, create, patch]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, watch, delete]
+- apiGroups: [""]
+  resources: [pods/eviction, events]
+  verbs: [create]
+- apiGroups: [apps]
+  resources: [statefulsets, deployments]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [get, list, watch, create, patch, delete]
+{{- end -}}
