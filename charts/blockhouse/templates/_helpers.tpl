@@ -1,8 +1,8 @@
 {{- define "blockhouse.fullname" -}}
-{{- if contains .Chart.Name .Release.Name -}}
-{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- if hasSuffix "operator" .Release.Name -}}
+{{- .Release.Name -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 40 | trimSuffix "-" -}}
+{{- printf "%s-operator" (.Release.Name | trunc 54 | trimSuffix "-") -}}
 {{- end -}}
 {{- end -}}
 
