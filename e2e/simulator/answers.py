@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from typing import Any
@@ -35,7 +35,7 @@ def status(
     now: float,
     play: Play = Play.WELL,
     suspended: bool = False,
-    tables: Sequence[str] = (),
+    tables: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """The status page of an aggregator that has nothing to do."""
     return {
@@ -46,10 +46,7 @@ def status(
         "suspended": suspended,
         "clusters": {cluster.name: "ok" for cluster in config.kafka.clusters},
         "streams": [stream_status(one, now, play) for one in owned],
-        "tables": [
-            {"name": name, "id": number, "revision": 1, "held": False, "why": "", "hazards": []}
-            for number, name in enumerate(tables, start=1)
-        ],
+        "tables": list(tables),
     }
 
 

@@ -23,6 +23,7 @@ from kubernetes import client, config, watch
 
 from blockhouse.config.load import ConfigError
 from blockhouse.config.pipeline import AggregatorConfig
+from blockhouse.errors import Blocked, Permanent
 from e2e.simulator import answers, pods
 from e2e.simulator.answers import Play
 from e2e.simulator.world import Key, Program, World
@@ -50,7 +51,7 @@ class SimulatorServer:
         """Serves for ever, while `follow` brings news of the pods from a thread of its own."""
         app = web.Application()
         app.router.add_get("/healthz", self._own_health)
-        app.router.add_get("/{namespace}/{name}/{path:.*}", self._answer)
+        app.router.add_route("*", "/{namespace}/{name}/{path:.*}", self._answer)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", self._port, reuse_address=True).start()
@@ -74,7 +75,29 @@ class SimulatorServer:
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if path not in OPEN and program.token is not None and not hmac.compare_digest(given, program.token):
             raise web.HTTPUnauthorized(text="give the token of admin.token as 'Authorization: Bearer ...'\n")
+        if path.startswith("tables/") and isinstance(program.config, AggregatorConfig):
+            return self._table(request.method, path.split("/"), key, await request.json())
+        if request.method != "GET":
+            raise web.HTTPMethodNotAllowed(request.method, ["GET"])
         return self._page(path, key, program)
+
+    def _table(self, method: str, path: list[str], key: Key, body: dict[str, str]) -> web.Response:
+        tables, now_ms = self.world.tables_of(key), time.time_ns() // 1_000_000
+        try:
+            match method, path:
+                case "POST", [_, table, "difference"]:
+                    return web.json_response(tables.gap(key[1], table, body["ddl"]))
+                case "PUT", [_, table]:
+                    return web.json_response(tables.apply(key[1], table, body["ddl"], body["rollout"]))
+                case "PUT", [_, table, "hold"]:
+                    return web.json_response(tables.hold(table, body["rollout"], now_ms))
+                case "DELETE", [_, table, "hold"]:
+                    return web.json_response(tables.release(table, body["rollout"]))
+        except Blocked as error:
+            raise web.HTTPConflict(text=f"{error}\n") from None
+        except Permanent as error:
+            raise web.HTTPUnprocessableEntity(text=f"{error}\n") from None
+        raise web.HTTPNotFound
 
     def _page(self, path: str, key: Key, program: Program) -> web.Response:
         match path, program.config:
@@ -93,7 +116,7 @@ class SimulatorServer:
                     now=now,
                     play=program.play,
                     suspended=self.world.is_suspended(key),
-                    tables=self.world.tables_of(key),
+                    tables=self.world.tables_of(key).page(key[1]),
                 )
                 return web.json_response(page)
             case "verdict", settings if not isinstance(settings, AggregatorConfig):
@@ -113,18 +136,9 @@ class PodWatch:
         self._started: dict[str, Program] = {}
 
     def __call__(self, server: SimulatorServer, loop: asyncio.AbstractEventLoop) -> None:
-        for follow in (self._follow_shards, self._follow_suspensions):
-            threading.Thread(target=follow, args=(server, loop), daemon=True).start()
+        threading.Thread(target=self._follow_suspensions, args=(server, loop), daemon=True).start()
         for kind, pod in _events(self._core.list_pod_for_all_namespaces, label_selector=SELECTOR):
             self._apply(kind, pod, server, loop)
-
-    def _follow_shards(self, server: SimulatorServer, loop: asyncio.AbstractEventLoop) -> None:
-        shards = client.CustomObjectsApi().list_cluster_custom_object
-        where = {"group": "ingest.blockhouse.dev", "version": "v1alpha1", "plural": "clickhouseshardingests"}
-        for kind, shard in _events(shards, **where):
-            key = (shard["metadata"]["namespace"], shard["metadata"]["name"])
-            tables = () if kind == "DELETED" else tuple(table["name"] for table in shard["spec"].get("tables", ()))
-            loop.call_soon_threadsafe(server.world.tables.__setitem__, key, tables)
 
     def _follow_suspensions(self, server: SimulatorServer, loop: asyncio.AbstractEventLoop) -> None:
         """The kubelet brings a changed ConfigMap into its pods; nobody here waits for that."""

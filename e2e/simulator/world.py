@@ -9,6 +9,7 @@ from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.config.verifier import VerifierConfig
 from e2e.simulator.answers import Play
 from e2e.simulator.groups import Group, Owned
+from e2e.simulator.tables import ShardTables
 
 Key = tuple[str, str]
 """Namespace, and name of a replica or verifier."""
@@ -32,8 +33,8 @@ class World:
     groups: dict[tuple[str, str], Group] = field(default_factory=dict)
     partitions: dict[tuple[str, str], int] = field(default_factory=dict)
     """Partitions by bootstrap servers and topic."""
-    tables: dict[Key, tuple[str, ...]] = field(default_factory=dict)
-    """Tables by namespace and name of a ClickHouseShardIngest: there they are created as soon as they are declared."""
+    tables: dict[Key, ShardTables] = field(default_factory=dict)
+    """By namespace and name of a ClickHouseShardIngest."""
     suspended: frozenset[Key] = frozenset()
     """Shards, as for `tables`, whose aggregators are told to own nothing."""
 
@@ -83,10 +84,11 @@ class World:
             for owned in self._group(cluster.bootstrap_servers, config).of(_member(key))
         ]
 
-    def tables_of(self, key: Key) -> tuple[str, ...]:
-        """Tables that the aggregator `key` finds."""
+    def tables_of(self, key: Key) -> ShardTables:
+        """Tables of the shard of the aggregator `key`."""
         config = self.programs[key].config
-        return self.tables.get((key[0], f"{config.pipeline}-{getattr(config, 'shard', '')}"), ())
+        shard = (key[0], f"{config.pipeline}-{getattr(config, 'shard', '')}")
+        return self.tables.setdefault(shard, ShardTables())
 
     def streams_of(self, pipeline: str) -> int:
         """Owned streams of a pipeline, wherever its aggregators are."""

@@ -21,6 +21,7 @@ from blockhouse.config.load import parse_as
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.runtime.reporting import Counters
+from blockhouse_operator.adapters.fence import Fence
 from blockhouse_operator.adapters.pipeline_http import PipelineHttp
 from e2e.pipeline import Pipeline, PipelineSpec
 from e2e.pipeline.aggregator import AggregatorProcess
@@ -82,6 +83,22 @@ class Admin:
     def code(self, path: str, token: str | None = TOKEN) -> int:
         try:
             self.get(path, token)
+        except urllib.error.HTTPError as error:
+            return error.code
+        return 200
+
+    def ask(self, method: str, path: str, body: dict[str, str]) -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+        data = json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data=data, method=method, headers=headers)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
+
+    def refusal(self, method: str, path: str, body: dict[str, str]) -> int:
+        """The code with which it is refused."""
+        try:
+            self.ask(method, path, body)
         except urllib.error.HTTPError as error:
             return error.code
         return 200
@@ -204,6 +221,38 @@ def test_the_counters_have_the_same_names(admin: Admin) -> None:
         assert set(stream["counters"]) == set(Counters.__dataclass_fields__)
 
 
+DDL = "CREATE TABLE contract (id UInt64, text String) ENGINE = MergeTree ORDER BY id"
+WIDER = DDL.replace("text String", "text String, extra UInt32 DEFAULT 7")
+
+
+def test_a_table_is_created_held_altered_and_released(admin: Admin) -> None:
+    table = f"default.contract_{admin.config.replica}_{admin.config.pipeline.replace('-', '_')}"
+    ddl, wider = (text.replace("contract", table, 1) for text in (DDL, WIDER))
+    gap = admin.ask("POST", f"/tables/{table}/difference", {"ddl": ddl})
+    assert (gap["exists"], gap["refused"], gap["added"][:2]) == (False, [], ["id", "text"])
+    admin.ask("PUT", f"/tables/{table}", {"ddl": ddl, "rollout": "r"})
+    same = {"exists": True, "added": [], "refused": []}
+    assert admin.ask("POST", f"/tables/{table}/difference", {"ddl": ddl}) == same
+    lacks = {"exists": True, "added": ["extra"], "refused": []}
+    assert admin.ask("POST", f"/tables/{table}/difference", {"ddl": wider}) == lacks
+    assert admin.refusal("PUT", f"/tables/{table}", {"ddl": wider, "rollout": "r"}) == 409, "it is not held"
+    admin.ask("PUT", f"/tables/{table}/hold", {"rollout": "r"})
+    assert admin.refusal("PUT", f"/tables/{table}/hold", {"rollout": "another"}) == 409
+    assert admin.ask("PUT", f"/tables/{table}", {"ddl": wider, "rollout": "r"}) == lacks
+    assert admin.ask("POST", f"/tables/{table}/difference", {"ddl": wider}) == same
+    assert admin.ask("DELETE", f"/tables/{table}/hold", {"rollout": "r"}) == {"released": True}
+    assert admin.ask("DELETE", f"/tables/{table}/hold", {"rollout": "r"}) == {"released": False}
+
+
+def test_what_no_rollout_may_do_is_refused(admin: Admin) -> None:
+    table = f"default.refused_{admin.config.replica}_{admin.config.pipeline.replace('-', '_')}"
+    ddl = DDL.replace("contract", table, 1)
+    admin.ask("PUT", f"/tables/{table}", {"ddl": ddl, "rollout": "r"})
+    dropped = admin.ask("POST", f"/tables/{table}/difference", {"ddl": ddl.replace(", text String", "")})
+    assert dropped["refused"] == ["column text is on the server and not in the DDL: columns are never dropped"]
+    assert admin.refusal("POST", f"/tables/{table}/difference", {"ddl": "CREATE TABEL x"}) == 422
+
+
 def test_one_aggregator_alone_owns_every_stream(admin: Admin) -> None:
     streams = [StreamId.parse(stream["stream"]) for stream in admin.status()["streams"]]
     wanted = [StreamId(cluster, admin.config.kafka.topic, n) for cluster in ("a", "b") for n in range(PARTITIONS)]
@@ -211,7 +260,7 @@ def test_one_aggregator_alone_owns_every_stream(admin: Admin) -> None:
 
 
 async def test_the_operator_understands_it(admin: Admin) -> None:
-    client = PipelineHttp()
+    client = PipelineHttp(Fence(1))
     try:
         seen = await client.aggregator(admin.url, TOKEN)
     finally:
