@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from e2e.chaos.injecting import Injected
 from e2e.chaos.observing import Resident, Sample
@@ -13,16 +12,15 @@ from e2e.chaos.scenario import Kind
 
 STEADY_SECONDS = 3.0
 """Production of so many seconds may be on its way without anything being wrong."""
-CALM_FOR = 3
-"""Samples in a row below that."""
 WARM_SECONDS, LEAST_SECONDS = 60.0, 60.0
 """A process's first minute is not counted, and less than another minute says nothing about its memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Seconds, None where it never came: from the fault's beginning, and from its end, until the lag was steady again;
-    `takeover` until every stream of a dead aggregator had another owner. `lag_peak` is in messages."""
+    """Seconds from the fault's beginning, and from its end, until the lag was steady for good; 0 when it never
+    rose, None when the next fault began before. `takeover`: until every stream of a dead aggregator had another owner,
+    None where there was none. `lag_peak` is in messages."""
 
     from_begin: float | None
     from_end: float | None
@@ -30,27 +28,34 @@ class Recovery:
     lag_peak: int
 
 
-def recovery(fault: Injected, samples: Sequence[Sample], rate: float) -> Recovery:
-    """What a fault did; others going on at the same time are counted in."""
+def recovery(fault: Injected, samples: Sequence[Sample], rate: float, until: float = float("inf")) -> Recovery:
+    """What a fault did before the moment `until`, at which the next one began."""
     ended = fault.ended if fault.ended is not None else fault.began
-    calm_at = _calm(samples, ended, rate * STEADY_SECONDS)
-    until = calm_at if calm_at is not None else float("inf")
-    peak = max((s.lag for s in samples if fault.began <= s.at <= until), default=0)
+    after = [s for s in samples if fault.began <= s.at <= until]
+    steady = _steady(after, rate * STEADY_SECONDS)
     return Recovery(
-        from_begin=None if calm_at is None else calm_at - fault.began,
-        from_end=None if calm_at is None else calm_at - ended,
+        from_begin=None if steady is None else max(0.0, steady - fault.began),
+        from_end=None if steady is None else max(0.0, steady - ended),
         takeover=_takeover(fault, samples),
-        lag_peak=peak,
+        lag_peak=max((s.lag for s in after), default=0),
     )
 
 
-def _calm(samples: Sequence[Sample], after: float, limit: float) -> float | None:
-    """The first moment after which the lag stays below the limit for a while."""
-    later = [s for s in samples if s.at >= after]
-    for at in range(len(later) - CALM_FOR + 1):
-        if all(s.lag <= limit for s in later[at : at + CALM_FOR]):
-            return later[at].at
-    return None
+def recoveries(faults: Sequence[Injected], samples: Sequence[Sample], rate: float) -> tuple[Recovery, ...]:
+    """One for each fault; a fault that begins while another goes on ends what can be said of that."""
+    begins = sorted(fault.began for fault in faults)
+    return tuple(
+        recovery(fault, samples, rate, min((at for at in begins if at > fault.began), default=float("inf")))
+        for fault in faults
+    )
+
+
+def _steady(samples: Sequence[Sample], limit: float) -> float | None:
+    """The moment since which the lag is below the limit; None when it is above it at the end."""
+    above = [at for at, sample in enumerate(samples) if sample.lag > limit]
+    if not above:
+        return samples[0].at if samples else None
+    return samples[above[-1] + 1].at if above[-1] + 1 < len(samples) else None
 
 
 def _takeover(fault: Injected, samples: Sequence[Sample]) -> float | None:
@@ -104,8 +109,3 @@ def _slope(points: Sequence[Resident]) -> float | None:
     spread = sum((p.at - mean_at) ** 2 for p in points)
     slope: float = sum((p.at - mean_at) * (p.size - mean_size) for p in points) / spread
     return slope * 3600 / 1e6
-
-
-def longest_without_progress(samples: Sequence[Sample]) -> float:
-    """Seconds between the two samples furthest apart: how far the figures can be trusted."""
-    return max((b.at - a.at for a, b in pairwise(samples)), default=0.0)

@@ -89,8 +89,8 @@ def table_row(case: str, found: Sequence[Recovery], failed: int) -> str:
 
 
 def _pair(values: Sequence[float]) -> str:
-    return f"{median(values):.1f}, {max(values):.1f}" if values else "never"
+    return f"{median(values):.1f}, {max(values):.1f}" if values else "-"
 
 
-def _seconds(value: float | None, otherwise: str = "never") -> str:
+def _seconds(value: float | None, otherwise: str = "not before the next") -> str:
     return otherwise if value is None else f"{value:.1f} s"

@@ -16,7 +16,7 @@ from blockhouse_aggregator.audit import run as run_audit
 from blockhouse_aggregator.coordination.schema_store import SchemaStore
 from blockhouse_aggregator.coordination.session import Session
 from blockhouse_aggregator.produce import LoadSpec, MessagePool
-from e2e.chaos.figures import Memory, Recovery, memory, recovery
+from e2e.chaos.figures import Memory, Recovery, memory, recoveries
 from e2e.chaos.injecting import Injected, Injector
 from e2e.chaos.observing import Observer
 from e2e.chaos.scenario import Scenario
@@ -212,7 +212,7 @@ def _outcome(
     return Outcome(
         scenario,
         checks,
-        faults=tuple((fault, recovery(fault, samples, scenario.rate)) for fault in injector.done),
+        faults=tuple(zip(injector.done, recoveries(injector.done, samples, scenario.rate), strict=True)),
         memory=memory(observer.memory),
         lag_peak=max((sample.lag for sample in samples), default=0),
         rows=load.rows,

@@ -8,7 +8,7 @@ import pytest
 
 from blockhouse_aggregator.audit import AuditReport
 from blockhouse_aggregator.audit.report import TableResult
-from e2e.chaos.figures import memory, recovery
+from e2e.chaos.figures import memory, recoveries, recovery
 from e2e.chaos.injecting import Injected
 from e2e.chaos.observing import Resident, Sample, stored_below
 from e2e.chaos.scenario import Fault, Kind
@@ -24,10 +24,23 @@ def samples(*lags: int, owner_changes_at: float = 1e9) -> list[Sample]:
     return [Sample(float(at), lag, {"a/t/0": OLD if at < owner_changes_at else NEW}) for at, lag in enumerate(lags)]
 
 
-def test_a_run_has_recovered_when_the_lag_stays_low_after_the_fault() -> None:
-    lags = [50] * 10 + [400] * 7 + [200, 900, 250, 100, 100, 100, 100]
+def test_a_run_has_recovered_when_the_lag_is_low_for_good() -> None:
+    lags = [50] * 10 + [100] * 3 + [400] * 4 + [200, 900, 250, 100, 100, 100, 100]
     found = recovery(Injected(KILL, 10, 15, "aggregator-r1"), samples(*lags, owner_changes_at=16), RATE)
     assert (found.from_begin, found.from_end, found.takeover, found.lag_peak) == (9, 4, 6, 900)
+
+
+def test_a_fault_that_nobody_noticed_was_recovered_from_at_once() -> None:
+    found = recovery(Injected(KILL, 10, 15, "aggregator-r1"), samples(*[50] * 30), RATE)
+    assert (found.from_begin, found.from_end, found.lag_peak) == (0, 0, 50)
+
+
+def test_what_comes_after_the_next_fault_is_not_laid_to_the_first() -> None:
+    faults = [Injected(KILL, 10, 15), Injected(KILL, 20, 25)]
+    one, two = recoveries(faults, samples(*[50] * 12, 400, *[50] * 10, 700, 700, *[50] * 10), RATE)
+    assert (one.from_begin, one.lag_peak) == (3, 400)
+    assert (two.from_begin, two.lag_peak) == (5, 700)
+    assert recoveries(faults, samples(*[400] * 22, *[50] * 9), RATE)[0].from_begin is None
 
 
 def test_a_lag_that_never_falls_is_no_recovery() -> None:
