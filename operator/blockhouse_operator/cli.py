@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 import socket
@@ -85,6 +86,9 @@ def run(
         http_port=http_port,
     )
     configure(log_format, log_level)
+    for noisy in ("kafka", "kazoo", "kopf.objects", "kopf.activities"):
+        # What fails is told by our own errors; theirs repeat every attempt, and tell of each event.
+        logging.getLogger(noisy).setLevel(logging.CRITICAL)
     raise typer.Exit(asyncio.run(Operator(settings).run()))
 
 

@@ -17,7 +17,7 @@ from blockhouse_operator.adapters.pipeline_http import PipelineHttp
 from blockhouse_operator.api.parts import ZooKeeperAuth
 from blockhouse_operator.api.shard import ShardEnsemble
 
-TROUBLE_SECONDS = 15.0
+TROUBLE_SECONDS = 30.0
 """A server that did not answer is not asked again by other turns for so long."""
 
 

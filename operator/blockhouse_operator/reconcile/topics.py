@@ -24,12 +24,16 @@ log = structlog.get_logger(__name__)
 LOOK_AGAIN_SECONDS = 60.0
 """A topic found as specified is looked at again only after so long: its cluster is asked for all its partitions."""
 
+TROUBLE_LASTS_SECONDS = 5.0
+PATIENCE_SECONDS = 2.0
+"""How long a turn waits for a Kafka cluster. One that does not answer takes half a minute to say so."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
     wanted: TopicWanted
     access: str
-    at: float
+    until: float
     status: TopicStatus
 
 
@@ -39,6 +43,7 @@ class TopicKeeper:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._kept: dict[tuple[str, str], _Kept] = {}
+        self._looking: dict[tuple[str, str], asyncio.Task[TopicStatus]] = {}
 
     async def keep(
         self, spec: ClickHouseShardIngestSpec, contents: Contents
@@ -61,13 +66,23 @@ class TopicKeeper:
         place = (cluster.bootstrap_servers, wanted.name)
         access = contents.version() if cluster.tls or cluster.sasl else ""
         kept, now = self._kept.get(place), self._services.clock()
-        if kept and (kept.wanted, kept.access) == (wanted, access) and now - kept.at < LOOK_AGAIN_SECONDS:
+        if kept and (kept.wanted, kept.access) == (wanted, access) and now < kept.until:
             return kept.status
+        if place not in self._looking:
+            self._looking[place] = asyncio.create_task(self._look(place, cluster, wanted, access, contents))
+        done, _ = await asyncio.wait({self._looking[place]}, timeout=PATIENCE_SECONDS)
+        if done:
+            return self._looking.pop(place).result()
+        # It goes on by itself; until it has an answer the last one stands, so that no cluster delays another.
+        return kept.status if kept else _status(cluster.name, Reason.PROGRESSING, "the cluster is being asked")
+
+    async def _look(
+        self, place: tuple[str, str], cluster: kafka.KafkaCluster, wanted: TopicWanted, access: str, contents: Contents
+    ) -> TopicStatus:
         status = await self._look_and_repair(cluster, wanted, contents)
-        if status.state == Reason.AS_SPECIFIED.value:
-            self._kept[place] = _Kept(wanted, access, now, status)
-        else:
-            self._kept.pop(place, None)
+        well = status.state == Reason.AS_SPECIFIED.value
+        until = self._services.clock() + (LOOK_AGAIN_SECONDS if well else TROUBLE_LASTS_SECONDS)
+        self._kept[place] = _Kept(wanted, access, until, status)
         return status
 
     async def _look_and_repair(
