@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Context
+from decimal import Decimal as Number
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +37,8 @@ from blockhouse.schema.types import (
 from blockhouse_aggregator.wire.arrow import arrow_type
 from blockhouse_aggregator.wire.columns import Mask, any_of, field_type
 from blockhouse_aggregator.wire.texts import read_texts
+
+_EXACT = Context(prec=80)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,13 +184,26 @@ def _converted(values: pa.Array, type_: Type) -> tuple[pa.Array, Mask | None]:
             # Not a number, or only an infinity is near: what to think of it is not decided here.
             odd = pc.invert(pc.is_finite(found)).fill_null(False)
             return found, odd.to_numpy(zero_copy_only=False) if pc.any(odd).as_py() else None
-        case Text() | Fixed(layout=Layout.PADDED) | Decimal():
+        case Text() | Fixed(layout=Layout.PADDED):
             return values, None
+        case Decimal():
+            return values, _too_large(values, leaf)
         case Integer() | Fixed() if pa.types.is_binary(values.type):
             found, flaws = read_texts(values, leaf)
             return found, np.logical_or.reduce([flaw.rows for flaw in flaws]) if flaws else None
         case _:
             return values, None
+
+
+def _too_large(values: pa.Array, type_: Decimal) -> Mask | None:
+    """Arrow checks the digits as written, and then appends zeros up to the scale."""
+    most = Number(10**type_.precision - 1).scaleb(-type_.scale, _EXACT)
+    seen = pc.min_max(values).as_py()
+    if seen["max"] is None or most.copy_negate() <= seen["min"] <= seen["max"] <= most:
+        return None
+    low, high = (pa.scalar(limit, values.type) for limit in (most.copy_negate(), most))
+    wrong: Mask = pc.or_(pc.less(values, low), pc.greater(values, high)).fill_null(False).to_numpy(zero_copy_only=False)
+    return wrong
 
 
 def _converted_list(lists: pa.ListArray, inner: Type) -> tuple[pa.Array, Mask | None]:
