@@ -24,7 +24,7 @@ from e2e.demo.scenario import FIRST_MESSAGES, TABLES, Scenario, Table
 from e2e.demo.verdict import Check, judge
 from e2e.demo.watch import Watcher
 from e2e.demo.workspace import STACK
-from e2e.pipeline import Pipeline, PipelineSpec
+from e2e.pipeline import Pipeline, PipelineSpec, VerifierProcess, verifier_of
 from e2e.stack import Stack, StackSpec
 from e2e.stack.process import wait_until
 from e2e.stack.server import StackError
@@ -44,6 +44,7 @@ class Stage:
     """Everything that runs."""
 
     pipeline: Pipeline
+    verifier: VerifierProcess
     schemas: SchemaStore
     watcher: Watcher
     load: Load
@@ -61,6 +62,7 @@ def perform(scenario: Scenario, folder: Path, console: Console, *, keep: bool) -
             _drain(stage)
         teller.say("comparing Kafka itself with every replica")
         report = _audit(stage, folder)
+        verified = stage.verifier.settled()
         for name in stage.pipeline.aggregators:
             stage.watcher.look(name)
         tally = stage.watcher.tally
@@ -76,6 +78,8 @@ def perform(scenario: Scenario, folder: Path, console: Console, *, keep: bool) -
         frozen=[frozen],
         replays=tally.total("replays"),
         deduplicated=tally.total("deduplicated"),
+        streams=2 * scenario.partitions,
+        verified=verified,
     )
     show_checks(console, checks)
     show_next(console, folder, keep, [killed], names)
@@ -101,14 +105,17 @@ def _set_up(scenario: Scenario, folder: Path, teller: Teller, exits: ExitStack, 
         schemas.ensure_id(table.full_name)
         if table.late:  # as a rollout does it: the schema is known before the table is there
             schemas.append(table.full_name, 0, table.revision)
-    teller.say(f"starting {scenario.replicas} aggregators, each a process with its own Spark")
+    verifier = verifier_of(pipeline)
+    exits.callback(verifier.kill)
+    verifier.start(wait=False)
+    teller.say(f"starting a verifier and {scenario.replicas} aggregators, each of these a process with its own Spark")
     pipeline.start()
     pools = {t.full_name: MessagePool(_history(schemas, t), scenario.seed) for t in TABLES}
     clusters = [KafkaCluster(name=k.name, bootstrap_servers=k.bootstrap) for k in stack.kafka.values()]
     watcher = exits.enter_context(Watcher(pipeline))
     load = exits.enter_context(Load(scenario.load, clusters, pipeline.spec.topic, pools, folder / "manifest.jsonl"))
     faults = Faults(pipeline, watcher, QuorumProbe(session.client), load.clock)
-    return Stage(pipeline, schemas, watcher, load, faults, teller)
+    return Stage(pipeline, verifier, schemas, watcher, load, faults, teller)
 
 
 def _create(stack: Stack, table: Table) -> None:

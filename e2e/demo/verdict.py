@@ -5,8 +5,9 @@ It must never pass for want of a fault: a run in which nothing was killed at the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from blockhouse_aggregator.audit import AuditReport
 from e2e.demo.faults import Frozen, Killed
@@ -31,8 +32,11 @@ def judge(
     frozen: Sequence[Frozen],
     replays: int,
     deduplicated: int,
+    streams: int,
+    verified: Mapping[str, Any],
 ) -> tuple[Check, ...]:
-    """All checks, in the order in which they are told. `rows` is how many the brokers acknowledged to the producer."""
+    """All checks, in the order in which they are told. `rows` is how many the brokers acknowledged to the producer,
+    `verified` the verifier's verdict about everything that was committed, `streams` how many it had to watch."""
     between = sum(kill.between_commit_and_acknowledgement for kill in killed)
     beyond = sum(freeze.beyond_session for freeze in frozen)
     return (
@@ -52,6 +56,21 @@ def judge(
             deduplicated > 0,
             f"{deduplicated} of {replays} replayed blocks",
         ),
+        _verifier(verified, streams),
+    )
+
+
+def _verifier(verified: Mapping[str, Any], streams: int) -> Check:
+    """Clean, and about every commit of every stream: a verifier that has not seen them says nothing."""
+    clusters = verified["coverage"].values()
+    commits, unseen = sum(c["commits"] for c in clusters), sum(c["unseen"] for c in clusters)
+    whole = verified["streams"] == streams and commits >= streams and unseen == 0
+    latest = verified["latest"]
+    return Check(
+        "the verifier saw every commit and found no anomaly",
+        verified["verdict"] == "clean" and whole,
+        f"{verified['verdict']}: {commits:,} commits of {verified['streams']} of {streams} streams, {unseen} not seen"
+        + (f"; {latest['kind']} in {latest['stream']}: {latest['message']}" if latest else ""),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from zlib import crc32
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blockhouse.metadata import codec, v2
@@ -39,15 +39,18 @@ def plain(metadata: Metadata) -> Reading:
         window.sealed,
         window.dead,
         window.holes,
+        metadata.pending,
         tables,
     )
 
 
+@settings(deadline=None)
 @given(metadatas())
 def test_both_read_the_same(metadata: Metadata) -> None:
     assert read(codec.encode(metadata)) == plain(metadata)
 
 
+@settings(deadline=None)
 @given(metadatas(), st.data())
 def test_any_altered_character_is_found(metadata: Metadata, data: st.DataObject) -> None:
     text = codec.encode(metadata)
@@ -58,6 +61,7 @@ def test_any_altered_character_is_found(metadata: Metadata, data: st.DataObject)
         read(text[:at] + other + text[at + 1 :])
 
 
+@settings(deadline=None)
 @given(metadatas(), st.data())
 def test_a_foreign_text_with_a_right_checksum_is_read_by_neither_or_alike(
     metadata: Metadata, data: st.DataObject

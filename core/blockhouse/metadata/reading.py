@@ -46,11 +46,8 @@ class Reading(NamedTuple):
     sealed: int
     dead: int
     holes: int
+    pending: int
     tables: dict[int, Entry]
-
-    @property
-    def pending(self) -> int:
-        return sum(entry[6] for entry in self.tables.values())
 
 
 def read(text: str) -> Reading:
@@ -65,6 +62,7 @@ def read(text: str) -> Reading:
     low, intent_ms = int(low_text, 36), int(intent, 36)
     position = low + int(ahead, 36)
     span, sealed, dead, holes = window.split(".")
+    tables = _tables(entries, low, intent_ms) if entries else {}
     return Reading(
         text,
         replica,
@@ -78,29 +76,41 @@ def read(text: str) -> Reading:
         int(sealed, 36),
         int(dead, 36),
         int(holes, 36),
-        _tables(entries, low, intent_ms) if entries else {},
+        sum([entry[6] for entry in tables.values()]) if "~" in entries else 0,
+        tables,
     )
 
 
 def _tables(entries: str, low: int, intent_ms: int) -> dict[int, Entry]:
     tables: dict[int, Entry] = {}
-    table = 0
+    table, cursor, pending = 0, -1, 0
     parts = entries.split(",")
     for part in parts:
-        block, _, lag = part.partition("~")
-        cursor, pending = -1, 0
-        if lag:
-            cursor_text, _, pending_text = lag.partition(".")
-            cursor, pending = low + int(cursor_text, 36), int(pending_text, 36)
+        if "~" in part:
+            block, lag = part.split("~")
+            ahead, waiting = lag.split(".")
+            cursor, pending = low + int(ahead, 36), int(waiting, 36)
+        else:
+            block, cursor, pending = part, -1, 0
         fields = block.split(".")
         table += int(fields[0], 36)
-        if len(fields) == 1:
-            tables[table] = (-1, -1, 0, "", 0, cursor, pending)
-            continue
-        begin = low + int(fields[1], 36)
-        age = int(fields[5], 36) if len(fields) == 6 else 0
-        end, messages = begin + int(fields[2], 36), int(fields[3], 36)
-        tables[table] = (begin, end, messages, fields[4], intent_ms - age, cursor, pending)
+        match fields:
+            case [_, begin, length, messages, content]:
+                first = low + int(begin, 36)
+                tables[table] = (
+                    first,
+                    first + int(length, 36),
+                    int(messages, 36),
+                    content,
+                    intent_ms,
+                    cursor,
+                    pending,
+                )
+            case [_, begin, length, messages, content, age]:
+                first, intent = low + int(begin, 36), intent_ms - int(age, 36)
+                tables[table] = (first, first + int(length, 36), int(messages, 36), content, intent, cursor, pending)
+            case _:
+                tables[table] = (-1, -1, 0, "", 0, cursor, pending)
     if len(tables) != len(parts) or 0 in tables:
         raise MetadataUnreadable("ids of tables must be positive and rise", entries)
     return tables

@@ -37,6 +37,13 @@ def result(table: str, replica: str, **changes: Any) -> TableResult:
 
 WHOLE = [result(table, replica) for table in TABLES for replica in ("r1", "r2")]
 
+VERIFIED: dict[str, Any] = {
+    "verdict": "clean",
+    "streams": 4,
+    "coverage": {"a": {"commits": 20, "unseen": 0}, "b": {"commits": 22, "unseen": 0}},
+    "latest": None,
+}
+
 
 def failed(results: list[TableResult] = WHOLE, **changes: Any) -> list[str]:
     """The first words of every check that does not hold, for a run that would pass without `changes`."""
@@ -48,9 +55,25 @@ def failed(results: list[TableResult] = WHOLE, **changes: Any) -> list[str]:
         "frozen": [FROZEN],
         "replays": 3,
         "deduplicated": 2,
+        "streams": 4,
+        "verified": VERIFIED,
     }
     checks = judge(AuditReport("events", tuple(results)), **(facts | changes))
     return [" ".join(check.wanted.split()[:2]) for check in checks if not check.holds]
+
+
+@pytest.mark.parametrize(
+    "verified",
+    [
+        VERIFIED | {"verdict": "anomalies", "latest": {"kind": "gap", "stream": "a/t/0", "message": "lost"}},
+        VERIFIED | {"verdict": "unknown"},
+        VERIFIED | {"streams": 3},
+        VERIFIED | {"coverage": {"a": {"commits": 20, "unseen": 0}, "b": {"commits": 22, "unseen": 1}}},
+        VERIFIED | {"coverage": {"a": {"commits": 0, "unseen": 0}}},
+    ],
+)
+def test_a_verifier_that_found_something_or_did_not_see_everything_fails(verified: dict[str, object]) -> None:
+    assert failed(verified=verified) == ["the verifier"]
 
 
 def test_a_run_that_showed_everything_passes() -> None:

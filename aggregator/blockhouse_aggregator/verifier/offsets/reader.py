@@ -52,21 +52,24 @@ def settings(cluster: KafkaCluster, client: str) -> dict[str, Any]:
 
 
 class OffsetsReader:
-    """A consumer of the offsets topic; one thread. `start` first, then `read`. Errors are Retryable."""
+    """A consumer of the offsets topic, or of another `topic` with such records; one thread. `start` first, then `read`.
 
-    def __init__(self, cluster: KafkaCluster) -> None:
-        self.cluster = cluster.name
+    Errors are Retryable.
+    """
+
+    def __init__(self, cluster: KafkaCluster, topic: str = OFFSETS_TOPIC) -> None:
+        self.cluster, self._topic = cluster.name, topic
         self._consumer = Consumer({**settings(cluster, "verifier"), "error_cb": self._note})
         self._event: KafkaError | None = None
 
     def partitions(self) -> Mapping[int, tuple[int, int]]:
         """Every partition of the topic with its first offset and its end. Raises NoCommitsYet."""
         try:
-            topic = self._consumer.list_topics(OFFSETS_TOPIC, timeout=_QUERY_SECONDS).topics[OFFSETS_TOPIC]
+            topic = self._consumer.list_topics(self._topic, timeout=_QUERY_SECONDS).topics[self._topic]
             if topic.error is not None or not topic.partitions:
-                raise NoCommitsYet(f"Kafka cluster {self.cluster} has no {OFFSETS_TOPIC} yet", after=2.0)
+                raise NoCommitsYet(f"Kafka cluster {self.cluster} has no {self._topic} yet", after=2.0)
             return {
-                number: self._consumer.get_watermark_offsets(TopicPartition(OFFSETS_TOPIC, number), _QUERY_SECONDS)
+                number: self._consumer.get_watermark_offsets(TopicPartition(self._topic, number), _QUERY_SECONDS)
                 for number in sorted(topic.partitions)
             }
         except KafkaException as error:
@@ -74,7 +77,7 @@ class OffsetsReader:
 
     def since(self, partitions: Mapping[int, tuple[int, int]], at_ms: int) -> dict[int, int]:
         """The first offset of each partition whose record is not older than `at_ms`; its end when there is none."""
-        asked = [TopicPartition(OFFSETS_TOPIC, number, at_ms) for number in partitions]
+        asked = [TopicPartition(self._topic, number, at_ms) for number in partitions]
         try:
             found = self._consumer.offsets_for_times(asked, timeout=_QUERY_SECONDS)
         except KafkaException as error:
@@ -84,7 +87,7 @@ class OffsetsReader:
     def start(self, positions: Mapping[int, int]) -> None:
         """Read on at these offsets; a negative one stands for the beginning."""
         self._consumer.assign(
-            [TopicPartition(OFFSETS_TOPIC, n, at if at >= 0 else OFFSET_BEGINNING) for n, at in positions.items()]
+            [TopicPartition(self._topic, n, at if at >= 0 else OFFSET_BEGINNING) for n, at in positions.items()]
         )
 
     def read(self, timeout: float) -> Batch:
@@ -122,7 +125,7 @@ class OffsetsReader:
         elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             # Not the log that was read: cut by an unclean election, or made anew. It is read from its beginning.
             batch.broken.add(partition)
-            again = TopicPartition(OFFSETS_TOPIC, partition, OFFSET_BEGINNING)
+            again = TopicPartition(self._topic, partition, OFFSET_BEGINNING)
             self._consumer.incremental_unassign([again])
             self._consumer.incremental_assign([again])
         else:
