@@ -426,7 +426,8 @@ CASES: list[Case] = [
         [Value("OutOfRange", [{"key": b"k", "value": 256}], SKIP, {"k": 256})],
         old=False,
     ),
-    Case("Array(Tuple(UInt8, UInt8))", "[]", [Value("[(1,2)]", [{"v1": 1, "v2": 2}], SKIP, [[1, 2]])]),
+    # 18.16 takes it for a Nested.
+    Case("Array(Tuple(UInt8, UInt8))", "[]", [Value("[(1,2)]", [{"v1": 1, "v2": 2}], SKIP, [[1, 2]])], old=False),
     Case("SimpleAggregateFunction(sum, UInt64)", "0", [number(5)], old=False),
     Case("Point", "(0,0)", [Value("(1.5,-2)", {"v1": 1.5, "v2": -2.0}, SKIP, [1.5, -2.0])], old=False),
 ]

@@ -149,9 +149,8 @@ def test_a_missing_column_is_what_the_server_itself_would_have_filled_in(
     server: Server, type_: str, expression: str
 ) -> None:
     # given rows with and without the column, in all formats
-    table = server.create(
-        f"n UInt32, a Int16, s String, ts DateTime, tags Array(UInt8), x {type_} DEFAULT {expression}"
-    )
+    columns = f"n UInt32, a Int16, s String, ts DateTime, tags Array(UInt8), x {type_} DEFAULT {expression}"
+    table = server.create(columns)
     rows = [(n * 3, f"Text {n}", 1_600_000_000 + n * 5000) for n in range(4)]
     messages: list[tuple[str, dict[str, Any]]] = []
     for a, s, ts in rows:
