@@ -158,6 +158,8 @@ class ClickHouseShardIngestStatus(Part):
     """Hash of the spec that the pods should be made from."""
     ready_replicas: Count = 0
     """Replicas that consume."""
+    updated_replicas: Count = 0
+    """Replicas whose pod was made from the present spec."""
     streams: StreamCount = StreamCount()
     """Its streams."""
     replicas: Annotated[tuple[ReplicaStatus, ...], Field(max_length=256), ListMap()] = ()

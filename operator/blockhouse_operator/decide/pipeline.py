@@ -80,12 +80,7 @@ def describe_pipeline(
         replicas=ReadyCount(
             desired=len(replicas),
             ready=sum(replica.state in well for replica in replicas),
-            updated=sum(
-                bool(replica.revision) and replica.revision == status.revision
-                for status in statuses
-                for replica in status.replicas
-                if replica.served
-            ),
+            updated=sum(status.updated_replicas for status in statuses),
         ),
         streams=StreamCount(
             expected=sum(status.streams.expected for status in statuses),

@@ -72,6 +72,7 @@ def describe_shard(
     status = ClickHouseShardIngestStatus(
         revision=seen.replicas[0].wanted_revision if seen.replicas else "",
         ready_replicas=sum(state is State.CONSUMING for state in seen.states().values()),
+        updated_replicas=sum(r.pod is not None and not r.outdated for r in seen.replicas),
         streams=count_streams(expected, seen),
         replicas=_replicas(spec, seen),
         topics=topics,

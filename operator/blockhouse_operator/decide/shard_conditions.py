@@ -147,7 +147,10 @@ def topics_provisioned(status: ClickHouseShardIngestStatus) -> Condition:
     wrong = [topic for topic in status.topics if topic.state != Reason.AS_SPECIFIED.value]
     if not wrong:
         return condition(kind, True, Reason.AS_SPECIFIED)
-    message = "; ".join(f"Kafka cluster {topic.cluster}: {topic.message}" for topic in wrong)
+    message = "; ".join(
+        topic.message if topic.cluster in topic.message else f"Kafka cluster {topic.cluster}: {topic.message}"
+        for topic in wrong
+    )
     return condition(kind, False, reason_of(wrong[0].state), message[:2000])
 
 

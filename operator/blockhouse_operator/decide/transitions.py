@@ -21,7 +21,7 @@ class Change:
 
 
 def transitions(before: Sequence[Condition], after: Sequence[Condition]) -> Iterator[Change]:
-    """Total. A condition that is gone tells nothing: the one that replaced it does."""
+    """Total. A condition that is gone tells nothing: the one that replaced it does. Nothing is ready at first."""
     known = {condition.type: condition for condition in before}
     for condition in after:
         old = known.get(condition.type)
@@ -29,7 +29,8 @@ def transitions(before: Sequence[Condition], after: Sequence[Condition]) -> Iter
             continue
         if old is None and condition.status == "Unknown":
             continue
-        yield Change(condition.reason, _words(condition), _bad(condition))
+        first = old is None and condition.type == ConditionType.READY.value
+        yield Change(condition.reason, _words(condition), _bad(condition) and not first)
 
 
 def _words(condition: Condition) -> str:

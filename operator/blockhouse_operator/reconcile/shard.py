@@ -75,7 +75,7 @@ class ShardTurns:
         look = await look_at_shard(services, shard, found, contents, missing)
         going = [replica.name for replica in look.seen.surplus]
         await prune_children(services.kubernetes, manifests, found, shard_uid, keep=[*going, *map(names.claim, going)])
-        topics, trouble = await self._topics.keep(spec, contents)
+        topics, trouble = await self._topics.keep(spec, contents, shard.status.topics)
         look = _add(look, applied, trouble)
         steps = ShardSteps(services, shard, live, found, look, contents)
         plan, taken = await self._act(shard, look, steps)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -46,9 +46,13 @@ class TopicKeeper:
         self._looking: dict[tuple[str, str], asyncio.Task[TopicStatus]] = {}
 
     async def keep(
-        self, spec: ClickHouseShardIngestSpec, contents: Contents
+        self, spec: ClickHouseShardIngestSpec, contents: Contents, before: Sequence[TopicStatus]
     ) -> tuple[tuple[TopicStatus, ...], Mapping[str, str]]:
-        """The topic in every cluster that is not retired, and clusters that do not answer with why."""
+        """The topic in every cluster that is not retired, and clusters that do not answer with why.
+
+        `before` is what was said last: it stands until a cluster has answered.
+        """
+        known = {status.cluster: status for status in before}
         topic = spec.kafka.topic
         wanted = TopicWanted(
             topic.name,
@@ -58,11 +62,15 @@ class TopicKeeper:
             rack_aware=topic.placement == "RackAware",
         )
         clusters = [cluster for cluster in spec.kafka.clusters if not cluster.retired]
-        found = await asyncio.gather(*(self._keep_in(cluster, wanted, contents) for cluster in clusters))
+        found = await asyncio.gather(
+            *(self._keep_in(cluster, wanted, contents, known.get(cluster.name)) for cluster in clusters)
+        )
         trouble = {s.cluster: s.message for s in found if s.state == Reason.KAFKA_UNREACHABLE.value}
         return tuple(found), trouble
 
-    async def _keep_in(self, cluster: kafka.KafkaCluster, wanted: TopicWanted, contents: Contents) -> TopicStatus:
+    async def _keep_in(
+        self, cluster: kafka.KafkaCluster, wanted: TopicWanted, contents: Contents, before: TopicStatus | None
+    ) -> TopicStatus:
         place = (cluster.bootstrap_servers, wanted.name)
         access = contents.version() if cluster.tls or cluster.sasl else ""
         kept, now = self._kept.get(place), self._services.clock()
@@ -74,7 +82,8 @@ class TopicKeeper:
         if done:
             return self._looking.pop(place).result()
         # It goes on by itself; until it has an answer the last one stands, so that no cluster delays another.
-        return kept.status if kept else _status(cluster.name, Reason.PROGRESSING, "the cluster is being asked")
+        last = kept.status if kept else before
+        return last or _status(cluster.name, Reason.PROGRESSING, "the cluster is being asked")
 
     async def _look(
         self, place: tuple[str, str], cluster: kafka.KafkaCluster, wanted: TopicWanted, access: str, contents: Contents
