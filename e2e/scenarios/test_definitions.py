@@ -1,0 +1,255 @@
+"""The CRDs on a real API server: what it refuses, what it lets through, what it fills in.
+
+An API server and etcd are all it takes: nothing reconciles here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client, config
+
+from blockhouse_operator.api.labels import GROUP, VERSION
+from blockhouse_operator.api.resource import parse_block_aggregator
+from blockhouse_operator.desired import aggregator
+from e2e.cluster.binaries import Binaries
+from e2e.cluster.cluster import kubectl
+from e2e.cluster.pki import Authority
+from e2e.cluster.programs import ApiServer, Etcd
+from e2e.scenarios.resources import example
+from e2e.stack.ports import Ports
+from e2e.stack.process import wait_until
+
+ROOT = Path(__file__).parents[2]
+NAMESPACE = "definitions"
+PIPELINES, SHARDS = "blockaggregators", "clickhouseshardingests"
+EXISTING = {"cluster": "events", "existing": {"hostTemplate": "chi-x-{shard}-{replica}"}}
+
+Change = tuple[str, Any]
+"""A path below the object and its new value; `...` takes the field away."""
+
+
+class Server:
+    """An API server that knows our definitions: its API, and kubectl."""
+
+    def __init__(self, binaries: Binaries, kubeconfig: Path) -> None:
+        self._binaries = binaries
+        self._kubeconfig = kubeconfig
+        api = config.new_client_from_config(str(kubeconfig))  # type: ignore[no-untyped-call]
+        self._objects = client.CustomObjectsApi(api)
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        return kubectl(self._binaries, self._kubeconfig, "-n", NAMESPACE, *arguments, stdin=stdin)
+
+    def create(self, resource: dict[str, Any], *, plural: str = PIPELINES, **options: Any) -> dict[str, Any]:
+        """What the API server makes of it. ApiException when it refuses."""
+        stored = self._objects.create_namespaced_custom_object(GROUP, VERSION, NAMESPACE, plural, resource, **options)
+        assert isinstance(stored, dict)
+        return stored
+
+    def would_create(self, resource: dict[str, Any], **options: Any) -> dict[str, Any]:
+        """The same, without storing it."""
+        return self.create(resource, **{"dry_run": "All", "field_validation": "Strict", **options})
+
+    def replace(self, resource: dict[str, Any]) -> None:
+        name = resource["metadata"]["name"]
+        self._objects.replace_namespaced_custom_object(GROUP, VERSION, NAMESPACE, PIPELINES, name, resource)
+
+    def delete(self, name: str) -> None:
+        self._objects.delete_namespaced_custom_object(GROUP, VERSION, NAMESPACE, PIPELINES, name)
+
+
+def refusal(action: Callable[[], object]) -> str:
+    """Why the API server refuses; empty when it does not."""
+    try:
+        action()
+    except client.ApiException as error:
+        return str(json.loads(error.body or "{}").get("message", error))
+    return ""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder, binaries, ports = tmp_path_factory.mktemp("definitions"), Binaries.find(), Ports()
+    authority = Authority(folder / "pki")
+    authority.create()
+    place = (folder, binaries, authority)
+    etcd = Etcd(*place, ports["etcd"], ports["peer"], dies_with_parent=True)
+    api = ApiServer(*place, ports["api"], etcd=etcd, address="127.0.0.1", audit=False, dies_with_parent=True)
+    kubeconfig = folder / "kubeconfig"
+    authority.kubeconfig(kubeconfig, api.url, identity=authority.issue("admin", "/O=system:masters/CN=admin"))
+    try:
+        etcd.start()
+        api.start()
+        found = Server(binaries, kubeconfig)
+        found.kubectl("create", "namespace", NAMESPACE)
+        found.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
+        found.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+        assert wait_until(lambda: refusal(lambda: found.would_create(example())) == "", timeout=30)
+        yield found
+    finally:
+        api.kill()
+        etcd.kill()
+        ports.release()
+
+
+def changed(*changes: Change, base: dict[str, Any] | None = None) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(json.dumps(base or example()))
+    for path, value in changes:
+        *steps, last = path.split(".")
+        at: Any = result
+        for step in steps:
+            at = at[int(step)] if isinstance(at, list) else at.setdefault(step, {})
+        key = int(last) if isinstance(at, list) else last
+        if value is ...:
+            del at[key]
+        else:
+            at[key] = value
+    return result
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_example_is_accepted(server: Server, path: Path) -> None:
+    assert refusal(lambda: server.would_create(example(path.stem))) == ""
+
+
+REFUSED: list[tuple[Change, str]] = [
+    (("metadata.name", "0events"), "metadata.name"),
+    (("metadata.name", "e" * 29), "metadata.name"),
+    (("spec.shards", 0), "spec.shards"),
+    (("spec.shards", 51), "every shard must be served by a ZooKeeper ensemble"),
+    (("spec.quorum", 5), "quorum must not be above the number of replicas"),
+    (("spec.zones.1.name", "dc-a"), "Duplicate value"),
+    (("spec.zones.1.name", "a-0-b"), "spec.zones[1].name"),
+    (("spec.aggregator", ...), "spec.aggregator"),
+    (("spec.clickhouse.existing", EXISTING["existing"]), "exactly one of managed and existing"),
+    (("spec.clickhouse.managed", ...), "exactly one of managed and existing"),
+    (("spec.clickhouse.managed.users.0.name", "cluster"), "users 'default' and 'cluster' are taken"),
+    (("spec.clickhouse.managed.storage.size", "500"), "storage.size"),
+    (("spec.kafka.groupTemplate", "events"), "groupTemplate"),
+    (("spec.kafka.topic.config", {"cleanup.policy": "compact"}), "cannot be loaded exactly once"),
+    (("spec.kafka.clusters.0.name", "Not A Name"), "clusters[0].name"),
+    (("spec.kafka.clusters.1.name", "a"), "Duplicate value"),
+    (("spec.kafka.clusters", []), "spec.kafka.clusters"),
+    (("spec.tables.0.ddlFrom", {"configMapKeyRef": {"name": "a", "key": "b"}}), "at most one of ddl and ddlFrom"),
+    (("spec.blocks.maxBytes", "10 MB"), "spec.blocks.maxBytes"),
+    (("spec.blocks.maxRows", 2_000_000), "spec.blocks.maxRows"),
+    (("spec.aggregator.unknownTable", "drop"), "Unsupported value"),
+    (
+        (
+            "spec.zookeeper.ensembles",
+            [
+                {"name": "x", "shards": {"from": 0, "to": 1}, "servers": ["zk:2181"]},
+                {"name": "y", "shards": {"from": 1, "to": 1}, "servers": ["zk:2181"]},
+            ],
+        ),
+        "served by one ensemble only",
+    ),
+    (("spec.zookeeper.ensembles.0.shards", {"from": 9, "to": 3}), "from must not be above to"),
+]
+
+
+@pytest.mark.parametrize(("change", "says"), REFUSED, ids=lambda part: part[0] if isinstance(part, tuple) else "")
+def test_what_could_never_work_is_refused_and_the_message_says_why(server: Server, change: Change, says: str) -> None:
+    assert says in refusal(lambda: server.would_create(changed(change)))
+
+
+ACCEPTED: list[tuple[Change, ...]] = [
+    (("spec.blocks.maxBytes", 1 << 20),),
+    (("spec.clickhouse", EXISTING),),
+    (("spec.zones.1.replicas", 0),),
+    (("spec.zones.0.name", "eu-central-1a"),),
+    (("spec.kafka.clusters.0.tls", {}),),
+    (("spec.tables", ...),),
+    (
+        (
+            "spec.zookeeper.ensembles",
+            [
+                {"name": "x", "shards": {"from": 0, "to": 0}, "servers": ["zk:2181"]},
+                {"name": "y", "shards": {"from": 1, "to": 999}, "servers": ["zk:2181"]},
+            ],
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("changes", ACCEPTED, ids=lambda changes: changes[0][0])
+def test_what_works_is_accepted_and_read_by_the_operator(server: Server, changes: tuple[Change, ...]) -> None:
+    parse_block_aggregator(server.would_create(changed(*changes)))
+
+
+UPDATES: list[tuple[Change, Change, str]] = [
+    (("spec.kafka.groupTemplate", "events-{shard}"), ("spec.kafka.groupTemplate", "e-{shard}"), "cannot be changed"),
+    (("spec.kafka.topic.partitions", 4), ("spec.kafka.topic.partitions", 3), "never removed"),
+    (("spec.kafka.topic.partitions", 4), ("spec.kafka.topic.partitions", 8), ""),
+    (("spec.clickhouse.cluster", "events"), ("spec.clickhouse.cluster", "others"), "cannot be changed"),
+    (("spec.clickhouse.managed.storage.size", "1Gi"), ("spec.clickhouse.managed.storage.size", "900Mi"), "not shrink"),
+    (("spec.clickhouse.managed.storage.size", "900Mi"), ("spec.clickhouse.managed.storage.size", "1Gi"), ""),
+    (("spec.quorum", 2), ("spec.clickhouse", EXISTING), "cannot replace each other"),
+    (("spec.shards", 2), ("spec.shards", 1), "shardRemovalPolicy: Drain"),
+    (("spec.shardRemovalPolicy", "Drain"), ("spec.shards", 1), ""),
+    (("spec.shards", 2), ("spec.shards", 50), ""),
+    (("spec.zookeeper.root", "/a"), ("spec.zookeeper.root", "/b"), "cannot be changed"),
+    (("spec.zookeeper.root", "/a"), ("spec.zookeeper.root", ...), "neither added nor removed"),
+    (("spec.kafka.clusters.1.retired", False), ("spec.kafka.clusters.1", ...), "before it is retired"),
+    (("spec.kafka.clusters.1.retired", False), ("spec.kafka.clusters.1.name", "c"), "before it is retired"),
+    (("spec.kafka.clusters.1.retired", True), ("spec.kafka.clusters.1", ...), ""),
+    (("spec.suspend", False), ("spec.suspend", True), ""),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "says"), UPDATES, ids=lambda part: part[0] if len(part) == 2 else "")
+def test_updates_that_lose_something_are_refused(server: Server, before: Change, after: Change, says: str) -> None:
+    stored = server.create(changed(before, ("metadata.name", "updated")))
+    try:
+        found = refusal(lambda: server.replace(changed(after, base=stored)))
+    finally:
+        server.delete("updated")
+
+    assert says in found
+    assert bool(found) == bool(says)
+
+
+def test_the_operators_own_shards_are_accepted_and_come_back_as_they_went(server: Server) -> None:
+    pipeline = parse_block_aggregator(changed(("metadata.namespace", NAMESPACE), ("metadata.uid", "u")))
+    shard = aggregator.shard_ingest(pipeline, 1)
+
+    stored = server.would_create(shard, plural=SHARDS)
+
+    assert included(shard["spec"], stored["spec"]) == []
+
+
+def included(wanted: Any, stored: Any, path: str = "spec") -> list[str]:
+    """Paths of what was given and is not there any more."""
+    if isinstance(wanted, dict):
+        missing = [f"{path}.{key}" for key in wanted if key not in stored]
+        return missing + [
+            p for key in wanted if key in stored for p in included(wanted[key], stored[key], f"{path}.{key}")
+        ]
+    if isinstance(wanted, list):
+        pairs = enumerate(zip(wanted, stored, strict=True))
+        return [p for number, (one, other) in pairs for p in included(one, other, f"{path}[{number}]")]
+    return [] if wanted == stored else [path]
+
+
+def test_unknown_fields_are_warned_about_and_dropped(server: Server) -> None:
+    resource = changed(("spec.kafka.topik", 1))
+
+    assert "unknown field" in refusal(lambda: server.would_create(resource))
+    assert "topik" not in json.dumps(server.would_create(resource, field_validation="Ignore"))
+
+
+def test_kubectl_explains_every_field(server: Server) -> None:
+    text = server.kubectl("explain", "blockaggregator.spec.aggregator.image")
+
+    assert "never taken from the operator's version" in " ".join(text.split())
+
+
+def test_whoever_writes_a_spec_writes_no_status(server: Server) -> None:
+    resource = changed(("metadata.name", "statusless"), ("status", {"observedGeneration": 7}))
+
+    assert "status" not in server.create(resource)
