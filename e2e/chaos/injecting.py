@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 from blockhouse.errors import BlockhouseError
@@ -14,11 +14,14 @@ from e2e.chaos.delay import DelayProxies
 from e2e.chaos.scenario import DISK, Fault, Kind
 from e2e.chaos.supervisor import Supervisor
 from e2e.chaos.world import World, listens
+from e2e.pipeline import AggregatorProcess
 from e2e.stack.process import wait_until
 from e2e.stack.server import START_TIMEOUT, StackError
 
-STRIKE_TIMEOUT = 45.0
-"""Seconds in which an armed aggregator must reach its point: rows flow all the time, but a former fault may linger."""
+STRIKE_TIMEOUT = 15.0
+"""Seconds in which an armed aggregator should reach its point before the next one is armed too."""
+WORK_TIMEOUT = 60.0
+"""Seconds until some aggregator owns a stream, whatever else goes on."""
 _STOP_GRACE = 30.0
 _RESET = 0.5
 
@@ -120,15 +123,30 @@ class Injector:
 
     @contextmanager
     def _strike(self, injected: Injected) -> Iterator[None]:
-        """Arm the point, wait for the death. The victim is another one when the target owns nothing to die of."""
-        name = injected.victim = self._working(injected.fault.target)
-        aggregator = self._world.aggregator(name)
-        with self._supervisor.holding_down([name]):
-            _put(f"{aggregator.url}/faults/{injected.fault.point}", {"action": "kill-aggregator"})
-            if not wait_until(lambda: not aggregator.alive or self._over.is_set(), timeout=STRIKE_TIMEOUT):
-                raise StackError(f"{name} did not pass {injected.fault.point} within {STRIKE_TIMEOUT:g} s")
-            injected.began = self._clock()
-            self._tell(f"{name} died at {injected.fault.point}")
+        """Arm the point in one aggregator after the other, the target first, until one has died of it: another fault
+        may keep the target from working."""
+        point = injected.fault.point
+        armed: dict[str, _Armed] = {}
+        struck: list[str] = []
+
+        def strikes() -> bool:
+            struck[:] = [name for name, each in armed.items() if each.struck]
+            return bool(struck)
+
+        with ExitStack() as down, ExitStack() as until_struck:
+            while not struck and len(armed) < len(self._world.aggregators):
+                name = self._working(injected.fault.target, but=armed)
+                until_struck.enter_context(self._supervisor.holding_down([name]))
+                armed[name] = _Armed(self._world.aggregator(name), point)
+                until_struck.callback(armed[name].disarm)
+                armed[name].arm()
+                wait_until(strikes, timeout=STRIKE_TIMEOUT)
+            if not struck:
+                raise StackError(f"no aggregator passed {point} within {STRIKE_TIMEOUT:g} s each")
+            injected.victim, injected.began = struck[0], self._clock()
+            self._tell(f"{struck[0]} died at {point}")
+            down.enter_context(self._supervisor.holding_down(struck))
+            until_struck.close()
             yield
 
     @contextmanager
@@ -188,22 +206,52 @@ class Injector:
             self._tell(f"{name} restarted")
         yield
 
-    def _working(self, preferred: str) -> str:
-        """The preferred aggregator if it owns streams, else the first that does."""
+    def _working(self, preferred: str, but: Collection[str] = ()) -> str:
+        """The preferred aggregator if it owns streams, else the first that does, `but` none of these."""
         found: list[str] = []
 
         def look() -> bool:
-            owners = [name for name, a in self._world.aggregators.items() if a.alive and not a.frozen and a.streams()]
-            owners.sort(key=lambda replica: f"aggregator-{replica}" != preferred)
+            owners = [f"aggregator-{replica}" for replica, a in self._world.aggregators.items() if _owns_streams(a)]
+            owners = sorted({*owners} - {*but}, key=lambda name: (name != preferred, name))
             found[:] = owners
             return bool(owners) or self._over.is_set()
 
-        if not wait_until(look, timeout=STRIKE_TIMEOUT, interval=0.2) or not found:
-            raise StackError("no aggregator owns a stream")
-        return f"aggregator-{found[0]}"
+        if not wait_until(look, timeout=WORK_TIMEOUT, interval=0.2) or not found:
+            raise StackError("no other aggregator owns a stream")
+        return found[0]
 
 
-def _put(url: str, body: dict[str, object]) -> None:
-    request = urllib.request.Request(url, data=json.dumps(body).encode(), method="PUT")
-    with urllib.request.urlopen(request, timeout=5) as answer:
-        answer.read()
+def _owns_streams(aggregator: AggregatorProcess) -> bool:
+    return aggregator.alive and not aggregator.frozen and bool(aggregator.streams())
+
+
+class _Armed:
+    """One aggregator with a deadly point. It may die of another fault meanwhile, which is no strike."""
+
+    def __init__(self, aggregator: AggregatorProcess, point: str) -> None:
+        self._aggregator = aggregator
+        self._point = point
+        self._before = self._strikes()
+
+    @property
+    def struck(self) -> bool:
+        return not self._aggregator.alive and self._strikes() > self._before
+
+    def arm(self) -> None:
+        self._send("PUT", {"action": "kill-aggregator"})
+
+    def disarm(self) -> None:
+        self._send("DELETE")
+
+    def _strikes(self) -> int:
+        return len(self._aggregator.logged("fault.injected", point=self._point))
+
+    def _send(self, method: str, body: object = None) -> None:
+        """Nobody answers who is dying, and then nothing is armed."""
+        data = None if body is None else json.dumps(body).encode()
+        url = f"{self._aggregator.url}/faults/{self._point}"
+        with (
+            suppress(OSError),
+            urllib.request.urlopen(urllib.request.Request(url, data=data, method=method), timeout=5) as answer,
+        ):
+            answer.read()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -72,10 +73,13 @@ def writer(run: Loading, table: str) -> ClickHouseServer:
 
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_a_part_of_a_lost_writer_is_refused_while_it_may_return_and_given_up_after(run: Loading, number: int) -> None:
+    started = time.time()
     table = run.feed.table(f"lost_{number}")
     run.feed.send(table, 2)
     run.settle(table)
     assert quorum(run, "inspect", table).exit_code == 0
+    newest = max(a.metric("blockhouse_last_insert_timestamp_seconds", table=table) for a in run.aggregators)
+    assert started - 1 <= newest <= time.time()
 
     for server in run.stack.clickhouse.values():
         server.execute(f"SYSTEM STOP FETCHES {table}")
@@ -86,6 +90,8 @@ def test_a_part_of_a_lost_writer_is_refused_while_it_may_return_and_given_up_aft
     run.wait("named", lambda: causes(run, table, asking) == [Cause.NOT_FETCHED])
     named = quorum(run, "inspect", table, asking=asking)
     assert named.exit_code == 1
+    behind = run.pipeline.aggregators[asking]
+    run.wait("the queue seen", lambda: behind.metric("blockhouse_replication_queue_entries", table=table) > 0)
     assert "Fetching of part was cancelled" in named.stdout
     refused = quorum(run, "repair", table, "--yes", asking=asking)
     assert (refused.exit_code, state(run, table).failed) == (REFUSED, ()), refused.stdout
