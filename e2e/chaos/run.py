@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from blockhouse.config.endpoints import ClickHouse, KafkaCluster, ZooKeeper
 from blockhouse.schema.model import TableHistory
@@ -25,7 +26,7 @@ from e2e.chaos.verdict import judge
 from e2e.chaos.world import LOADED, World
 from e2e.demo.load import Load
 from e2e.demo.verdict import Check
-from e2e.pipeline import Pipeline
+from e2e.pipeline import Pipeline, verifier_of
 from e2e.stack import Stack
 from e2e.stack.process import wait_until
 from e2e.stack.server import StackError
@@ -33,7 +34,7 @@ from e2e.stack.server import StackError
 FIRST_MESSAGES = 100
 WARM_TIMEOUT = SCHEMA_TIMEOUT = 180.0
 FAULT_TIMEOUT = DRAIN_TIMEOUT = 300.0
-AUDIT_WAIT = 120.0
+AUDIT_WAIT = VERIFIER_TIMEOUT = 120.0
 
 Tell = Callable[[str], None]
 
@@ -95,11 +96,14 @@ def perform(scenario: Scenario, folder: Path, tell: Tell, *, isolated: bool) -> 
         schemas = SchemaStore(session)
         for table in LOADED:
             schemas.ensure_id(table.full_name)
+        verifier = verifier_of(world.pipeline)
+        exits.callback(verifier.kill)
+        verifier.start(wait=False)
         world.pipeline.start()
         load = exits.enter_context(_load(scenario, world, schemas, folder / "manifest.jsonl"))
         observer = exits.enter_context(Observer(world, lambda: load.messages, timeline.clock))
         _warm_up(load, observer)
-        supervisor = exits.enter_context(Supervisor(world.servers, timeline.say))
+        supervisor = exits.enter_context(Supervisor({**world.servers, "verifier": verifier}, timeline.say))
         injector = Injector(world, supervisor, timeline.clock, timeline.say)
         exits.callback(injector.abort)
         timeline.restart()
@@ -112,7 +116,9 @@ def perform(scenario: Scenario, folder: Path, tell: Tell, *, isolated: bool) -> 
         observer.look()
         timeline.say("quiet; auditing every replica")
         report = _audit(world, folder / "manifest.jsonl")
-        return _outcome(scenario, world, load, observer, injector, report, timeline, time.monotonic() - began)
+        verified = verifier.settled(VERIFIER_TIMEOUT)
+        seconds = time.monotonic() - began
+        return _outcome(scenario, world, load, observer, injector, report, verified, timeline, seconds)
 
 
 def _load(scenario: Scenario, world: World, schemas: SchemaStore, manifest: Path) -> Load:
@@ -190,6 +196,7 @@ def _outcome(
     observer: Observer,
     injector: Injector,
     report: AuditReport,
+    verified: Mapping[str, Any],
     timeline: Timeline,
     seconds: float,
 ) -> Outcome:
@@ -203,6 +210,7 @@ def _outcome(
         surplus=tally.total("surplus_rows"),
         faults=injector.done,
         statuses={replica: aggregator.status() for replica, aggregator in world.aggregators.items()},
+        verified=verified,
         crashes=[
             f"{replica}: {line.get('error')}"
             for replica, aggregator in world.aggregators.items()

@@ -23,10 +23,12 @@ def judge(
     surplus: int,
     faults: Sequence[Injected],
     statuses: Mapping[str, Mapping[str, Any]],
+    verified: Mapping[str, Any],
     crashes: Sequence[str],
 ) -> tuple[Check, ...]:
     """All checks, in the order in which they are told. `rows` is how many the brokers acknowledged to the producer;
-    `replays` is None when none is demanded; `crashes` are internal errors found in the logs."""
+    `replays` is None when none is demanded; `verified` is the verifier's verdict about everything that was committed,
+    `crashes` are internal errors found in the logs."""
     failed = [f"{injected.fault}: {injected.error}" for injected in faults if injected.error]
     done = len(faults) - len(failed)
     wrong = [*_stopped(statuses), *_blocked(statuses)]
@@ -36,6 +38,7 @@ def judge(
         Check("no aggregator found rows stored twice", surplus == 0, f"{surplus} rows too many"),
         *replayed,
         Check("every fault was carried out", bool(faults) and not failed, "; ".join(failed) or f"{done} faults"),
+        _verifier(verified, streams=2 * replicas),
         Check("everything resumed by itself", not wrong, "; ".join(wrong) or "no stream stopped, no table blocked"),
         Check("no aggregator failed internally", not crashes, "; ".join(crashes[:3]) or "no internal error logged"),
     )
@@ -54,6 +57,18 @@ def exact(report: AuditReport, replicas: int, tables: Collection[str], rows: int
         "every produced row is stored exactly once on every replica",
         report.exact and everything and set(stored.values()) == {rows},
         f"{rows:,} produced; stored: {found or 'nothing'}; {lost:,} lost, {doubled:,} duplicates",
+    )
+
+
+def _verifier(verified: Mapping[str, Any], streams: int) -> Check:
+    """It watches the commits of every stream, from outside, by the rules of docs/protocol.md alone."""
+    commits = sum(cluster["commits"] for cluster in verified["coverage"].values())
+    latest = verified["latest"]
+    return Check(
+        "the verifier found no anomaly in what was committed",
+        verified["verdict"] == "clean" and verified["streams"] == streams and commits >= streams,
+        f"{verified['verdict']}: {commits:,} commits of {verified['streams']} of {streams} streams"
+        + (f"; {latest['kind']} in {latest['stream']}: {latest['message']}" if latest else ""),
     )
 
 

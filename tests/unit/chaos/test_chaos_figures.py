@@ -79,6 +79,9 @@ def report(*, missing: int = 0, duplicates: int = 0, replicas: int = 2) -> Audit
     return AuditReport("events", tables)
 
 
+CLEAN: dict[str, Any] = {"verdict": "clean", "streams": 4, "coverage": {"a": {"commits": 90}}, "latest": None}
+
+
 def verdict(found: AuditReport | None = None, **changes: Any) -> list[str]:
     """What did not hold."""
     given: dict[str, Any] = {
@@ -89,6 +92,7 @@ def verdict(found: AuditReport | None = None, **changes: Any) -> list[str]:
         "surplus": 0,
         "faults": [Injected(KILL, 10, 15)],
         "statuses": {},
+        "verified": CLEAN,
         "crashes": [],
     }
     return [check.wanted for check in judge(found or report(), **{**given, **changes}) if not check.holds]
@@ -114,6 +118,10 @@ def test_a_run_that_demands_no_replay_passes_without() -> None:
         ({"surplus": 1}, "no aggregator found rows stored twice"),
         ({"faults": []}, "every fault was carried out"),
         ({"faults": [Injected(KILL, 1, 2, error="no root")]}, "every fault was carried out"),
+        ({"verified": {**CLEAN, "verdict": "anomalies"}}, "the verifier found no anomaly"),
+        ({"verified": {**CLEAN, "verdict": "unknown"}}, "the verifier found no anomaly"),
+        ({"verified": {**CLEAN, "streams": 3}}, "the verifier found no anomaly"),
+        ({"verified": {**CLEAN, "coverage": {"a": {"commits": 0}}}}, "the verifier found no anomaly"),
         ({"crashes": ["r1: boom"]}, "no aggregator failed internally"),
         ({"statuses": {"r1": {"streams": [{"stream": "a/t/0", "state": "STOPPED"}]}}}, "everything resumed"),
         (
