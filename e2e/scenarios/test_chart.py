@@ -1,0 +1,117 @@
+"""The chart: valid, refuses what cannot work, and renders what was reviewed.
+
+`UPDATE_GOLDEN=1 pytest e2e/scenarios/test_chart.py` writes `tests/golden/chart/` anew.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from blockhouse.cli import build_app
+from e2e.cluster.binaries import Binaries
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "charts" / "blockhouse"
+GOLDEN = ROOT / "tests" / "golden" / "chart"
+KUBERNETES = "v1.34.0"
+VARIANTS = {
+    "default": (),
+    "one-namespace": (
+        *("--set", "watchNamespace=data", "--set", "zones={dc-a,dc-b}", "--set", "crds.install=false"),
+        *("--set", "monitoring.podMonitor.enabled=true", "--set", "monitoring.rules.enabled=true"),
+        *("--set", "monitoring.podMonitor.pipelines[0].name=events"),
+        *("--set", "monitoring.podMonitor.pipelines[0].namespace=data"),
+        *("--set", "replicas=1", "--set", "rbac.aggregate=false", "--set", "image.digest=sha256:" + "a" * 64),
+        *("--set", "imagePullSecrets[0].name=pull", "--set", "extraArgs={--dry-run}"),
+    ),
+}
+
+
+def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([Binaries.find()["helm"], *arguments], capture_output=True, text=True, check=False)
+
+
+def rendered(*arguments: str) -> str:
+    done = helm(
+        *("template", "blockhouse", str(CHART), "--namespace", "blockhouse-system"),
+        *("--kube-version", KUBERNETES, *arguments),
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def objects(*arguments: str) -> dict[tuple[str, str], dict[str, Any]]:
+    found = [document for document in yaml.safe_load_all(rendered(*arguments)) if document]
+    return {(document["kind"], document["metadata"]["name"]): document for document in found}
+
+
+def test_it_is_valid() -> None:
+    done = helm("lint", "--strict", str(CHART))
+
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_it_renders_what_was_reviewed(variant: str) -> None:
+    """Without the definitions: they have a test of their own."""
+    found = objects(*VARIANTS[variant])
+    kept = [document for (kind, _), document in found.items() if kind != "CustomResourceDefinition"]
+    text = yaml.safe_dump_all(kept, sort_keys=True, width=120)
+    golden = GOLDEN / f"{variant}.yaml"
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text(text)
+
+    assert text == golden.read_text()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["replica=3", "replicas=many", "zones={Not A Zone}", "image.digest=latest", "logLevel=loud", "resync=soon"],
+)
+def test_a_wrong_value_is_refused_before_anything_is_installed(wrong: str) -> None:
+    done = helm("template", "blockhouse", str(CHART), "--kube-version", KUBERNETES, "--set", wrong)
+
+    assert done.returncode != 0
+    assert wrong.split("=")[0].split(".")[-1] in done.stderr
+
+
+def test_the_definitions_outlive_the_release_and_can_be_left_out() -> None:
+    kept = [document for (kind, _), document in objects().items() if kind == "CustomResourceDefinition"]
+
+    assert len(kept) == 2
+    assert all(crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for crd in kept)
+    assert not [kind for kind, _ in objects("--set", "crds.install=false") if kind == "CustomResourceDefinition"]
+
+
+def test_an_operator_of_one_namespace_has_no_right_outside_it() -> None:
+    found = objects(*VARIANTS["one-namespace"])
+
+    assert not [kind for kind, _ in found if kind.startswith("ClusterRole")]
+    assert found["Role", "blockhouse-operator"]["metadata"]["namespace"] == "data"
+    assert found["RoleBinding", "blockhouse-operator"]["subjects"][0]["namespace"] == "blockhouse-system"
+
+
+def test_no_right_is_granted_by_a_wildcard_and_secrets_are_never_listed() -> None:
+    for (kind, _), document in objects().items():
+        for rule in document.get("rules", ()) if kind.endswith("Role") else ():
+            assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+            if "secrets" in rule["resources"]:
+                assert not {"list", "watch", "delete"} & set(rule["verbs"])
+
+
+def test_the_operators_options_exist() -> None:
+    (container,) = objects(*VARIANTS["one-namespace"])["Deployment", "blockhouse-operator"]["spec"]["template"]["spec"][
+        "containers"
+    ]
+    names = container["args"][:2]
+    help_text = CliRunner().invoke(build_app(names), [*names, "--help"], env={"COLUMNS": "250", "TERM": "dumb"}).output
+
+    for argument in container["args"][2:]:
+        assert argument.split("=")[0] in help_text
