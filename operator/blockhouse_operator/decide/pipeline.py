@@ -117,7 +117,7 @@ def _worst(spec: BlockAggregatorSpec, seen: PipelineSeen) -> tuple[ShardSummary,
 
 
 def _conditions(spec: BlockAggregatorSpec, seen: PipelineSeen) -> tuple[Condition, ...]:
-    found = [_ready(spec, seen), _reconciling(spec, seen), _stalled(seen)]
+    found = [_ready(spec, seen), _reconciling(spec, seen), _stalled(spec, seen)]
     found += [_worst_of(kind, seen) for kind in ABOUT_SHARDS]
     found.append(_verifier(spec, seen))
     if spec.suspend:
@@ -189,9 +189,14 @@ def _reconciling(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition | N
     return condition(kind, True, reason, f"shard {shard.number}: {first.message}{more}")
 
 
-def _stalled(seen: PipelineSeen) -> Condition | None:
-    obstacle = _obstacle(seen)
-    return condition(ConditionType.STALLED, True, *obstacle) if obstacle else None
+def _stalled(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition | None:
+    if obstacle := _obstacle(seen):
+        return condition(ConditionType.STALLED, True, *obstacle)
+    if seen.surplus and spec.shard_removal_policy == "Forbid":
+        shown = ", ".join(map(str, seen.surplus[:10]))
+        message = f"shard {shown} exists and is not in the spec; spec.shardRemovalPolicy is Forbid"
+        return condition(ConditionType.STALLED, True, Reason.REMOVAL_FORBIDDEN, message)
+    return None
 
 
 def _worst_of(kind: ConditionType, seen: PipelineSeen) -> Condition:

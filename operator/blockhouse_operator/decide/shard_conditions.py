@@ -11,10 +11,9 @@ from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister
 from blockhouse_operator.decide.rollout import BeginStep, EndStep, Hold, Restart
 from blockhouse_operator.decide.seen import ShardSeen, State, TableSeen
 
-HAZARD_REASONS = {
-    "NoProvenance": Reason.PROVENANCE_MISSING,
+HAZARD_REASONS = {  # what an aggregator calls them
     "ProvenanceMissing": Reason.PROVENANCE_MISSING,
-    "WindowTooSmall": Reason.WINDOW_TOO_SMALL,
+    "DeduplicationUnsafe": Reason.WINDOW_TOO_SMALL,
 }
 
 Step = BeginStep | Restart | EndStep | Drain | Unregister | DeleteReplica

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from random import Random
 
 from blockhouse_operator.api.resolve import resolve
@@ -16,13 +17,14 @@ from tests.unit.operator.resources import pipeline
 NOW = "new"
 
 
-def spec_of(replicas: int = 3, **changes: object) -> ClickHouseShardIngestSpec:
+@cache
+def spec_of(replicas: int = 3) -> ClickHouseShardIngestSpec:
     """One shard with `replicas` replicas in one zone and a quorum of two."""
     made = pipeline(
         ("spec.zones", [{"name": "dc-a", "replicas": replicas}]),
         ("spec.quorum", min(2, replicas)),
     )
-    return resolve(made, 0).model_copy(update=changes)
+    return resolve(made, 0)
 
 
 def consuming(name: str, revision: str = NOW) -> ReplicaSeen:

@@ -1,0 +1,122 @@
+"""Which replica may be restarted, one check at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from blockhouse_operator.api.conditions import Reason
+from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
+from blockhouse_operator.decide.rollout import BeginStep, EndStep, Hold, Restart, plan_rollout
+from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State, Turn, ZoneReport
+from tests.unit.operator.shard_world import consuming, replaying, shard, spec_of, unready
+
+SPEC = spec_of(3)
+A, B, C = (replica.name for replica in SPEC.replicas)
+
+
+def old(name: str) -> ReplicaSeen:
+    return consuming(name, "old")
+
+
+def held(seen: ShardSeen, spec: ClickHouseShardIngestSpec = SPEC) -> Reason:
+    step = plan_rollout(spec, seen)
+    assert isinstance(step, Hold), step
+    return step.reason
+
+
+def paused(spec: ClickHouseShardIngestSpec = SPEC) -> ClickHouseShardIngestSpec:
+    return spec.model_copy(update={"rollout": spec.rollout.model_copy(update={"paused": True})})
+
+
+def test_nothing_is_restarted_while_every_pod_is_of_the_present_spec() -> None:
+    assert plan_rollout(SPEC, shard(consuming(A), consuming(B), consuming(C))) is None
+
+
+def test_a_step_is_noted_before_the_restart_and_ended_only_when_the_replica_is_well() -> None:
+    outdated = shard(old(A), old(B), consuming(C))
+    assert plan_rollout(SPEC, outdated) == BeginStep(A, "its pod was made from an older spec")
+
+    noted = replace(outdated, turn=Turn(A, 0))
+    assert isinstance(plan_rollout(SPEC, noted), Restart)
+
+    starting = shard(unready(consuming(A)), old(B), consuming(C), turn=Turn(A, 9))
+    assert held(starting) is Reason.ROLLING_OUT
+    assert held(replace(starting, replicas=(replaying(consuming(A)), old(B), consuming(C)))) is Reason.ROLLING_OUT
+    assert isinstance(plan_rollout(SPEC, shard(consuming(A), old(B), consuming(C), turn=Turn(A, 9))), EndStep)
+
+
+@pytest.mark.parametrize("other", [unready(consuming(B)), replaying(consuming(B)), replace(consuming(B), pod=None)])
+def test_no_replica_is_restarted_while_another_one_is_not_well(other: ReplicaSeen) -> None:
+    assert held(shard(old(A), other, consuming(C))) is Reason.ROLLING_OUT
+    assert held(shard(old(A), other, consuming(C), turn=Turn(A, 0))) is Reason.ROLLING_OUT
+
+
+def test_a_replica_that_is_down_goes_first_for_its_restart_takes_nothing_away() -> None:
+    step = plan_rollout(SPEC, shard(old(A), unready(old(B)), consuming(C)))
+    assert isinstance(step, BeginStep)
+    assert step.replica == B
+
+
+def test_a_mistake_that_broke_all_replicas_is_mended_by_the_next_spec() -> None:
+    broken = shard(*(unready(old(name)) for name in (A, B, C)))
+    assert isinstance(plan_rollout(SPEC, broken), BeginStep)
+    assert isinstance(plan_rollout(SPEC, replace(broken, turn=Turn(A, 0))), Restart)
+    loading_nothing = shard(*(replace(old(name), aggregator=None) for name in (A, B, C)))
+    assert isinstance(plan_rollout(SPEC, loading_nothing), BeginStep)
+
+
+def test_a_restart_that_does_not_end_stalls_the_shard_and_touches_no_other_replica() -> None:
+    step = plan_rollout(SPEC, shard(unready(consuming(A)), old(B), consuming(C), turn=Turn(A, 16 * 60)))
+    assert isinstance(step, Hold)
+    assert (step.reason, step.stalled) == (Reason.STEP_TIMED_OUT, True)
+
+
+def test_a_corrected_spec_restarts_the_replica_that_is_down_already() -> None:
+    step = plan_rollout(SPEC, shard(unready(old(A)), old(B), consuming(C), turn=Turn(A, 16 * 60)))
+    assert isinstance(step, Restart)
+    assert step.replica == A
+
+
+def test_a_replica_taken_out_of_the_spec_meanwhile_gives_its_turn_back() -> None:
+    assert isinstance(plan_rollout(SPEC, shard(old(A), consuming(B), consuming(C), turn=Turn("gone", 0))), EndStep)
+
+
+def test_a_paused_rollout_begins_nothing_but_ends_what_was_begun() -> None:
+    assert held(shard(old(A), consuming(B), consuming(C)), paused()) is Reason.PAUSED
+    assert isinstance(plan_rollout(paused(), shard(consuming(A), old(B), consuming(C), turn=Turn(A, 0))), EndStep)
+
+
+def test_other_shards_of_the_pipeline_wait_for_their_turn() -> None:
+    assert held(shard(old(A), consuming(B), consuming(C), busy_shards=1)) is Reason.ROLLING_OUT
+
+
+def test_nothing_is_restarted_that_could_not_start_again() -> None:
+    missing = shard(old(A), consuming(B), consuming(C), missing_references=("Secret x does not exist",))
+    assert held(missing) is Reason.SECRET_MISSING
+    assert held(replace(missing, turn=Turn(A, 0))) is Reason.SECRET_MISSING
+    assert held(shard(old(A), consuming(B), consuming(C), zookeeper_trouble="down")) is Reason.ZOOKEEPER_UNREACHABLE
+
+
+def two_zones() -> ClickHouseShardIngestSpec:
+    elsewhere = SPEC.replicas[2].model_copy(update={"zone": "dc-b"})
+    return SPEC.model_copy(update={"replicas": (*SPEC.replicas[:2], elsewhere)})
+
+
+def test_a_zone_that_is_not_heard_of_is_not_taken_for_a_healthy_one() -> None:
+    seen = shard(old(A), consuming(B), silent_zones=("dc-b",))
+    assert held(seen, two_zones()) is Reason.STATUS_UNKNOWN
+
+
+def test_what_another_zone_says_of_its_replicas_counts() -> None:
+    well = shard(old(A), consuming(B), elsewhere=(ZoneReport("dc-b", {C: State.CONSUMING}),))
+    assert isinstance(plan_rollout(two_zones(), well), BeginStep)
+    busy = replace(well, elsewhere=(ZoneReport("dc-b", {C: State.REPLAYING}),))
+    assert held(busy, two_zones()) is Reason.ROLLING_OUT
+
+
+def test_a_restart_claimed_by_another_zone_is_waited_for() -> None:
+    seen = shard(old(A), consuming(B), elsewhere=(ZoneReport("dc-b", {C: State.CONSUMING}),), claimed_by=C)
+    assert held(seen, two_zones()) is Reason.ROLLING_OUT
+    assert isinstance(plan_rollout(two_zones(), replace(seen, claimed_by=A)), BeginStep)
