@@ -16,12 +16,13 @@ from sqlglot.errors import SqlglotError
 from blockhouse.errors import Permanent
 from blockhouse.schema.model import PROVENANCE_COLUMNS, DefaultKind, ServerColumn
 from blockhouse.schema.parse import column_type
+from blockhouse.schema.statement import split_column, split_create
 
 DIALECT = "clickhouse"
 _ENGINE = re.compile(r"(?:Replicated)?((?:Replacing|Summing|Aggregating|VersionedCollapsing|Collapsing)?MergeTree)")
 _DATE = re.compile(r"'(?:[^'\\]|\\.)*'|\bDATE\b")
 _PROVENANCE_TYPES = dict(zip(PROVENANCE_COLUMNS, ("String", "UInt32", "UInt64", "UInt32"), strict=True))
-_CLAUSES = (exp.PartitionedByProperty, exp.Order, exp.PrimaryKey, exp.SampleProperty, exp.MergeTreeTTL)
+_KEY = re.compile(r"(PARTITION|ORDER)\s+BY\s+(.*)", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ class DeclaredColumn:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What a CREATE TABLE statement says. All strings are SQL as the grammar writes it.
+    """What a CREATE TABLE statement says. `sql` of columns, `others` and `clauses` are word for word as written, the
+    rest is SQL as the grammar spells it.
 
     `columns` end with those provenance columns that were not declared. `engine` is the family without `Replicated`,
     `engine_arguments` are without path and replica name. `others` are indexes, constraints and projections; `clauses`
@@ -61,12 +63,13 @@ def read_declaration(name: str, sql: str) -> Declaration:
     """The declaration of `database.table`. Raises Permanent naming the table and what is wrong: reason "SyntaxError"
     for what is no CREATE TABLE of this table, "UnsupportedEngine", or "UnsupportedType"."""
     create, schema = _statement(name, sql)
+    written = split_create(sql)
     columns, others = [], []
-    for node in schema.expressions:
+    for node, text in zip(schema.expressions, written.elements, strict=True):
         if isinstance(node, exp.ColumnDef):
-            columns.extend(_columns(name, node))
+            columns.extend(_columns(name, node, text))
         else:
-            others.append(node.sql(DIALECT))
+            others.append(text)
     _distinct(name, columns)
     declared = {declared.column.name for declared in columns}
     for provenance, type_ in _PROVENANCE_TYPES.items():
@@ -74,8 +77,7 @@ def read_declaration(name: str, sql: str) -> Declaration:
             columns.append(DeclaredColumn(ServerColumn(name=provenance, type=type_), f"`{provenance}` {type_}"))
     properties = create.args["properties"].expressions if create.args.get("properties") else []
     engine, arguments = _engine(name, properties)
-    clauses = [node for kind in _CLAUSES for node in properties if isinstance(node, kind)]
-    by_kind = {type(node): node for node in clauses}
+    keys = {match[1].upper(): match[2] for clause in written.clauses if (match := _KEY.fullmatch(clause))}
     database, table = name.split(".", 1)
     return Declaration(
         database=database,
@@ -84,10 +86,10 @@ def read_declaration(name: str, sql: str) -> Declaration:
         others=tuple(others),
         engine=engine,
         engine_arguments=arguments,
-        clauses=tuple(node.sql(DIALECT) for node in clauses),
+        clauses=tuple(clause for clause in written.clauses if not clause.upper().startswith(("ENGINE", "SETTINGS"))),
         settings=_settings(properties),
-        partition_by=_key(by_kind.get(exp.PartitionedByProperty)),
-        order_by=_key(by_kind.get(exp.Order)),
+        partition_by=normalised(keys.get("PARTITION", "")),
+        order_by=normalised(keys.get("ORDER", "")),
     )
 
 
@@ -122,35 +124,29 @@ def _statement(name: str, sql: str) -> tuple[exp.Create, exp.Schema]:
     return create, create.this
 
 
-def _columns(table: str, node: exp.ColumnDef) -> list[DeclaredColumn]:
+def _columns(table: str, node: exp.ColumnDef, text: str) -> list[DeclaredColumn]:
     """The column as the server will list it: Nested(a A, b B) is two columns `n.a Array(A)` and `n.b Array(B)`."""
-    kind, expression = DefaultKind.NONE, ""
+    understood = (
+        exp.DefaultColumnConstraint,
+        exp.ComputedColumnConstraint,
+        exp.EphemeralColumnConstraint,
+        exp.CompressColumnConstraint,
+        exp.CommentColumnConstraint,
+    )
     for constraint in (c.kind for c in node.constraints):
-        match constraint:
-            case exp.DefaultColumnConstraint():
-                kind, expression = DefaultKind.DEFAULT, constraint.this.sql(DIALECT)
-            case exp.ComputedColumnConstraint():
-                word = constraint.sql(DIALECT).split(" ", 1)[0]
-                kind, expression = DefaultKind(word), constraint.this.sql(DIALECT)
-            case exp.EphemeralColumnConstraint():
-                kind = DefaultKind.EPHEMERAL
-                expression = constraint.this.sql(DIALECT) if constraint.this else ""
-            case exp.CompressColumnConstraint() | exp.CommentColumnConstraint():
-                continue
-            case _:
-                raise _refused(table, f"column {node.name}: {constraint.sql(DIALECT)} is not understood")
+        if not isinstance(constraint, understood):
+            raise _refused(table, f"column {node.name}: {constraint.sql(DIALECT)} is not understood")
     if node.kind is None:
         raise _refused(table, f"column {node.name} has no type; give it one, it must not follow from a DEFAULT")
+    parts = split_column(text)
+    kind = DefaultKind(parts.kind)
     if node.kind.this is exp.DataType.Type.NESTED:
-        inner = [
-            (f"{node.name}.{part.name}", f"Array({_date(part.kind.sql(DIALECT))})") for part in node.kind.expressions
-        ]
-        columns = [ServerColumn(name=part, type=type_) for part, type_ in inner]
+        inner = [(f"{node.name}.{part.name}", part.kind.sql(DIALECT)) for part in node.kind.expressions]
+        columns = [ServerColumn(name=name, type=f"Array({_date(type_)})") for name, type_ in inner]
         declared = [DeclaredColumn(column, f"`{column.name}` {column.type}") for column in columns]
     else:
-        type_ = _date(node.kind.sql(DIALECT))
-        column = ServerColumn(name=node.name, type=type_, default_kind=kind, default_expression=expression)
-        declared = [DeclaredColumn(column, _date(node.sql(DIALECT)))]
+        column = ServerColumn(name=node.name, type=parts.type, default_kind=kind, default_expression=parts.expression)
+        declared = [DeclaredColumn(column, text)]
     if kind.insertable:
         for each in declared:
             column_type(table, each.column)
@@ -177,13 +173,6 @@ def _engine(table: str, properties: list[exp.Expression]) -> tuple[str, tuple[st
 def _settings(properties: list[exp.Expression]) -> tuple[tuple[str, str], ...]:
     found = next((node for node in properties if isinstance(node, exp.SettingsProperty)), None)
     return tuple((n.this.sql(DIALECT), n.expression.sql(DIALECT)) for n in found.expressions) if found else ()
-
-
-def _key(node: exp.Expression | None) -> str:
-    if node is None:
-        return ""
-    inner = node.this if isinstance(node, exp.PartitionedByProperty) else exp.Tuple(expressions=node.expressions)
-    return normalised(inner.sql(DIALECT))
 
 
 def _distinct(table: str, columns: list[DeclaredColumn]) -> None:

@@ -30,6 +30,24 @@ def test_columns_keep_their_types_defaults_codecs_and_order() -> None:
     assert declared.columns[2].column.default_expression == "'2020-01-01 00:00:00'"
 
 
+def test_what_goes_to_the_server_is_word_for_word_what_was_written() -> None:
+    """The grammar would write rand() as randCanonical(), which is another function."""
+    column = "`we ird` Array(DateTime('UTC')) DEFAULT [now(),  rand()] CODEC(LZ4) COMMENT 'a, (b DEFAULT'"
+    key = "ORDER BY (id,  rand())"
+    declared = read_declaration(
+        "db.t",
+        f"CREATE TABLE t (id UInt64, {column}, INDEX i id TYPE minmax GRANULARITY 4,)\n"
+        f"ENGINE = MergeTree PARTITION BY toYYYYMM( at ) {key} TTL at + INTERVAL 1 MONTH SETTINGS a = 5;",
+    )
+    assert declared.columns[1].sql == column
+    assert declared.columns[1].column.name == "we ird"
+    assert declared.columns[1].column.type == "Array(DateTime('UTC'))"
+    assert declared.columns[1].column.default_expression == "[now(),  rand()]"
+    assert declared.others == ("INDEX i id TYPE minmax GRANULARITY 4",)
+    assert declared.clauses == ("PARTITION BY toYYYYMM( at )", key, "TTL at + INTERVAL 1 MONTH")
+    assert declared.settings == (("a", "5"),)
+
+
 def test_provenance_columns_are_added_once() -> None:
     declared = read_declaration("db.t", f"CREATE TABLE t (_kafka_cluster String, id UInt64) {ENGINE}")
     names = [c.column.name for c in declared.columns]
