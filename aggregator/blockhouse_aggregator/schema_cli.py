@@ -13,10 +13,15 @@ from rich.table import Table
 from blockhouse.config.load import load
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.errors import Permanent
+from blockhouse.schema.ddl import read_declaration
 from blockhouse.schema.model import TableHistory
 from blockhouse.schema.proto import render_proto
+from blockhouse_aggregator.clickhouse.client import Replica
+from blockhouse_aggregator.clickhouse.declared import compared
 from blockhouse_aggregator.coordination.schema_store import SchemaStore
 from blockhouse_aggregator.coordination.session import Session
+
+CHANGES, REFUSED = 1, 2
 
 app = typer.Typer(no_args_is_help=True, help="The schema history: what producers may send.")
 
@@ -48,7 +53,7 @@ def proto(
     Example: blockhouse schema proto clicks --config aggregator.yaml > clicks.proto
     """
     settings = load(config)
-    name = table if "." in table else f"{settings.clickhouse.database}.{table}"
+    name = _full(table, settings)
     history = next((found for found in _histories(settings) if found.name == name), None)
     wanted = None if history is None else history.current if revision is None else history.revision(revision)
     if history is None or wanted is None:
@@ -58,6 +63,41 @@ def proto(
             reason="UnknownTable",
         )
     typer.echo(render_proto(history, wanted), nl=False)
+
+
+@app.command()
+def diff(
+    table: Annotated[str, typer.Argument(help="`database.table`, or a table of the configured database.")],
+    ddl: Annotated[Path, typer.Option(help="File with the CREATE TABLE statement.", exists=True, dir_okay=False)],
+    config: Config,
+) -> None:
+    """Say what a rollout of a declaration would change at the configured replica. Changes nothing.
+
+    Exit code 0: nothing. 1: the table would be created or columns added. 2: refused, with every difference.
+
+    Example: blockhouse schema diff db.clicks --ddl clicks.sql --config aggregator.yaml
+    """
+    settings = load(config)
+    name = _full(table, settings)
+    declared = read_declaration(name, ddl.read_text())
+    with Replica(settings.clickhouse) as replica:
+        difference = compared(replica, declared)
+    if difference is None:
+        typer.echo(f"table {name} would be created")
+        raise typer.Exit(CHANGES)
+    for text in difference.refused:
+        typer.echo(f"refused: {text}")
+    if difference.refused:
+        raise typer.Exit(REFUSED)
+    for added in difference.added:
+        typer.echo(f"column added: {added.sql}")
+    if difference.added:
+        raise typer.Exit(CHANGES)
+    typer.echo(f"table {name} is as declared")
+
+
+def _full(table: str, settings: AggregatorConfig) -> str:
+    return table if "." in table else f"{settings.clickhouse.database}.{table}"
 
 
 def _histories(settings: AggregatorConfig) -> tuple[TableHistory, ...]:
