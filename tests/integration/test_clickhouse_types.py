@@ -114,6 +114,8 @@ def _as_shown_today(text: str, type_: str) -> str:
     """18.16 shows a Decimal with all digits of its scale, and the first moment of time as no time."""
     if "Decimal" in type_ and "." in text:
         return text.rstrip("0").rstrip(".")
+    if text == "1970-01-01 06:28:15":  # its calendar ends with 2105
+        return "2106-02-07 06:28:15"
     first = {"Date": "1970-01-01", "DateTime('UTC')": "1970-01-01 00:00:00"}.get(type_, "1970-01-01 01:00:00")
     return first if text.startswith("0000-00-00") else text
 
