@@ -14,7 +14,8 @@ from blockhouse.config.load import load
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.errors import Permanent
 from blockhouse.schema.ddl import read_declaration
-from blockhouse.schema.model import TableHistory
+from blockhouse.schema.json_schema import render_json
+from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.schema.proto import render_proto
 from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.clickhouse.declared import compared
@@ -52,17 +53,20 @@ def proto(
 
     Example: blockhouse schema proto clicks --config aggregator.yaml > clicks.proto
     """
-    settings = load(config)
-    name = _full(table, settings)
-    history = next((found for found in _histories(settings) if found.name == name), None)
-    wanted = None if history is None else history.current if revision is None else history.revision(revision)
-    if history is None or wanted is None:
-        what = f"table {name}" if history is None or revision is None else f"revision {revision} of table {name}"
-        raise Permanent(
-            f"the schema history of pipeline {settings.pipeline} has no {what}: see `blockhouse schema list`",
-            reason="UnknownTable",
-        )
-    typer.echo(render_proto(history, wanted), nl=False)
+    typer.echo(render_proto(*_revision(load(config), table, revision)), nl=False)
+
+
+@app.command("json")
+def json_schema(
+    table: Annotated[str, typer.Argument(help="`database.table`, or a table of the configured database.")],
+    config: Config,
+    revision: Annotated[int | None, typer.Option(help="Which revision; the current one by default.")] = None,
+) -> None:
+    """Print the JSON Schema of one line of format `json`, for producers of a table.
+
+    Example: blockhouse schema json clicks --config aggregator.yaml > clicks.schema.json
+    """
+    typer.echo(render_json(*_revision(load(config), table, revision)), nl=False)
 
 
 @app.command()
@@ -94,6 +98,19 @@ def diff(
     if difference.added:
         raise typer.Exit(CHANGES)
     typer.echo(f"table {name} is as declared")
+
+
+def _revision(settings: AggregatorConfig, table: str, revision: int | None) -> tuple[TableHistory, Revision]:
+    name = _full(table, settings)
+    history = next((found for found in _histories(settings) if found.name == name), None)
+    wanted = None if history is None else history.current if revision is None else history.revision(revision)
+    if history is None or wanted is None:
+        what = f"table {name}" if history is None or revision is None else f"revision {revision} of table {name}"
+        raise Permanent(
+            f"the schema history of pipeline {settings.pipeline} has no {what}: see `blockhouse schema list`",
+            reason="UnknownTable",
+        )
+    return history, wanted
 
 
 def _full(table: str, settings: AggregatorConfig) -> str:

@@ -204,7 +204,7 @@ def test_a_default_that_is_the_time_is_that_of_the_message_in_kafka(server: Serv
     server.insert(sealed.block)
     assert server.read("toUInt32(at)") == [str(TIME_MS // 1000), "86400", str(TIME_MS // 1000)]
     assert server.read("day") == ["2023-11-14", "1970-01-02", "2001-02-03"]
-    assert server.read("today") == ["2023-11-14"] * 3
+    assert server.read("explicit") == ["2023-11-14"] * 3
     # a message without a timestamp, of a producer that switched them off, has no answer
     dead = server.seal(table, [numbered("json", 0)], timestamp_ms=-1).dead
     assert [(letter.reason, letter.detail) for letter in dead] == [("NoTimestamp", "column at")]
