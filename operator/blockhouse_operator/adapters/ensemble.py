@@ -92,7 +92,7 @@ class Ensemble:
     def report(self, root: str, shard: int, report: ZoneReport) -> None:
         """Say what this zone's replicas do. Written when it changed, or when it would soon count as old."""
         path = f"{_shard_path(root, shard)}/zones/{report.zone}"
-        content = json.dumps(asdict(report), sort_keys=True).encode()
+        content = json.dumps(asdict(report), sort_keys=True, default=sorted).encode()
 
         def write(client: KazooClient) -> None:
             client.ensure_path(path)
@@ -177,7 +177,9 @@ def _read_report(client: KazooClient, path: str, now: float) -> ZoneReport | Non
         return ZoneReport(
             zone=report["zone"],
             states={name: State(state) for name, state in report["states"].items()},
-            streams=tuple(StreamSeen(**stream) for stream in report["streams"]),
+            streams=tuple(
+                StreamSeen(**{**stream, "in_flight": frozenset(stream["in_flight"])}) for stream in report["streams"]
+            ),
         )
     except (NoNodeError, ValueError, KeyError, TypeError):
         return None

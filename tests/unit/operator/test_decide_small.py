@@ -1,0 +1,169 @@
+"""Claims, references, pods, paths, removal, and what wakes whom."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from blockhouse_operator.adapters.pipeline_http import aggregator_seen, verifier_seen
+from blockhouse_operator.api.conditions import Reason
+from blockhouse_operator.api.resource import BlockAggregator
+from blockhouse_operator.decide.claims import Claimant, conflict
+from blockhouse_operator.decide.paths import replication_path
+from blockhouse_operator.decide.pods import pod_seen
+from blockhouse_operator.decide.references import references
+from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister, plan_removal
+from blockhouse_operator.decide.rollout import Hold
+from blockhouse_operator.decide.seen import ReplicaSeen, Turn
+from blockhouse_operator.handlers.freshness import MISSED_SECONDS, Freshness
+from blockhouse_operator.handlers.keys import Key, of_child, of_resource
+from tests.unit.operator.resources import pipeline
+from tests.unit.operator.shard_world import consuming, shard, spec_of, unready
+
+SPEC = spec_of(3)
+NAMES = [replica.name for replica in SPEC.replicas]
+WELL = [consuming(name) for name in NAMES]
+
+
+def claimant(created: str, uid: str, **meta: Any) -> Claimant:
+    parsed: BlockAggregator = pipeline()
+    return Claimant(replace(parsed, uid=uid, **meta), created)
+
+
+def test_the_younger_of_two_claims_is_refused_and_the_older_is_not() -> None:
+    old, young = claimant("2026-01-01T00:00:00Z", "a", name="old"), claimant("2026-01-02T00:00:00Z", "b", name="young")
+    refused = conflict(young, [young, old])
+    assert refused is not None
+    assert "data/old" in refused
+    assert conflict(old, [young, old]) is None
+
+
+def test_two_of_the_same_second_do_not_both_win() -> None:
+    one, two = claimant("2026-01-01T00:00:00Z", "a"), claimant("2026-01-01T00:00:00Z", "b")
+    assert [conflict(c, [one, two]) is None for c in (one, two)] == [True, False]
+
+
+def test_pipelines_of_other_topics_groups_and_subtrees_do_not_meet() -> None:
+    other = pipeline(
+        ("metadata.name", "other"),
+        ("spec.kafka.groupTemplate", "other-{shard}"),
+        ("spec.kafka.topic.nameTemplate", "other-{shard}"),
+    )
+    mine = claimant("2026-01-02T00:00:00Z", "b")
+    assert conflict(mine, [mine, Claimant(replace(other, uid="a"), "2026-01-01T00:00:00Z")]) is None
+
+
+def test_every_reference_of_a_spec_is_found() -> None:
+    found = {str(reference) for reference in references(pipeline().spec)}
+    kinds = (("ca.crt", "ca"), ("password", "login"))
+    assert found == {
+        "key views.sql of ConfigMap events-tables",
+        "key password of Secret clickhouse-analyst",
+        *(
+            f"key {key} of Secret kafka-{c}-{what}"
+            for c in "ab"
+            for key, what in (("ca.crt", "ca"), ("password", "login"))
+        ),
+    }
+
+
+def test_a_pod_tells_why_it_waits() -> None:
+    waiting = {"name": "aggregator", "restartCount": 2, "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+    creating = {"name": "clickhouse", "restartCount": 1, "state": {"waiting": {"reason": "ContainerCreating"}}}
+    seen = pod_seen({"metadata": {}, "status": {"phase": "Pending", "containerStatuses": [creating, waiting]}})
+    assert (seen.trouble, seen.restarts, seen.ready) == ("aggregator: ImagePullBackOff", 3, False)
+    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
+    assert pod_seen({"metadata": {}, "status": {"conditions": [unscheduled]}}).trouble == "Unschedulable: no room"
+    assert pod_seen({"metadata": {}}).trouble == ""
+
+
+@pytest.mark.parametrize(
+    ("engine", "path"),
+    [
+        ("ReplicatedMergeTree('/ch/{shard}/{table}', '{replica}')", "/ch/0/t"),
+        ("ReplicatedReplacingMergeTree ( '/ch/{cluster}/{database}/x/' , '{replica}', v)", "/ch/events/db/x"),
+        ("ReplicatedMergeTree('/ch/{layer}/t', '{replica}')", None),
+        ("MergeTree", None),
+    ],
+)
+def test_a_tables_place_in_zookeeper_is_read_from_its_declaration(engine: str, path: str | None) -> None:
+    assert replication_path(f"CREATE TABLE db.t (a Int8) ENGINE = {engine} ORDER BY a", "db.t", SPEC) == path
+
+
+def test_a_replica_is_drained_then_forgotten_then_deleted() -> None:
+    gone = replace(consuming("old"), scale=0, pod=None, aggregator=None)
+    ending = replace(gone, pod=unready(consuming("old")).pod)
+    (step,) = plan_removal(SPEC, shard(*WELL, surplus=(consuming("old"),)))
+    assert isinstance(step, Drain)
+    (step,) = plan_removal(SPEC, shard(*WELL, surplus=(ending,)))
+    assert isinstance(step, Hold)
+    assert [type(s) for s in plan_removal(SPEC, shard(*WELL, surplus=(gone,)))] == [Unregister, DeleteReplica]
+
+
+def test_of_two_replicas_to_go_the_one_that_was_begun_is_finished_first() -> None:
+    ending = replace(consuming("b"), scale=0, aggregator=None)
+    (step,) = plan_removal(SPEC, shard(*WELL, surplus=(consuming("a"), ending)))
+    assert isinstance(step, Hold)
+
+
+def held_by(*replicas: ReplicaSeen, **more: Any) -> Reason:
+    (step,) = plan_removal(SPEC, shard(*replicas, surplus=(consuming("old"),), **more))
+    assert isinstance(step, Hold)
+    return step.reason
+
+
+def test_no_replica_is_drained_that_is_still_needed() -> None:
+    assert held_by(WELL[0], unready(WELL[1]), unready(WELL[2])) is Reason.NOT_ENOUGH_REPLICAS
+    assert held_by(*WELL, turn=Turn(NAMES[0], 0)) is Reason.ROLLING_OUT
+
+
+def test_a_replica_stays_known_while_zookeeper_cannot_be_told() -> None:
+    gone = replace(consuming("old"), scale=0, pod=None, aggregator=None)
+    (step,) = plan_removal(SPEC, shard(*WELL, surplus=(gone,), zookeeper_trouble="down"))
+    assert isinstance(step, Hold)
+    assert step.reason is Reason.ZOOKEEPER_UNREACHABLE
+
+
+def test_children_wake_their_shard_or_their_pipeline() -> None:
+    group = "ingest.blockhouse.dev"
+    of_shard = {"namespace": "n", "name": "x", "labels": {f"{group}/pipeline": "p", f"{group}/shard": "3"}}
+    assert of_child({"metadata": of_shard}) == Key("shard", "n", "p-3")
+    of_pipeline = of_shard | {"labels": {f"{group}/pipeline": "p"}}
+    assert of_child({"metadata": of_pipeline}) == Key("pipeline", "n", "p")
+    assert of_child({"metadata": {"namespace": "n", "name": "x"}}) is None
+    assert of_resource({"kind": "BlockAggregator", "metadata": of_shard}) == Key("pipeline", "n", "x")
+    assert of_resource({"kind": "Pod", "metadata": of_shard}) is None
+
+
+def test_a_watch_is_dead_when_a_list_finds_what_it_did_not_tell() -> None:
+    watch = Freshness()
+    assert watch.found("u", 1, at=0)
+    assert not watch.missed(at=MISSED_SECONDS)
+    assert watch.missed(at=MISSED_SECONDS + 1)
+    assert watch.told("u", 1)
+    assert not watch.missed(at=MISSED_SECONDS + 1)
+
+
+def test_an_idle_watch_is_not_dead_and_only_new_specs_are_news() -> None:
+    watch = Freshness()
+    assert watch.told("u", 1)
+    assert not watch.told("u", 1)
+    assert not watch.found("u", 1, at=0)
+    assert not watch.missed(at=1e9)
+    assert watch.found("u", 2, at=10)
+    watch.keep_only(set())
+    assert not watch.missed(at=1e9), "an object that is gone is missed by nobody"
+
+
+def test_a_status_page_of_another_program_is_no_answer() -> None:
+    page = {"ready": True, "streams": [{"stream": "a/t/0", "state": "CONSUME", "lag": 0}], "clusters": {}, "tables": []}
+    assert aggregator_seen(page).streams[0].drained
+    busy = page | {"streams": [{"stream": "a/t/0", "state": "CONSUME", "lag": 0, "lagging": [{"table": "x"}]}]}
+    assert not aggregator_seen(busy).streams[0].drained
+    for wrong in ({}, {"ready": True, "streams": [{}], "clusters": {}, "tables": []}):
+        with pytest.raises(KeyError):
+            aggregator_seen(wrong)
+    with pytest.raises(ValueError):
+        verifier_seen({"verdict": "perhaps", "anomalies": 0, "streams": 0})
