@@ -19,7 +19,6 @@ from e2e.stack.process import wait_until
 CHART = Path(__file__).parents[2] / "charts" / "blockhouse"
 RELEASE = "blockhouse"
 SYSTEM = "blockhouse-system"
-ACCOUNT = f"system:serviceaccount:{SYSTEM}:{RELEASE}-operator"
 
 
 class Site:
@@ -33,11 +32,11 @@ class Site:
         self.simulator = Simulator(folder / "simulator", kubeconfig=cluster.kubeconfig, port=self._ports["simulator"])
         self._operators = 0
 
-    def install(self, *arguments: str) -> None:
-        """Installs the chart. Its Deployment's pods are fake: the operators are processes of ours."""
+    def install(self, *arguments: str, release: str = RELEASE) -> None:
+        """Installs the chart. Its Deployment has no pods: the operators are processes of ours."""
         self.cluster.helm(
-            *("upgrade", "--install", RELEASE, str(CHART), "--namespace", SYSTEM, "--create-namespace"),
-            *("--set", "replicas=1", *arguments),
+            *("upgrade", "--install", release, str(CHART), "--namespace", SYSTEM, "--create-namespace"),
+            *("--set", "replicas=0", *arguments),
         )
 
     @contextmanager
@@ -49,17 +48,21 @@ class Site:
         finally:
             operator.kill()
 
-    def start_operator(self, name: str = "", *arguments: str, lead: bool = True) -> OperatorProcess:
+    def start_operator(
+        self, name: str = "", *arguments: str, lead: bool = True, release: str = RELEASE
+    ) -> OperatorProcess:
+        """An operator with the rights and the lease of a release of the chart."""
         self._operators += 1
+        account = f"{release}-operator"
         name = name or f"operator-{self._operators}"
         folder = self.folder / f"{name}-{self._operators}"
         operator = OperatorProcess(
             name,
             folder,
-            kubeconfig=self.cluster.kubeconfig_of(f"{RELEASE}-operator", SYSTEM, folder / "kubeconfig"),
+            kubeconfig=self.cluster.kubeconfig_of(account, SYSTEM, folder / "kubeconfig"),
             port=self._ports[f"operator-{self._operators}"],
             arguments=(
-                *("--lease-namespace", SYSTEM, "--resync", "5s"),
+                *("--lease-namespace", SYSTEM, "--lease-name", account, "--resync", "5s"),
                 *("--aggregator-url", self.simulator.aggregator_url, "--verifier-url", self.simulator.verifier_url),
                 *arguments,
             ),
@@ -133,17 +136,22 @@ class Site:
             seen = f"; last seen: {json.dumps(show(), indent=1)}" if show else ""
             raise ClusterError(f"not within {timeout:g} s: {what}{seen}")
 
-    def refused(self, since: int = 0) -> list[Request]:
+    def refused(self, since: int = 0, release: str = RELEASE) -> list[Request]:
         """What operators tried to do without having the right."""
-        return self.cluster.audit.refused(ACCOUNT, since=since)
+        return self.cluster.audit.refused(account_of(release), since=since)
 
     def writes(self, since: int = 0) -> list[Request]:
         """What operators wrote, renewals of leases not counted."""
-        return self.cluster.audit.writes(ACCOUNT, since=since)
+        return self.cluster.audit.writes(account_of(RELEASE), since=since)
 
     def close(self) -> None:
         self.simulator.kill()
         self._ports.release()
+
+
+def account_of(release: str) -> str:
+    """The user that the operators of a release are."""
+    return f"system:serviceaccount:{SYSTEM}:{release}-operator"
 
 
 def is_ready(found: dict[str, Any]) -> bool:

@@ -1,0 +1,61 @@
+"""What an operator has made of a resource, in a form in which two runs can be compared."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from e2e.cluster import Cluster
+
+KINDS = (
+    "clickhouseshardingests,statefulsets,deployments,services,configmaps,secrets,persistentvolumeclaims,"
+    "serviceaccounts,poddisruptionbudgets,networkpolicies"
+)
+LABEL = "ingest.blockhouse.dev/pipeline"
+
+_METADATA = ("name", "labels", "annotations", "ownerReferences")
+_VOLATILE_ANNOTATIONS = ("kubectl.kubernetes.io/", "pv.kubernetes.io/", "volume.", "deployment.kubernetes.io/")
+_ASSIGNED = {"clusterIP", "clusterIPs", "volumeName", "uid", "internalTrafficPolicy"}
+
+
+def children(cluster: Cluster, pipeline: str, namespace: str) -> list[dict[str, Any]]:
+    """Everything that carries the pipeline's label, and its pods."""
+    selector = f"{LABEL}={pipeline}"
+    found: list[dict[str, Any]] = cluster.get(KINDS, "-n", namespace, "-l", selector)["items"]
+    return found
+
+
+def pods(cluster: Cluster, pipeline: str, namespace: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = cluster.get("pods", "-n", namespace, "-l", f"{LABEL}={pipeline}")["items"]
+    return found
+
+
+def essence(cluster: Cluster, pipeline: str, namespace: str) -> dict[str, Any]:
+    """Children by kind and name, without what Kubernetes assigns or counts, and without secret texts.
+
+    The pipeline's and the namespace's names are replaced, so that two pipelines of the same spec have the same.
+    """
+    result = {}
+    for child in children(cluster, pipeline, namespace):
+        metadata = {key: value for key, value in child["metadata"].items() if key in _METADATA}
+        metadata["annotations"] = {
+            key: value
+            for key, value in metadata.get("annotations", {}).items()
+            if not key.startswith(_VOLATILE_ANNOTATIONS)
+        }
+        content = {key: value for key, value in child.items() if key in ("spec", "data", "type")}
+        if child["kind"] == "Secret":
+            content["data"] = sorted(child.get("data", {}))
+        text = json.dumps(_without(metadata | content, _ASSIGNED), sort_keys=True)
+        text = text.replace(namespace, "NAMESPACE").replace(pipeline, "PIPELINE")
+        name = child["metadata"]["name"].replace(pipeline, "PIPELINE")
+        result[f"{child['kind']}/{name}"] = json.loads(text)
+    return result
+
+
+def _without(value: Any, keys: set[str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _without(inner, keys) for key, inner in value.items() if key not in keys}
+    if isinstance(value, list):
+        return [_without(inner, keys) for inner in value]
+    return value

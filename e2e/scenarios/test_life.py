@@ -1,0 +1,212 @@
+"""The life of a pipeline: applied, ready, changed in every way, suspended, scaled, deleted. Judged by the audit log."""
+
+from __future__ import annotations
+
+import urllib.request
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from e2e.cluster import ClusterError
+from e2e.scenarios.operator import OperatorProcess
+from e2e.scenarios.resources import Manifest, at_home, companions, config_map, example, patched, secret
+from e2e.scenarios.site import Site
+from e2e.scenarios.state import children, pods
+
+NAME = "life"
+REPLICAS, STREAMS = 8, 16
+"""2 shards of 4 replicas; 2 shards x 4 partitions x 2 Kafka clusters."""
+
+
+@pytest.fixture(scope="module")
+def home(site: Site) -> str:
+    namespace = site.namespace("life")
+    site.apply(*companions(namespace))
+    return namespace
+
+
+def turns(operator: OperatorProcess) -> int:
+    """How often the operator has looked at a resource."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{operator.port}/metrics", timeout=5) as answer:
+        for line in answer.read().decode().splitlines():
+            if line.startswith("blockhouse_operator_reconciles_total"):
+                return int(float(line.split()[-1]))
+    raise AssertionError("the operator has no metric blockhouse_operator_reconciles_total")
+
+
+def quiet_turns(site: Site, operator: OperatorProcess, count: int) -> None:
+    """Waits until the operator has looked at everything again `count` times."""
+    until = turns(operator) + count
+    site.wait(f"{count} more turns", lambda: turns(operator) >= until, timeout=120)
+
+
+def partitions(site: Site, cluster: str, topic: str) -> int:
+    admin = AdminClient({"bootstrap.servers": site.surroundings.kafka[cluster].bootstrap})
+    found = admin.list_topics(timeout=10).topics
+    return len(found[topic].partitions) if topic in found else 0
+
+
+def field(found: dict[str, Any], path: str) -> Any:
+    for part in path.split("."):
+        found = found[part]
+    return found
+
+
+def test_a_pipeline_lives(site: Site, home: str) -> None:
+    began = site.cluster.audit.mark()
+    pipeline = at_home(example(), site.surroundings, name=NAME, namespace=home)
+    with site.operator() as operator:
+        becomes_ready(site, home, pipeline)
+        is_left_alone_when_nothing_changes(site, operator)
+        pipeline = changes_reach_the_pods(site, home, pipeline)
+        grows_and_shrinks(site, home, pipeline)
+        is_suspended_and_resumed(site, home, pipeline)
+        is_repaired(site, home)
+        is_deleted(site, home)
+    assert site.refused(began) == []
+
+
+def becomes_ready(site: Site, home: str, pipeline: Manifest) -> None:
+    site.apply(pipeline)
+    site.cluster.kubectl("wait", "--for=condition=Ready", f"ba/{NAME}", "-n", home, "--timeout=240s", timeout=260)
+    found = site.wait_ready(NAME, home)
+    assert field(found, "status.streams.owned") == field(found, "status.streams.expected") == STREAMS
+    assert field(found, "status.shards") == {"desired": 2, "ready": 2, "updated": 2}
+    assert len([pod for pod in pods(site.cluster, NAME, home) if "verifier" not in pod["metadata"]["name"]]) == REPLICAS
+    for cluster in ("a", "b"):
+        assert [partitions(site, cluster, f"{NAME}-{shard}") for shard in (0, 1)] == [4, 4]
+
+
+def is_left_alone_when_nothing_changes(site: Site, operator: OperatorProcess) -> None:
+    quiet_turns(site, operator, 6)
+    mark = site.cluster.audit.mark()
+    quiet_turns(site, operator, 12)
+    assert [str(request) for request in site.writes(mark)] == []
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "limits of blocks": {"blocks": {"maxBytes": "8Mi", "maxRows": 50000, "maxAge": "2s"}},
+    "resources of the aggregator": {
+        "aggregator__resources": {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "2Gi"}}
+    },
+    "image of the aggregator": {"aggregator__image": "blockhouse/aggregator:0.1.1"},
+    "Spark": {"aggregator__spark": {"master": "local[4]", "conf": {"spark.ui.enabled": "false"}}},
+    "image of ClickHouse": {"clickhouse__managed__image": "blockhouse/clickhouse:18.16.2"},
+    "resources of ClickHouse": {"clickhouse__managed__resources": {"requests": {"memory": "8Gi"}}},
+    "size of the volumes": {"clickhouse__managed__storage": {"size": "600Gi"}},
+    "retention of the topics": {"kafka__topic__config": {"retention.ms": "86400000"}},
+    "partitions of the topics": {"kafka__topic__partitions": 6},
+    "rollout": {"rollout": {"maxParallelShards": 2, "stepTimeout": "10m"}},
+    "no verifier": {"verifier": {"enabled": False}},
+    "a verifier again": {"verifier": {"enabled": True}},
+}
+
+
+def changes_reach_the_pods(site: Site, home: str, pipeline: Manifest) -> Manifest:
+    for what, change in CHANGES.items():
+        pipeline = patched(pipeline, **change)
+        site.apply(pipeline)
+        try:
+            site.wait_ready(NAME, home, timeout=240)
+            site.wait(f"all pods follow: {what}", lambda: all_updated(site, home), timeout=240)
+        except ClusterError as error:
+            raise AssertionError(f"after the change of {what}: {error}") from error
+    assert partitions(site, "a", f"{NAME}-1") == 6
+    images = {c["image"] for pod in pods(site.cluster, NAME, home) for c in pod["spec"]["containers"]}
+    assert {"blockhouse/aggregator:0.1.1", "blockhouse/clickhouse:18.16.2"} <= images
+    return pipeline
+
+
+def all_updated(site: Site, home: str) -> bool:
+    status = site.cluster.get("ba", NAME, "-n", home)["status"]
+    return bool(status["replicas"]["updated"] == status["replicas"]["desired"] == status["replicas"]["ready"])
+
+
+def grows_and_shrinks(site: Site, home: str, pipeline: Manifest) -> None:
+    zones = [dict(zone, replicas=3) for zone in pipeline["spec"]["zones"]]
+    site.apply(patched(pipeline, shards=3, zones=zones))
+    site.wait_ready(NAME, home, timeout=300)
+    statefulsets = [child for child in children(site.cluster, NAME, home) if child["kind"] == "StatefulSet"]
+    assert len(statefulsets) == 18
+    site.apply(patched(pipeline, shards=3))
+    site.wait("the replicas that are too many are gone", lambda: replicas(site, home) == 12, timeout=300)
+    with pytest.raises(ClusterError, match="shardRemovalPolicy"):
+        site.apply(patched(pipeline, shards=2))
+    site.apply(patched(pipeline, shards=2, shardRemovalPolicy="Drain"))
+    site.wait("the third shard is gone", lambda: replicas(site, home) == REPLICAS, timeout=300)
+    site.apply(pipeline)
+    site.wait_ready(NAME, home)
+
+
+def replicas(site: Site, home: str) -> int:
+    return len([child for child in children(site.cluster, NAME, home) if child["kind"] == "StatefulSet"])
+
+
+def is_suspended_and_resumed(site: Site, home: str, pipeline: Manifest) -> None:
+    before = {pod["metadata"]["uid"] for pod in pods(site.cluster, NAME, home)}
+    site.apply(patched(pipeline, suspend=True))
+    site.wait_condition(NAME, home, "Suspended", "True")
+    site.apply(pipeline)
+    site.wait_ready(NAME, home)
+    assert site.condition("ba", NAME, home, "Suspended").get("status") != "True"
+    assert {pod["metadata"]["uid"] for pod in pods(site.cluster, NAME, home)} == before, "a pod was restarted for it"
+
+
+def is_repaired(site: Site, home: str) -> None:
+    """What somebody changed by hand is as it was, at once and without a restart."""
+    replica = f"{NAME}-0-dc-a-0"
+    uid = site.cluster.get("statefulset", replica, "-n", home)["metadata"]["uid"]
+    site.cluster.kubectl("delete", "service", replica, "-n", home)
+    site.cluster.kubectl("scale", "statefulset", replica, "--replicas=0", "-n", home)
+    site.cluster.kubectl("delete", "pdb", "--all", "-n", home)
+    config = site.cluster.get("configmap", f"{NAME}-0-config", "-n", home)["data"]
+    site.apply(config_map(f"{NAME}-0-config", home, dict.fromkeys(config, "changed by hand")))
+
+    def repaired() -> bool:
+        try:
+            site.cluster.get("service", replica, "-n", home)
+        except ClusterError:
+            return False
+        found = site.cluster.get("statefulset", replica, "-n", home)
+        same = site.cluster.get("configmap", f"{NAME}-0-config", "-n", home)["data"] == config
+        pdbs = site.cluster.get("pdb", "-n", home)["items"]
+        return bool(same and found["spec"]["replicas"] == 1 and found["metadata"]["uid"] == uid and len(pdbs) == 2)
+
+    site.wait("drift is repaired", repaired, timeout=120)
+    site.wait_ready(NAME, home)
+
+
+def is_deleted(site: Site, home: str) -> None:
+    site.cluster.kubectl("delete", "ba", NAME, "-n", home, "--timeout=120s", timeout=150)
+
+    def only_volumes_are_left() -> bool:
+        return {child["kind"] for child in children(site.cluster, NAME, home)} <= {"PersistentVolumeClaim"}
+
+    site.wait("only the volume claims are left", only_volumes_are_left, timeout=120)
+    claims = [child for child in children(site.cluster, NAME, home) if child["kind"] == "PersistentVolumeClaim"]
+    assert len(claims) >= REPLICAS, "the policy is Retain"
+    assert partitions(site, "a", f"{NAME}-0") == 6, "topics are not deleted by default"
+
+
+def test_what_is_missing_is_said_and_waited_for(site: Site, namespace: str) -> None:
+    pipeline = at_home(example(), site.surroundings, name="waits", namespace=namespace)
+    pipeline = patched(pipeline, shards=1)
+    login = {"mechanism": "SCRAM-SHA-512", "username": "u", "secretRef": {"name": "not-there-yet"}}
+    pipeline["spec"]["kafka"]["clusters"][0]["sasl"] = login
+    with site.operator():
+        site.apply(pipeline)
+        found = site.wait_condition("waits", namespace, "Ready", "False", "SecretMissing")
+        assert "not-there-yet" in found["message"]
+        pipeline["spec"]["kafka"]["clusters"][0].pop("sasl")
+        site.apply(secret("not-there-yet", namespace, password="x"), pipeline)
+        site.wait_ready("waits", namespace)
+
+
+def test_an_unreachable_kafka_cluster_does_not_stop_the_other(site: Site, namespace: str) -> None:
+    pipeline = patched(at_home(example(), site.surroundings, name="half", namespace=namespace), shards=1)
+    pipeline["spec"]["kafka"]["clusters"][1]["bootstrapServers"] = "127.0.0.1:1"
+    with site.operator():
+        site.apply(pipeline)
+        site.wait_condition("half", namespace, "TopicsProvisioned", "False", "KafkaUnreachable")
+        site.wait("the topic of cluster a is there", lambda: partitions(site, "a", "half-0") == 4)
