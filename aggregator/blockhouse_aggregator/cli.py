@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Annotated
 
+import structlog
 import typer
 
 from blockhouse.config.load import load
@@ -21,6 +22,9 @@ def _group() -> None:
 @app.command()
 def run(
     config: Annotated[Path, typer.Option("--config", "-c", help="The YAML file of docs/configuration.md.")],
+    ignore_unknown: Annotated[
+        bool, typer.Option("--ignore-unknown", help="Log fields of a newer version instead of refusing them.")
+    ] = False,
 ) -> None:
     """Run until SIGTERM, then finish within `shutdownBudget`.
 
@@ -28,12 +32,15 @@ def run(
 
     Exit codes: 0 stopped in order, 2 wrong configuration, 70 the Spark JVM died, 71 something only a restart mends.
     """
-    settings = load(config)
+    unknown: list[str] = []
+    settings = load(config, unknown.append if ignore_unknown else None)
     # Heavy imports only here: `blockhouse --help` must not load Spark.
-    from blockhouse_aggregator.app import Aggregator
     from blockhouse.logs import configure
+    from blockhouse_aggregator.app import Aggregator
 
     configure(settings.log_format, settings.log_level)
+    for field in unknown:
+        structlog.get_logger(__name__).warning("config.unknown_field", field=field, file=str(config))
 
     async def main() -> int:
         return await Aggregator(settings).run()

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
 
+import structlog
 import typer
 import yaml
 from rich.console import Console
@@ -43,6 +44,9 @@ def _group() -> None:
 @app.command()
 def run(
     config: Annotated[Path, typer.Option("--config", "-c", help="The YAML file of docs/verifier.md.")],
+    ignore_unknown: Annotated[
+        bool, typer.Option("--ignore-unknown", help="Log fields of a newer version instead of refusing them.")
+    ] = False,
 ) -> None:
     """Watch every commit of the pipeline until SIGTERM, and answer /verdict, /anomalies and /metrics.
 
@@ -50,11 +54,14 @@ def run(
 
     Exit codes: 0 stopped in order, 2 wrong configuration, 71 something only a restart mends.
     """
-    settings = load_as(VerifierConfig, config)
+    unknown: list[str] = []
+    settings = load_as(VerifierConfig, config, unknown.append if ignore_unknown else None)
     from blockhouse_aggregator.verifier.logs import configure
     from blockhouse_aggregator.verifier.service import Verifier
 
     configure(settings.log_format, settings.log_level)
+    for field in unknown:
+        structlog.get_logger(__name__).warning("config.unknown_field", field=field, file=str(config))
     raise typer.Exit(asyncio.run(Verifier(settings).run()))
 
 

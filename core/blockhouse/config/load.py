@@ -5,7 +5,7 @@ It must never show a secret, not even one that was written where its reference b
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,18 +35,26 @@ class ConfigError(BlockhouseError):
         self.problems = tuple(problems)
 
 
-def load(path: Path) -> AggregatorConfig:
+Unknown = Callable[[str], None]
+"""Told of each field that this version does not know, as `kafka.clusters[0].name`; without it they are faults.
+
+The operator may be newer than the image that reads what it wrote: refusing would stop a pipeline for a field that
+older images did without.
+"""
+
+
+def load(path: Path, unknown: Unknown | None = None) -> AggregatorConfig:
     """The configuration of an aggregator in a YAML file. Raises ConfigError with all its faults at once."""
-    return load_as(AggregatorConfig, path)
+    return load_as(AggregatorConfig, path, unknown)
 
 
-def load_as(model: type[Model], path: Path) -> Model:
+def load_as(model: type[Model], path: Path, unknown: Unknown | None = None) -> Model:
     """The settings in a YAML file. Raises ConfigError with all its faults at once."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(str(path), [f"file: cannot be read: {error}"]) from error
-    return parse_as(model, text, source=str(path))
+    return parse_as(model, text, source=str(path), unknown=unknown)
 
 
 def parse(text: str, *, source: str = "text") -> AggregatorConfig:
@@ -54,7 +62,7 @@ def parse(text: str, *, source: str = "text") -> AggregatorConfig:
     return parse_as(AggregatorConfig, text, source=source)
 
 
-def parse_as(model: type[Model], text: str, *, source: str = "text") -> Model:
+def parse_as(model: type[Model], text: str, *, source: str = "text", unknown: Unknown | None = None) -> Model:
     """The settings in a YAML text; `source` names it in errors. Raises ConfigError."""
     try:
         content = yaml.load(text, Loader=_UniqueKeys)
@@ -62,10 +70,27 @@ def parse_as(model: type[Model], text: str, *, source: str = "text") -> Model:
         raise ConfigError(source, [_syntax(error)]) from None  # the error quotes the text, secrets included
     if not isinstance(content, dict):
         raise ConfigError(source, [f"document: {_shown(content)}: expected a mapping of fields"])
+    if unknown is not None:
+        _forget_unknown(model, content, unknown)
     try:
         return model.model_validate(content)
     except ValidationError as error:
         raise ConfigError(source, [_line(model, fault) for fault in _own_faults(error.errors())]) from None
+
+
+def _forget_unknown(model: type[Model], content: dict[str, Any], unknown: Unknown) -> None:
+    """Take the fields that the model does not know out of the content."""
+    try:
+        model.model_validate(content)
+    except ValidationError as error:
+        for fault in error.errors():
+            if fault["type"] == "extra_forbidden":
+                *steps, last = fault["loc"]
+                owner: Any = content
+                for step in steps:
+                    owner = owner[step]
+                del owner[last]
+                unknown(_path(fault["loc"]))
 
 
 class _UniqueKeys(yaml.SafeLoader):

@@ -163,8 +163,14 @@ def _aggregator(spec: ClickHouseShardIngestSpec, alone: bool) -> dict[str, Any]:
         names.AGGREGATOR,
         spec.aggregator.image,
         spec.aggregator.resources,
-        args=["aggregator", "run", "--config", f"{volumes.CONFIG}/aggregator.yaml"],
-        env=[{"name": "HOME", "value": "/tmp"}, {"name": "SPARK_LOCAL_DIRS", "value": "/tmp/spark"}],
+        # The image may be older than this operator.
+        args=["aggregator", "run", "--ignore-unknown", "--config", f"{volumes.CONFIG}/aggregator.yaml"],
+        env=[
+            {"name": "HOME", "value": "/tmp"},
+            {"name": "SPARK_LOCAL_DIRS", "value": "/tmp/spark"},
+            # Java asks for a name, and the image has none for every user id.
+            {"name": "SPARK_USER", "value": "blockhouse"},
+        ],
         ports=[{"name": "admin", "containerPort": names.ADMIN_PORT}],
         startupProbe=http("/healthz", names.ADMIN_PORT, 2, 90),
         livenessProbe=http("/healthz", names.ADMIN_PORT, 10, 6),

@@ -70,7 +70,7 @@ def _pod(pipeline: BlockAggregator, name: str) -> dict[str, object]:
                 names.VERIFIER,
                 spec.verifier.image or spec.aggregator.image,
                 spec.verifier.resources,
-                args=["verifier", "run", "--config", f"{folder}/verifier.yaml"],
+                args=["verifier", "run", "--ignore-unknown", "--config", f"{folder}/verifier.yaml"],
                 env=[{"name": "HOME", "value": "/tmp"}],
                 ports=[{"name": "admin", "containerPort": names.ADMIN_PORT}],
                 startupProbe=pod.http("/healthz", names.ADMIN_PORT, 2, 30),

@@ -9,7 +9,7 @@ import pytest
 
 from blockhouse import cli
 from blockhouse.config.describe import FieldDescription, leaf_fields
-from blockhouse.config.load import ConfigError, load, parse
+from blockhouse.config.load import ConfigError, load, parse, parse_as
 from blockhouse.config.pipeline import AggregatorConfig
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
@@ -175,3 +175,18 @@ def test_check_says_that_all_is_well(tmp_path: Path, capsys: pytest.CaptureFixtu
 
     assert exit_.value.code == 0
     assert "pipeline events, shard 01, replica r1, topic t of Kafka clusters a" in capsys.readouterr().out
+
+
+def test_fields_of_a_newer_version_can_be_ignored_and_are_named_then() -> None:
+    unknown: list[str] = []
+    text = SMALLEST + "shiny: {new: 1}\nquorum: {replicas: 3, witnesses: 2}\n"
+
+    config = parse_as(AggregatorConfig, text, unknown=unknown.append)
+
+    assert config.quorum.replicas == 3
+    assert sorted(unknown) == ["quorum.witnesses", "shiny"]
+
+
+def test_other_faults_count_also_when_unknown_fields_are_ignored() -> None:
+    with pytest.raises(ConfigError, match=r"quorum\.replicas"):
+        parse_as(AggregatorConfig, SMALLEST + "shiny: 1\nquorum: {replicas: many}\n", unknown=lambda _: None)
