@@ -1,18 +1,20 @@
-"""The table of types in `docs/message-format.md`, written from the types themselves: it cannot be wrong for long.
+"""What `docs/message-format.md` says of types and functions, written from the code itself: it cannot be wrong for long.
 
-python -m blockhouse.schema.document docs/message-format.md      rewrites the table in place
+python -m blockhouse.schema.document docs/message-format.md      rewrites these parts in place
 """
 
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+from blockhouse.schema.functions import NOT_REPEATABLE, REPEATABLE
 from blockhouse.schema.parse import parse_type
-from blockhouse.schema.types import PLAIN, Decimal, Fixed, Float, Integer, Leaf, Text, Unit, plain
+from blockhouse.schema.types import PLAIN, Decimal, Fixed, Float, Integer, Layout, Leaf, Proto, Text, Unit, plain
 
-BEGIN, END = "<!-- types: begin -->", "<!-- types: end -->"
+WIDTH = 120
 WITH_PARAMETERS = (
     "DateTime64(3)",
     "DateTime64(9)",
@@ -31,23 +33,101 @@ def type_table() -> str:
     return "\n".join(_lines()) + "\n"
 
 
-def with_table(text: str) -> str:
-    """The page with the table between its marks replaced. Raises ValueError when the marks are missing."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the page lacks {BEGIN} or {END}")
-    return f"{before}{BEGIN}\n{type_table()}{END}{after}"
+def spelling_table() -> str:
+    """Markdown: one line per leaf type, with what the formats that name their columns send for it."""
+    lines = ["| ClickHouse | `nucolumnar` | `json` |", "|---|---|---|"]
+    lines += [f"| `{text}` | {_kinds(type_)} | {_spelled(type_)} |" for text, type_ in _leaves()]
+    return "\n".join(lines) + "\n"
+
+
+def functions(names: frozenset[str]) -> str:
+    """The names as a paragraph of code."""
+    text = textwrap.wrap(
+        " ".join(sorted(names, key=lambda name: (name.lower(), name))), WIDTH - 4, break_on_hyphens=False
+    )
+    return "\n".join(f"    {line}" for line in text) + "\n"
+
+
+def with_parts(page: str) -> str:
+    """The page with everything between its marks replaced. Raises ValueError when a mark is missing."""
+    for name, text in {
+        "types": type_table(),
+        "spellings": spelling_table(),
+        "functions": functions(REPEATABLE),
+        "changing functions": functions(NOT_REPEATABLE),
+    }.items():
+        before, begin, rest = page.partition(f"<!-- {name}: begin -->\n")
+        _, end, after = rest.partition(f"<!-- {name}: end -->")
+        if not begin or not end:
+            raise ValueError(f"the page lacks the marks of its {name}")
+        page = f"{before}{begin}{text}{end}{after}"
+    return page
+
+
+def _leaves() -> Iterator[tuple[str, Leaf]]:
+    for text in (*PLAIN, *WITH_PARAMETERS):
+        type_ = plain(parse_type(text))
+        if isinstance(type_, Integer | Float | Text | Fixed | Decimal):
+            yield text, type_
 
 
 def _lines() -> Iterator[str]:
     yield "| ClickHouse | protobuf | value | allowed | bytes stored |"
     yield "|---|---|---|---|---|"
-    for text in (*PLAIN, *WITH_PARAMETERS):
-        type_ = plain(parse_type(text))
-        if isinstance(type_, Integer | Float | Text | Fixed | Decimal):
-            meaning = "one of its numbers" if text.startswith("Enum") else type_.meaning
-            yield f"| `{text}` | `{type_.proto}` | {meaning} | {_allowed(type_)} | {_stored(type_)} |"
+    for text, type_ in _leaves():
+        meaning = "one of its numbers" if text.startswith("Enum") else type_.meaning
+        yield f"| `{text}` | `{type_.proto}` | {meaning} | {_allowed(type_)} | {_stored(type_)} |"
+
+
+def _kinds(type_: Leaf) -> str:
+    match type_:
+        case Integer(proto=Proto.BOOL):
+            return "bool, integer 0 or 1"
+        case Integer(unit=Unit.DAY):
+            return "timestamp (its UTC day), integer (days), string"
+        case Integer(unit=Unit.TICK, precision=precision):
+            coarse = ", its second" if precision < 3 else ""
+            return f"timestamp{f' ({coarse[2:]})' if coarse else ''}, integer (ticks), string"
+        case Integer(unit=(Unit.CODE | Unit.ADDRESS)):
+            return "string, integer"
+        case Integer():
+            return "any integer, bool, string of digits"
+        case Float(storage="float32"):
+            return "double (the nearest), integer up to 2^24, string"
+        case Float():
+            return "double, integer up to 2^53, string"
+        case Fixed(layout=(Layout.SIGNED | Layout.UNSIGNED)):
+            return "any integer, string of digits"
+        case Decimal():
+            return "string, integer, double (its shortest digits)"
+        case _:
+            return "string"
+
+
+def _spelled(type_: Leaf) -> str:
+    match type_:
+        case Integer(proto=Proto.BOOL):
+            return "`true`, 0, 1"
+        case Integer(unit=Unit.DAY):
+            return '`"2024-01-31"`, days as a number'
+        case Integer(unit=Unit.TICK):
+            return '`"2024-01-31 23:59:59"`, also `T`, fraction, `Z` or `+01:00`; seconds as a number'
+        case Integer(unit=Unit.CODE):
+            return "name, number"
+        case Integer(unit=Unit.ADDRESS):
+            return '`"127.0.0.1"`, number'
+        case Integer() | Fixed(layout=(Layout.SIGNED | Layout.UNSIGNED)):
+            return "number, digits in quotes"
+        case Float():
+            return 'number, number in quotes, `"nan"`, `"inf"`, `"-inf"`'
+        case Decimal():
+            return "number, number in quotes; exact"
+        case Fixed(layout=Layout.UUID):
+            return '`"00112233-4455-6677-8899-aabbccddeeff"`'
+        case Fixed(layout=Layout.ADDRESS):
+            return '`"fe80::1"`'
+        case _:
+            return "text"
 
 
 def _allowed(type_: Leaf) -> str:
@@ -78,4 +158,4 @@ def _stored(type_: Leaf) -> str:
 
 if __name__ == "__main__":
     page = Path(sys.argv[1])
-    page.write_text(with_table(page.read_text()))
+    page.write_text(with_parts(page.read_text()))
