@@ -31,6 +31,8 @@ class Site:
         self._ports = Ports()
         self.simulator = Simulator(folder / "simulator", kubeconfig=cluster.kubeconfig, port=self._ports["simulator"])
         self._operators = 0
+        self.program: type[OperatorProcess] = OperatorProcess
+        """What an operator is: another version of it, for a test of upgrades."""
 
     def install(self, *arguments: str, release: str = RELEASE) -> None:
         """Installs the chart. Its Deployment has no pods: the operators are processes of ours."""
@@ -56,7 +58,7 @@ class Site:
         account = f"{release}-operator"
         name = name or f"operator-{self._operators}"
         folder = self.folder / f"{name}-{self._operators}"
-        operator = OperatorProcess(
+        operator = self.program(
             name,
             folder,
             kubeconfig=self.cluster.kubeconfig_of(account, SYSTEM, folder / "kubeconfig"),
