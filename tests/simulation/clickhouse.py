@@ -169,6 +169,7 @@ class Shard:
         for other in self.servers:
             if other is not server:
                 self._fetch_later(other, table, part)
+        self.world.strike("part written", server.number)
         try:
             await asyncio.wait_for(table.settled.wait(), timeout)
         except TimeoutError:

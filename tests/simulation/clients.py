@@ -98,6 +98,9 @@ class SimShard:
     async def fingerprints(self) -> Mapping[str, int]:
         return {}
 
+    async def queue_lengths(self) -> Mapping[str, int]:
+        return {}
+
     async def unfit(self) -> str:
         server = self._node.server
         if not server.process.alive:
@@ -150,7 +153,10 @@ class SimFacts:
     def topic(self, name: str) -> Any:
         self._reached()
         return SimpleNamespace(
-            topic_id=f"topic-{self._cluster.name}", compacted=False, partitions=len(self._cluster.logs)
+            topic_id=f"topic-{self._cluster.name}",
+            compacted=False,
+            retention_ms=None,
+            partitions=len(self._cluster.logs),
         )
 
     def bounds(self, stream: StreamId) -> tuple[int, int]:

@@ -226,17 +226,10 @@ class Misfortunes:
         if not world.chance(world.setting.chances.strike):
             return
         node = self._nodes[replica]
-        blow = self._random.choice(
-            [
-                self._kill_driver,
-                self._kill_pod,
-                self._freeze,
-                self._freeze,
-                self._stall,
-                self._kill_worker,
-                self._expire,
-            ]
-        )
+        blows = [self._kill_driver, self._kill_pod, self._freeze, self._freeze, self._stall, self._kill_worker]
+        if point == "part written":  # the moment before another replica has it
+            blows = [self._kill_server, self._kill_pod, self._kill_pod, self._freeze]
+        blow = self._random.choice([*blows, self._expire])
         world.say("fault", f"{point} of {node.name}")
         world.later(0, blow, node)
 

@@ -159,6 +159,7 @@ class Cluster:
         if generation != self.generation:
             return KafkaError(KafkaError.ILLEGAL_GENERATION)
         if len(metadata) > self.world.setting.metadata_units:
+            self.world.hurt(f"LIMIT: {session.instance} commits metadata of {len(metadata)} units")
             return KafkaError(KafkaError.OFFSET_METADATA_TOO_LARGE)
         self._applied(self.logs[partition].stream, offset, metadata, session)
         entry = self.offsets[partition]

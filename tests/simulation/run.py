@@ -13,6 +13,7 @@ import structlog
 
 from blockhouse_aggregator import app
 from blockhouse_aggregator.kafka import member as _member
+from blockhouse_aggregator.runtime import owner as _owner
 from tests.simulation import replica
 from tests.simulation.clickhouse import Shard
 from tests.simulation.clients import REPLACED
@@ -85,51 +86,66 @@ def setting_of(seed: int) -> Setting:
     )
 
 
+class Universe:
+    """A world with everything in it. Directed tests steer one by hand; `simulate` leaves it to chance."""
+
+    def __init__(self, setting: Setting, *, tell: bool = False) -> None:
+        world = self.world = World(setting, tell=tell)
+        self.shard = Shard(world)
+        self.clusters: dict[str, Cluster] = {}
+        self.oracle = Oracle(world, self.shard, self.clusters)
+        for number in range(setting.clusters):
+            name = "ab"[number]
+            self.clusters[name] = Cluster(world, name, number if setting.zoned else 0, self.oracle.committed)
+        self.ensemble = Ensemble(world)
+        surroundings: dict[str, Any] = {"clusters": self.clusters, "ensemble": self.ensemble, "oracle": self.oracle}
+        self.nodes = [
+            Node(world, n, server.zone, shard=self.shard, **surroundings) for n, server in enumerate(self.shard.servers)
+        ]
+        self.misfortunes = Misfortunes(world, self.nodes, self.shard, self.clusters, self.ensemble)
+        world.loop.failed = lambda text: world.hurt(f"BUG: {text}")
+        for node in self.nodes:
+            world.later(world.random.uniform(0, 1.0), node.start)
+
+    def run(self, seconds: float, over: Callable[[], bool] = lambda: False) -> bool:
+        """Let virtual time pass, at most so long; ends at harm. True when `over`, asked twice a second."""
+        world, looked = self.world, [-1.0]
+        ended = [False]
+
+        def stop() -> bool:
+            if world.loop.time() - looked[0] >= 0.5:
+                looked[0] = world.loop.time()
+                ended[0] = over()
+            return ended[0] or world.harm is not None
+
+        world.loop.run(world.loop.time() + seconds, stop)
+        return ended[0]
+
+    def settle(self) -> None:
+        """Heal, and wait until everything is stored and recorded; harm when it never is."""
+        self.misfortunes.heal()
+        if not self.run(PATIENCE, lambda: not self.oracle.unfinished()) and (why := self.oracle.unfinished()):
+            self.world.hurt(f"STUCK: {PATIENCE:.0f} s after everything healed {why}")
+
+
+@contextmanager
+def universe(setting: Setting, *, tell: bool = False) -> Iterator[Universe]:
+    """The product is in simulated hands as long as the context lasts."""
+    made = Universe(setting, tell=tell)
+    with replaced(made.world):
+        yield made
+
+
 def simulate(seed: int, *, tell: bool = False) -> Outcome:
     """Run the seed's world to its end."""
-    world = World(setting_of(seed), tell=tell)
-    with replaced(world):
-        return _simulate(world)
-
-
-def _simulate(world: World) -> Outcome:
-    setting, loop = world.setting, world.loop
-    shard = Shard(world)
-    clusters: dict[str, Cluster] = {}
-    oracle = Oracle(world, shard, clusters)
-    for number in range(setting.clusters):
-        name = "ab"[number]
-        clusters[name] = Cluster(world, name, number if setting.zoned else 0, oracle.committed)
-    ensemble = Ensemble(world)
-    nodes = [
-        Node(world, n, server.zone, shard=shard, clusters=clusters, ensemble=ensemble, oracle=oracle)
-        for n, server in enumerate(shard.servers)
-    ]
-    loop.failed = lambda text: world.hurt(f"BUG: {text}")
-    misfortunes = Misfortunes(world, nodes, shard, clusters, ensemble)
-    for node in nodes:
-        world.later(world.random.uniform(0, 1.0), node.start)
-    _produce(world, clusters)
-    misfortunes.begin()
-    loop.run(setting.seconds, lambda: world.harm is not None)
-    misfortunes.heal()
-    end = loop.time() + PATIENCE
-    looked = [0.0]
-
-    def over() -> bool:
-        if world.harm is not None:
-            return True
-        if loop.time() - looked[0] < 0.5:
-            return False
-        looked[0] = loop.time()
-        return not oracle.unfinished()
-
-    loop.run(end, over)
-    if world.harm is None and (why := oracle.unfinished()):
-        world.hurt(f"STUCK: {PATIENCE:.0f} s after everything healed {why}")
-    return Outcome(
-        setting.seed, world.harm, loop.time(), loop.steps, world.counts, tuple(world.story or ()), loop.trace
-    )
+    with universe(setting_of(seed), tell=tell) as made:
+        world = made.world
+        _produce(world, made.clusters)
+        made.misfortunes.begin()
+        made.run(world.setting.seconds)
+        made.settle()
+        story = tuple(world.story or ())
+        return Outcome(seed, world.harm, world.loop.time(), world.loop.steps, world.counts, story, world.loop.trace)
 
 
 def _produce(world: World, clusters: dict[str, Cluster]) -> None:
@@ -194,12 +210,26 @@ def judge(world: World, event: str, values: dict[str, Any]) -> None:
         world.hurt(f"ALARM: {reason}: {values.get('message')}")
 
 
+def watched(world: World, step: Callable[..., Any]) -> Callable[..., Any]:
+    """The product's `step`, and harm when it brings a closed state back to life (I6)."""
+
+    def watching(state: Any, event: Any, now_ms: int) -> Any:
+        after, effects = step(state, event, now_ms)
+        if state.closed and (effects or after != state):
+            world.hurt(f"STEP: a closed state answers {type(event).__name__} with {effects}")
+        return after, effects
+
+    return watching
+
+
 @contextmanager
 def replaced(world: World) -> Iterator[None]:
     """The product with simulated clients, as long as the context lasts. One world at a time."""
     saved = {name: getattr(app, name) for name in REPLACED}
     members: Any = _member
     session = members.Session
+    owners: Any = _owner
+    step = owners.step
     quiet: Callable[[Any], None] = sys.unraisablehook
     config = structlog.get_config()
     SimLog.world = world
@@ -209,6 +239,7 @@ def replaced(world: World) -> Iterator[None]:
         for name, value in REPLACED.items():
             setattr(app, name, value)
         members.Session = open_session
+        owners.step = watched(world, step)
         yield
     finally:
         sys.unraisablehook = lambda _: None  # coroutines of killed processes end now, in vain
@@ -218,4 +249,5 @@ def replaced(world: World) -> Iterator[None]:
         for name, value in saved.items():
             setattr(app, name, value)
         members.Session = session
+        owners.step = step
         structlog.configure(**config)
