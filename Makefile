@@ -1,6 +1,6 @@
 # The ways to build, check and try Blockhouse. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup lock generate lint test unit demo chaos mutate bench images clean
+.PHONY: help setup lock generate lint test unit demo chaos simulate mutate bench images clean
 
 BIN := .venv/bin
 ARGS ?=
@@ -32,6 +32,9 @@ demo: setup ## Two Kafka clusters into replicated ClickHouse, with kills and an 
 
 chaos: setup ## Random faults on real servers, then an audit (SEED=n MINUTES=3 REPLICAS=4 RATE=200)
 	@$(BIN)/blockhouse chaos random $(ARGS)
+
+simulate: setup ## The real driver in thousands of simulated worlds (SEED=n repeats them; ARGS="--seeds 100000")
+	@$(BIN)/python -m tests.simulation $(ARGS)
 
 mutate: setup ## Break each safeguard and see that a test notices
 	@$(BIN)/python -m tests.mutations $(ARGS)
