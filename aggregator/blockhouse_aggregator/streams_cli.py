@@ -17,6 +17,7 @@ from rich.table import Table
 from blockhouse.config.load import load
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.streams import StreamId
+from blockhouse_aggregator.block_decisions import recut, resolve
 from blockhouse_aggregator.coordination.markers import Decision, Decisions, StreamMarkers
 from blockhouse_aggregator.coordination.session import Session
 from blockhouse_aggregator.kafka.facts import ClusterFacts
@@ -33,6 +34,9 @@ app.command()(history)
 
 _WIDTH = 160
 """Columns when the output is no terminal: no name should be cut there."""
+
+app.command()(resolve)
+app.command()(recut)
 
 Config = Annotated[Path, typer.Option("--config", "-c", help="YAML configuration of any aggregator of the shard.")]
 

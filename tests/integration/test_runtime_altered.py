@@ -12,9 +12,12 @@ import random
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from blockhouse_aggregator.streams_cli import app as streams_command
 from e2e.pipeline import AggregatorProcess
 from e2e.stack import Stack
 from tests.integration.runtime_pipeline import Loading, eventually, healed, loading
@@ -114,6 +117,37 @@ def test_a_dropped_column_and_a_changed_type_hold_their_table_until_they_are_men
         for table in tables:
             wait_held(pipeline, table, "")
     pipeline.settle(*tables, beside)
+
+
+def test_a_blocked_block_that_is_provably_absent_is_cut_anew_on_an_operators_word(pipeline: Loading) -> None:
+    feed, server = pipeline.feed, pipeline.stack.clickhouse[1, 1]
+    table = feed.table("recut")
+    feed.send(table, 5)
+    pipeline.settle(table)
+    owner = pipeline.owner(*STREAM)
+    server.execute(f"ALTER TABLE {table} DROP COLUMN text")
+    feed.send(table, 5, to=[STREAM])
+    pipeline.wait("the block to be blocked", lambda: bool(owner.in_flight(table, "blocked")))
+    (block,) = owner.in_flight(table, "blocked")
+    config = str(owner.folder / "aggregator.yaml")
+
+    def streams(*arguments: str) -> Any:
+        return CliRunner().invoke(streams_command, [*arguments, "--config", config])
+
+    name = pipeline.stream(*STREAM)
+    assert streams("resolve", name, table, "stored", "--yes").exit_code == 2, "the table says that it is not"
+    said = streams("recut", name, table)
+    assert f"[{block['begin']}, {block['end']}]" in said.output
+    assert "0 of" in said.output
+    assert owner.in_flight(table, "blocked")
+    assert streams("recut", name, table, "--yes").exit_code == 0
+    pipeline.wait("it to be given up", lambda: not owner.in_flight(table, "blocked"))
+    (lagging,) = owner.stream(name)["lagging"]
+    assert (lagging["table"], lagging["cursor"]) == (table, block["begin"])
+    assert owner.logged("alarm", reason="BlockRecut")
+    server.execute(f"ALTER TABLE {table} ADD COLUMN text String AFTER id")
+    pipeline.settle(table)
+    assert streams("recut", name, table, "--yes").exit_code == 2, "nothing is in flight any more"
 
 
 def wait_held(pipeline: Loading, table: str, reason: str) -> None:

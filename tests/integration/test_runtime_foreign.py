@@ -12,17 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient
+from typer.testing import CliRunner
 
-from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.metadata import codec
 from blockhouse.metadata.ebay import EbayMetadata, EbayTable
 from blockhouse.metadata.model import Metadata
-from blockhouse.streams import StreamId
-from blockhouse_aggregator.kafka.group_offsets import committed_offsets
+from blockhouse_aggregator.streams_cli import app as streams_command
 from e2e.stack import Stack
 from tests.integration.runtime_feed import ROWS
+from tests.integration.runtime_group import Group
 from tests.integration.runtime_pipeline import Loading, loading
 
 pytestmark = pytest.mark.integration
@@ -40,8 +38,7 @@ class Other:
     def __init__(self, found: Loading) -> None:
         self.found = found
         (self.cluster,) = found.pipeline.kafka.values()
-        self.group = found.pipeline.config("r1", 1)["kafka"]["group"]
-        self.rows: dict[tuple[str, int, int], list[tuple[int, str]]] = {}
+        self.group = Group(found.pipeline)
 
     def offsets(self, table: str, partition: int) -> list[int]:
         return self.found.feed.offsets(table, (self.cluster.name, partition))
@@ -51,9 +48,8 @@ class Other:
         rows = [
             row for offset in offsets for row in self.found.feed.rows_of(table, (self.cluster.name, partition, offset))
         ]
-        values = ", ".join(f"({row['id']}, '{row['text']}')" for row in rows)
         server = self.found.stack.clickhouse[1, 2]
-        server.execute(f"INSERT INTO {table} (id, text) VALUES {values}", insert_quorum=2)
+        server.execute(f"INSERT INTO {table} (id, text) VALUES", rows, insert_quorum=2)
 
     def commit(self, partition: int, version: int, **tables: tuple[int, int]) -> None:
         entries = {f"default.{n}": EbayTable(*found, count=1) for n, found in tables.items()}
@@ -62,11 +58,7 @@ class Other:
             codec.encode(metadata) if version == 1 else ",".join(f"default.{n},{b},{e}" for n, (b, e) in tables.items())
         )
         assert metadata.committed_offset is not None
-        target = TopicPartition(self.found.pipeline.spec.topic, partition, metadata.committed_offset, text)
-        request = ConsumerGroupTopicPartitions(self.group, [target])
-        admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
-        for future in admin.alter_consumer_group_offsets([request]).values():
-            future.result(15)
+        self.group.commit(partition, metadata.committed_offset, text)
 
 
 def prepare(version: int, found: Loading) -> None:
@@ -98,7 +90,8 @@ def prepare(version: int, found: Loading) -> None:
     for at in range(MESSAGES):
         other.insert(OLD, FORGOTTEN, old[at : at + 1])
     for number in range(12):
-        found.stack.clickhouse[1, 1].execute(f"INSERT INTO {OLD} (id, text) VALUES ({10**9 + number}, 'other')")
+        row = {"id": 10**9 + number, "text": "other"}
+        found.stack.clickhouse[1, 1].execute(f"INSERT INTO {OLD} (id, text) VALUES", [row])
     other.commit(FORGOTTEN, version, taken_old=(old[0], old[0]))
 
 
@@ -146,18 +139,29 @@ def test_a_block_the_server_may_have_forgotten_is_not_inserted_but_blocked(taken
     (block,) = aggregator.in_flight(OLD, "blocked")
     assert block["reason"] == "ForeignBlockUndecided"
     rows = taken.stack.clickhouse[1, 1].execute(f"SELECT count(), uniqExact(id) FROM {OLD}")
+    assert rows == [(ROWS + 12,) * 2]
+
+
+def test_an_operator_says_of_the_undecidable_block_that_it_is_stored(taken: Loading) -> None:
+    (aggregator,) = taken.aggregators
+    taken.wait("it to be blocked", lambda: bool(aggregator.in_flight(OLD, "blocked")))
+    name, config = taken.stream("a", FORGOTTEN), str(aggregator.folder / "aggregator.yaml")
+    refused = CliRunner().invoke(streams_command, ["recut", name, OLD, "--config", config, "--yes"])
+    assert refused.exit_code == 2, "nobody can prove that it is absent"
+    arguments = ["resolve", name, OLD, "stored", "--config", config, "--yes"]
+    assert CliRunner().invoke(streams_command, arguments).exit_code == 0
+    taken.wait("the rest of the table to be loaded", lambda: done(aggregator.stream(name)))
+    rows = taken.stack.clickhouse[1, 1].execute(f"SELECT count(), uniqExact(id) FROM {OLD}")
     assert rows == [(MESSAGES * ROWS + 12,) * 2]
+    assert aggregator.logged("alarm", reason="BlockDecided")
 
 
 def test_what_was_taken_over_is_committed_in_our_format(taken: Loading) -> None:
-    (cluster,) = taken.pipeline.kafka.values()
     (aggregator,) = taken.aggregators
-    config = KafkaCluster(name=cluster.name, bootstrap_servers=cluster.bootstrap)
-    group = taken.pipeline.config("r1", 1)["kafka"]["group"]
-    found = committed_offsets(config, group)
-    for partition in range(5):
-        at = found[StreamId(cluster.name, taken.pipeline.spec.topic, partition)]
-        assert isinstance(codec.decode(at.metadata or "", at.offset), Metadata)
+    committed = Group(taken.pipeline).committed()
+    assert sorted(committed) == list(range(5))
+    for offset, text in committed.values():
+        assert isinstance(codec.decode(text, offset), Metadata)
     assert len(aggregator.logged("stream.adopted")) == 5
 
 

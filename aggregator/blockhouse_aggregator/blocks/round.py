@@ -33,7 +33,6 @@ class Round:
         self._router = router
         self._tables: dict[str, TableRound] = {}
         self._excluded = frozenset(order.exclude)
-        self._dead_tables = frozenset(order.dead_tables)
         self._entries = order.entries
         self._size = 0
         self._dead: list[DeadLetter] = []
@@ -81,8 +80,8 @@ class Round:
 
     def _put(self, table: TableRound, route: Route | Misrouted, run: Sequence[Message], arrived: float) -> int:
         """Put at least the first message of a run where it belongs; returns how many were put."""
-        if table.name in self._dead_tables:
-            return table.reject(run, "UnknownTable")
+        if (reason := self._order.dead_tables.get(table.name)) is not None:
+            return table.reject(run, reason)
         if not table.taking:
             table.lag(run[0].offset())
             return len(run)
@@ -96,6 +95,8 @@ class Round:
                 return table.reject(run[:1], "NullValue")
             run, filled = run[:null], filled[:null]
         if route.revision > self._catalog.current_revision(table.name):
+            if expired := bisect_left(run, self._order.expiring, key=_offset):
+                return table.reject(run[:expired], "UnknownRevision")
             table.lag(run[0].offset(), route.revision)
             return len(run)
         self.busy = True

@@ -31,8 +31,9 @@ class Misrouted:
 class Router:
     """Headers to routes, remembered. Producers send few combinations; one that adds unique headers only costs time."""
 
-    def __init__(self, database: str) -> None:
+    def __init__(self, database: str, default_format: Format = Format.ROWS) -> None:
         self._database = database
+        self._default = default_format
         self._known: dict[tuple[tuple[str, bytes | None], ...], Route | Misrouted] = {}
 
     def route(self, headers: Headers | None) -> Route | Misrouted:
@@ -50,7 +51,7 @@ class Router:
             return Misrouted("", "NoTableHeader")
         table = name if "." in name else f"{self._database}.{name}"
         try:
-            form = Format(_text(headers.get("format")) or "rows")
+            form = Format(_text(headers.get("format")) or self._default)
         except ValueError:
             return Misrouted(table, "UnsupportedFormat")
         if headers.get("schema") is None and not form.needs_schema:

@@ -29,6 +29,7 @@ from blockhouse_aggregator.gate.messages import (
     Sealed,
 )
 from blockhouse_aggregator.wire.filling import Evaluate
+from blockhouse_aggregator.wire.formats import Format
 
 POLL = 0.25
 """Seconds one read waits at most, so that a waiting scan can be told to finish."""
@@ -56,6 +57,7 @@ class Scanner:
         *,
         blocks: Blocks,
         database: str,
+        default_format: str = Format.ROWS,
         bury: Callable[[Sequence[DeadLetter]], None],
         evaluate: Evaluate | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -63,7 +65,7 @@ class Scanner:
         self._stream = stream
         self._reader = reader
         self._blocks = blocks
-        self._router = Router(database)
+        self._router = Router(database, Format(default_format))
         self._bury = bury
         self._clock = clock
         self._unused: list[Message] = []

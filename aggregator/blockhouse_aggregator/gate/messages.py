@@ -140,6 +140,7 @@ class Welcome(Message):
     blocks: Blocks
     quorum: Quorum
     database: str
+    default_format: str = "rows"
 
 
 class Scan(Message):
@@ -148,6 +149,8 @@ class Scan(Message):
     `catalog` carries tables that are new or changed since the last order, `max_bytes` and `max_rows` the block limits
     of this round (they grow while catching up), `entries` how many tables without an entry the metadata has room for.
     `max_age` is the least age at which a block is sealed, seconds: while catching up it is raised so that blocks fill.
+    Messages of `dead_tables` are dead-lettered for the reason given there, and below offset `expiring` those of a
+    revision that nobody knows: retention would take them.
     With `seal_at_end` (the stream was behind) they are sealed as soon as nothing more is to be read.
     A scan ends by itself after `patience` seconds without any message, and after `max_seconds` in any case.
     """
@@ -159,7 +162,8 @@ class Scan(Message):
     stop: int | None
     resume: dict[str, int]
     exclude: tuple[str, ...]
-    dead_tables: tuple[str, ...] = ()
+    dead_tables: dict[str, str] = {}
+    expiring: int = 0
     catalog: tuple[TableHistory, ...] = ()
     max_bytes: int
     max_rows: int

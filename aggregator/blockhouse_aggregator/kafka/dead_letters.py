@@ -51,6 +51,7 @@ class DeadLetter:
             ("blockhouse.offset", str(self.offset).encode()),
             ("blockhouse.reason", self.reason.encode()),
             ("blockhouse.table", self.table.encode()),
+            ("blockhouse.timestamp", str(self.timestamp_ms).encode()),
         ]
         if self.key is not None:
             ours.append(("blockhouse.key", self.key))
@@ -144,8 +145,7 @@ class DeadLetterWriter:
                     self._topic,
                     key=letter.record_key,
                     value=letter.value,
-                    headers=letter.record_headers(),
-                    timestamp=letter.timestamp_ms,
+                    headers=letter.record_headers(),  # the time of writing: retention shall count from now on
                     on_delivery=delivered,
                 )
                 return

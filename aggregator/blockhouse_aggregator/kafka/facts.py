@@ -117,6 +117,11 @@ class ClusterFacts:
             self._list_offsets(stream, _LATEST).offset,
         )
 
+    def offset_at(self, stream: StreamId, timestamp_ms: int) -> int:
+        """The first offset with a timestamp at or after `timestamp_ms`; the end of the stream when there is none."""
+        found = self._list_offsets(stream, OffsetSpec.for_timestamp(timestamp_ms)).offset
+        return int(found) if found >= 0 else self.bounds(stream).end
+
     def leader_epoch(self, stream: StreamId) -> int:
         """Epoch of the stream's current leader; -1 when the broker does not say."""
         epoch = self._list_offsets(stream, _LATEST).leader_epoch

@@ -82,6 +82,14 @@ class KafkaGroups:
             compacted=topic.compacted,
         )
 
+    async def retention(self, stream: StreamId) -> float | None:
+        """Seconds after which the brokers delete a message; None: never."""
+        topic = await self._threads.run(self._facts[stream.cluster].topic, stream.topic)
+        return None if topic.retention_ms is None else topic.retention_ms / 1000
+
+    async def offset_at(self, stream: StreamId, timestamp_ms: int) -> int:
+        return await self._threads.run(self._facts[stream.cluster].offset_at, stream, timestamp_ms)
+
     async def survey(
         self, stream: StreamId, start: int, stop: int, ranges: Mapping[str, tuple[int, int]]
     ) -> Mapping[str, TableCount]:

@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 FIRST_RETRY, LAST_RETRY = 30.0, 600.0
 POLL = 5.0
 """Seconds between looks for decisions while a block is blocked."""
-_ACTION = re.compile(r"(stored|absent|recut) (\d+)-(\d+)")
+_ACTION = re.compile(r"(stored|abandoned|absent|recut) (\d+)-(\d+)")
 
 
 class Owner(Protocol):
@@ -106,7 +106,8 @@ class BlockedBlocks:
         if asked is None or (int(asked[2]), int(asked[3])) != (intent.begin, intent.end):
             return False
         deed = asked[1]
-        if deed != "stored":
+        again = deed in ("absent", "recut")
+        if again:
             refusal = await self._not_absent(table, block, waited, proof=deed == "recut")
             if refusal.condemned:
                 self.owner.report.alarm(Alarm("RecutRefused", refusal.message, table))
@@ -116,7 +117,7 @@ class BlockedBlocks:
         text = f"block [{intent.begin}, {intent.end}]: {deed}, as decided by {decision.by}"
         self.owner.report.alarm(Alarm("BlockDecided", text, table))
         begin, end = intent.begin, intent.end
-        await self.owner.apply(Stored(table, begin, end) if deed == "stored" else Recut(table, begin, end))
+        await self.owner.apply(Recut(table, begin, end) if again else Stored(table, begin, end))
         await self.owner.flush()
         if self._recorded(table, begin):
             await self.owner.around.outside.markers.consume_block_decision(self.owner.stream, name, decision)

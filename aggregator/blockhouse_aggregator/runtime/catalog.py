@@ -79,6 +79,11 @@ class Catalog:
         """The rollout that holds the table, if one does: nothing of the table may then be sealed."""
         return self._holds.get(table)
 
+    def hopeless(self) -> Mapping[int, str]:
+        """Tables held for a reason that somebody has to mend, with that reason."""
+        passing = ("", ROLLOUT, "NotChecked")
+        return {k.history.id: k.held for k in self._tables.values() if k.held not in passing}
+
     def dead_lettered(self, every: bool, allowed: int) -> frozenset[int]:
         """Unknown tables whose messages are dead-lettered: `every` one, or those beyond the `allowed` oldest, so that a
         producer that invents names cannot fill the metadata."""

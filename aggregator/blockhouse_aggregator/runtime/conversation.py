@@ -34,6 +34,7 @@ from blockhouse_aggregator.protocol.events import Alarm
 from blockhouse_aggregator.protocol.state import Stage, StreamState, metadata_of
 from blockhouse_aggregator.runtime.owner import StreamOwner
 from blockhouse_aggregator.runtime.pacing import Pace, next_pace
+from blockhouse_aggregator.runtime.retention import burial, expiring
 
 log = structlog.get_logger(__name__)
 
@@ -45,6 +46,9 @@ SMALL_WAIT, LARGE_WAIT = 1.0, 8.0
 """Seconds to wait for a block before the next scan leaves its table behind: for a table among many, and for one that is
 much of what is read, and would only be read twice."""
 GRACE = 10.0
+LAST_INSERTS = 10.0
+"""Seconds for which a lease that is over waits for blocks that cannot be granted (lock, quorum): until its task has gone
+nothing else of the stream is read."""
 
 
 @dataclass(slots=True)
@@ -67,6 +71,7 @@ class Conversation:
     _told: int = 0
     _catch_up: bool = False
     _full: bool = False
+    _over_since: float = 0.0
     _last: _RoundInserts = field(default_factory=_RoundInserts)
     _answers: asyncio.Queue[Sealed | Rebuilt | Trouble | Bye | None] = field(default_factory=asyncio.Queue)
     _results: dict[BlockKey, asyncio.Future[Result]] = field(default_factory=dict)
@@ -82,6 +87,7 @@ class Conversation:
                 blocks=config.blocks,
                 quorum=config.quorum,
                 database=config.clickhouse.database,
+                default_format=config.default_format,
             )
         )
         self._touch()
@@ -188,7 +194,7 @@ class Conversation:
             if state is None or self.owner.closed.is_set() or not self._answers.empty():
                 return Stop()
             ending = self.owner.draining.is_set() or self.should_end()
-            if ending and not self._inserting(state):
+            if ending and not (self._inserting(state) and self._patient()):
                 return Stop()
             if not ending and (order := self._ready_order(state)) is not None:
                 return order
@@ -203,14 +209,30 @@ class Conversation:
             return self._replay(replay)
         if state.committing is not None or self._waiting_for_inserts(state, now):
             return None
-        entries = self._entries(state)
-        return self._scan(state, entries)
+        return self._burial(state) or self._scan(state, self._entries(state))
+
+    def _burial(self, state: StreamState) -> Scan | None:
+        """Messages of tables that cannot be loaded, up to where retention is about to take them: dead letters."""
+        catalog, retention = self.owner.around.catalog, self.owner.retention
+        due = expiring(state, retention.below, catalog.hopeless())
+        if not due:
+            return None
+        self.owner.report.alarm(*retention.untold(due))
+        self._round += 1
+        limits = self.owner.around.config.blocks
+        return burial(state, retention.below, due, catalog.name, self._round, limits, IDLE_PATIENCE, CATCH_UP_SECONDS)
 
     async def _sleep(self) -> None:
         try:
             await asyncio.wait_for(self.owner.wake.wait(), 0.25)
         except TimeoutError:
             return
+
+    def _patient(self) -> bool:
+        """Whether a lease that is over should last: while inserts are granted, and a little for those that wait."""
+        now = asyncio.get_running_loop().time()
+        self._over_since = self._over_since or now
+        return bool(self._results) or now - self._over_since < LAST_INSERTS
 
     @staticmethod
     def _inserting(state: StreamState) -> bool:
@@ -252,7 +274,8 @@ class Conversation:
             stop=request.stop,
             resume={name(table): cursor for table, cursor in request.resume},
             exclude=tuple(name(table) for table in request.exclude),
-            dead_tables=tuple(name(table) for table in dead),
+            dead_tables={name(table): "UnknownTable" for table in dead},
+            expiring=self.owner.retention.below,
             catalog=self._news(),
             max_bytes=self.pace.max_bytes(blocks, around.streams()),
             max_rows=self.pace.max_rows(blocks),
@@ -272,7 +295,10 @@ class Conversation:
             known = catalog.known(table)
             if known is not None and known.history.revision(revision) is not None:
                 del waiting[table]
-        return frozenset(known.history.id for table in waiting if (known := catalog.known(table)) is not None)
+        state, below = self.owner.state, self.owner.retention.below
+        due = {t.table for t in state.tables if t.cursor is not None and t.cursor < below} if state else set()
+        ids = frozenset(known.history.id for table in waiting if (known := catalog.known(table)) is not None)
+        return ids - due
 
     def _replay(self, request: schedule.ReplayRequest) -> Replay:
         self._round += 1

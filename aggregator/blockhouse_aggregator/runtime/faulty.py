@@ -48,6 +48,12 @@ class FaultyGroup:
     async def facts(self, stream: StreamId, epoch: int) -> StreamFacts:
         return await self._group.facts(stream, epoch)
 
+    async def retention(self, stream: StreamId) -> float | None:
+        return await self._group.retention(stream)
+
+    async def offset_at(self, stream: StreamId, timestamp_ms: int) -> int:
+        return await self._group.offset_at(stream, timestamp_ms)
+
     async def survey(
         self, stream: StreamId, start: int, stop: int, ranges: Mapping[str, tuple[int, int]]
     ) -> Mapping[str, TableCount]:

@@ -45,6 +45,7 @@ from blockhouse_aggregator.runtime.arrival import restarted, stop_of, take_over
 from blockhouse_aggregator.runtime.blocked import BlockedBlocks
 from blockhouse_aggregator.runtime.ports import Fate
 from blockhouse_aggregator.runtime.reporting import StreamReport
+from blockhouse_aggregator.runtime.retention import Retention
 from blockhouse_aggregator.runtime.storing import BlockToStore, Verdict
 from blockhouse_aggregator.runtime.surroundings import Retry, Surroundings
 from blockhouse_aggregator.runtime.translate import scan_report, sealed_block
@@ -76,6 +77,7 @@ class StreamOwner:
         self.task: Callable[[Grant], Coroutine[Any, Any, Result]] | None = None
         self.retries: dict[int, Retry] = {}
         self.awaited_revisions: dict[str, int] = {}
+        self.retention = Retention(stream)
         self._blocked = BlockedBlocks(self)
         self._on_rebuild = on_rebuild
         self._committing = asyncio.Lock()
@@ -238,6 +240,7 @@ class StreamOwner:
             if close_window:
                 self._window_closed = _now()
             await self._blocked.look()
+            await self.retention.look(self.around.outside.group, self.state, self.around.now_ms())
 
     async def flush(self, *, close_window: bool = False) -> None:
         async with self._committing:

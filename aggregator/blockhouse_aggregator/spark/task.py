@@ -69,6 +69,7 @@ class _Lease:
             cast(Reader, self._reader()),
             blocks=welcome.blocks,
             database=welcome.database,
+            default_format=welcome.default_format,
             bury=self._bury,
             evaluate=self._defaults,
         )

@@ -132,6 +132,7 @@ class AggregatorConfig(Settings):
     suspend_file: Path | None = None
     unknown_table: Literal["wait", "deadLetter"] = "wait"
     max_unknown_tables: int = Field(default=32, ge=0)
+    default_format: Literal["rows", "nucolumnar", "json"] = "rows"
     provenance: Literal["warn", "require"] = "warn"
     spark: Spark = Spark()
     gate: Gate = Gate()

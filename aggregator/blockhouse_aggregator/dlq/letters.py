@@ -1,0 +1,161 @@
+"""What the records of a dead-letter topic mean: letters, marks that a letter was sent again, copies of either. Pure.
+
+Delivery into the topic is at least once, so the key (stream and offset of the message) is the letter's identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from blockhouse.streams import StreamId
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+STREAM, OFFSET, REASON, TABLE, KEY, TIMESTAMP = (
+    f"blockhouse.{name}" for name in ("stream", "offset", "reason", "table", "key", "timestamp")
+)
+REPLAYED = "blockhouse.replayed"
+"""On a mark: where the message was sent again, as `cluster/topic/partition/offset`."""
+ORIGIN = "blockhouse.origin"
+"""On a message that was sent again: the key of its letter, of the first one if it failed more than once."""
+_OURS = frozenset({STREAM, OFFSET, REASON, TABLE, KEY, TIMESTAMP})
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record of the topic as Kafka has it."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A message that could not be loaded, as its producer sent it, `timestamp_ms` included. `copies` counts its
+    records, `replayed` is where it was sent again, empty when it was not. `size` is the value's, which is left out
+    (None) where nobody asks for it."""
+
+    key: str
+    stream: StreamId
+    offset: int
+    reason: str
+    table: str
+    message_key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int
+    size: int
+    copies: int = 1
+    replayed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The letter `key` was sent again as `to`."""
+
+    key: str
+    to: str
+
+
+def parse(record: Record) -> Letter | Mark | None:
+    """What a record says; None for one that is not ours."""
+    found = dict(record.headers)
+    key = _text(record.key)
+    if key and found.get(REPLAYED) is not None and STREAM not in found:
+        return Mark(key, _text(found[REPLAYED]))
+    own, ours = split(record.headers)
+    try:
+        stream, offset = StreamId.parse(_text(ours.get(STREAM))), int(_text(ours.get(OFFSET)))
+        timestamp_ms = int(_text(ours[TIMESTAMP])) if TIMESTAMP in ours else record.timestamp_ms
+    except ValueError:
+        return None
+    return Letter(
+        key=f"{stream}/{offset}",
+        stream=stream,
+        offset=offset,
+        reason=_text(ours.get(REASON)),
+        table=_text(ours.get(TABLE)),
+        message_key=ours.get(KEY),
+        value=record.value,
+        headers=own,
+        timestamp_ms=timestamp_ms,
+        size=len(record.value or b""),
+    )
+
+
+def split(headers: Headers) -> tuple[Headers, dict[str, bytes | None]]:
+    """The message's own headers, and ours, which come last: a producer may use the same names."""
+    ours: dict[str, bytes | None] = {}
+    end = len(headers)
+    while end and headers[end - 1][0] in _OURS and headers[end - 1][0] not in ours:
+        end -= 1
+        ours[headers[end][0]] = headers[end][1]
+    return headers[:end], ours
+
+
+def headers_again(letter: Letter) -> Headers:
+    """Headers of the message when it is sent again: its own, and its origin."""
+    if any(name == ORIGIN for name, _ in letter.headers):
+        return letter.headers
+    return (*letter.headers, (ORIGIN, letter.key.encode()))
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which letters are wanted; empty fields want all. Replayed ones only where `replayed` says so."""
+
+    keys: frozenset[str] = frozenset()
+    stream: str = ""
+    table: str = ""
+    reason: str = ""
+    replayed: bool = False
+
+    @property
+    def named(self) -> bool:
+        """Whether anything but everything is asked for."""
+        return bool(self.keys or self.stream or self.table or self.reason)
+
+    def wants(self, letter: Letter) -> bool:
+        """Leaves out whether it was replayed: that is only known at the end of the topic."""
+        return (
+            (not self.keys or letter.key in self.keys)
+            and (not self.stream or str(letter.stream) == self.stream)
+            and (not self.table or letter.table == self.table)
+            and (not self.reason or letter.reason == self.reason)
+        )
+
+
+@dataclass(slots=True)
+class Collection:
+    """The wanted letters of a topic, each once; without values a letter takes about half a kilobyte."""
+
+    selection: Selection
+    values: bool = False
+    foreign: int = 0
+    _letters: dict[str, Letter] = field(default_factory=dict)
+    _marks: dict[str, str] = field(default_factory=dict)
+
+    def add(self, records: Iterable[Record]) -> None:
+        for record in records:
+            match parse(record):
+                case None:
+                    self.foreign += 1
+                case Mark(key=key, to=to):
+                    self._marks[key] = to
+                case Letter() as letter if self.selection.wants(letter):
+                    known = self._letters.get(letter.key)
+                    again = replace(known, copies=known.copies + 1) if known is not None else letter
+                    self._letters[letter.key] = again if self.values else replace(again, value=None)
+
+    def result(self) -> list[Letter]:
+        """By stream and offset. A mark may come anywhere after its letter, so only the whole topic tells."""
+        marked = [replace(letter, replayed=self._marks.get(key, "")) for key, letter in self._letters.items()]
+        wanted = [letter for letter in marked if self.selection.replayed or not letter.replayed]
+        return sorted(wanted, key=lambda letter: (letter.stream, letter.offset))
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode(errors="replace")
