@@ -181,16 +181,10 @@ class Cluster:
         self.controllers = ControllerManager(*place, ports["controllers"], api=self.api, dies_with_parent=lives)
         self.scheduler = Scheduler(*place, ports["scheduler"], api=self.api, dies_with_parent=lives)
         self.kwok = (
-            Kwok(*place, ports["kwok"], api=self.api, pod_network=self.pod_network, dies_with_parent=lives)
+            Kwok(*place, ports["kwok"], api=self.api, dies_with_parent=lives)
             if any(zone.nodes for zone in self.spec.zones)
             else None
         )
-
-    @property
-    def pod_network(self) -> str:
-        """Where fake pods have their addresses: another part of loopback for every cluster, by one of its ports."""
-        port = self._ports["kwok"]
-        return f"127.{64 + (port >> 4) % 64}.{port % 16 * 16}.0/20"
 
     def _await_defaults(self) -> None:
         def ready() -> bool:

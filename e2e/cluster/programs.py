@@ -15,6 +15,7 @@ from e2e.stack.server import Server
 
 SERVICE_NETWORK = "10.96.0.0/16"
 API_SERVICE = "10.96.0.1"
+FAKE_POD_NETWORK = "198.18.0.0/15"
 LOOPBACK = "127.0.0.1"
 
 
@@ -252,8 +253,7 @@ class Scheduler(Program):
 class Kwok(Program):
     """Plays the kubelet of every node with KWOK's annotation: pods become ready at once, and nothing runs in them.
 
-    Every pod gets an address of `pod_network`, a part of 127.0.0.0/8: all of it is loopback, so something on this
-    machine can listen at a pod's address and port and answer in its place.
+    Pods have addresses at which nobody is (RFC 2544): those of loopback are refused in endpoints.
     """
 
     program = "kwok"
@@ -266,12 +266,10 @@ class Kwok(Program):
         port: int,
         *,
         api: ApiServer,
-        pod_network: str,
         dies_with_parent: bool,
     ) -> None:
         super().__init__(folder, binaries, authority, port, dies_with_parent=dies_with_parent)
         self.api = api
-        self.pod_network = pod_network
 
     @property
     def health(self) -> str:
@@ -288,6 +286,6 @@ class Kwok(Program):
             # Without leases the node controller marks the pods not ready after 50 s, and KWOK never ready again.
             "--node-lease-duration-seconds=40",
             f"--node-ip={LOOPBACK}",
-            f"--cidr={self.pod_network}",
+            f"--cidr={FAKE_POD_NETWORK}",
             f"--server-address={LOOPBACK}:{self.port}",
         ]

@@ -58,7 +58,7 @@ def test_a_pipeline_lives(site: Site, home: str) -> None:
     pipeline = at_home(example(), site.surroundings, name=NAME, namespace=home)
     with site.operator() as operator:
         becomes_ready(site, home, pipeline)
-        is_left_alone_when_nothing_changes(site, operator)
+        is_left_alone_when_nothing_changes(site, home, operator)
         pipeline = changes_reach_the_pods(site, home, pipeline)
         grows_and_shrinks(site, home, pipeline)
         is_suspended_and_resumed(site, home, pipeline)
@@ -78,7 +78,9 @@ def becomes_ready(site: Site, home: str, pipeline: Manifest) -> None:
         assert [partitions(site, cluster, f"{NAME}-{shard}") for shard in (0, 1)] == [4, 4]
 
 
-def is_left_alone_when_nothing_changes(site: Site, operator: OperatorProcess) -> None:
+def is_left_alone_when_nothing_changes(site: Site, home: str, operator: OperatorProcess) -> None:
+    for condition in ("TopicsProvisioned", "SchemaUpToDate", "DeduplicationSafe", "QuorumHealthy", "VerifierHealthy"):
+        site.wait_condition(NAME, home, condition, "True")
     quiet_turns(site, operator, 6)
     mark = site.cluster.audit.mark()
     quiet_turns(site, operator, 12)
