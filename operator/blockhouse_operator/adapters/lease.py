@@ -76,10 +76,14 @@ class FencedLock(LeaseLock):
         return done
 
     async def release(self) -> None:
-        """Give the Lease up now, so that the next leader need not wait for it to expire."""
-        if self.lease_reference is None or not self._fence.open:
+        """Give the Lease up now, if it is still ours, so that the next leader need not wait for it to expire."""
+        if not self._fence.open:
             return
         self._fence.shut()
+        found, record = await self.get(self.name, self.namespace)
+        held = isinstance(record, LeaderElectionRecord) and record.holder_identity == self.identity
+        if not found or not held or self.lease_reference is None:
+            return
         self.lease_reference.spec = V1LeaseSpec(holder_identity="", lease_duration_seconds=1)
         try:
             async with asyncio.timeout(REQUEST_SECONDS):

@@ -81,6 +81,8 @@ def plan_rollout(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutSte
     """The one step to take now; None when every pod is as it should be."""
     if seen.turn is not None:
         return _go_on(spec, seen)
+    if (left_behind := _left_behind(spec, seen)) is not None:
+        return left_behind
     candidate = next(_candidates(seen), None)
     if candidate is None:
         return None
@@ -88,14 +90,33 @@ def plan_rollout(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutSte
     return held or BeginStep(candidate.name, "its pod was made from an older spec")
 
 
+def _left_behind(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> EndStep | None:
+    """A claim that nobody goes on with: its operator died between claiming and noting, and the need for it is gone."""
+    wanted = {replica.name for replica in spec.replicas}
+    ours = {replica.name: replica for replica in seen.replicas}
+    if not seen.claimed_by:
+        return None
+    if seen.claimed_by not in wanted:
+        return EndStep(seen.claimed_by, "it is not wanted any more")
+    if seen.claimed_by in ours and not ours[seen.claimed_by].outdated:
+        return EndStep(seen.claimed_by, "its claim was left behind")
+    return None
+
+
 def _candidates(seen: ShardSeen) -> Iterator[ReplicaSeen]:
-    """Outdated replicas, those that are down or not well first: restarting them costs least and may be their cure."""
+    """Outdated replicas, those that are down or not well first: restarting them costs least and may be their cure.
 
-    def worth(replica: ReplicaSeen) -> tuple[bool, bool]:
-        state = replica.state()
-        return state not in DOWN, state in WELL
+    Before all others the one that has the claim on the shard's restarts already.
+    """
 
-    yield from sorted((replica for replica in seen.replicas if replica.outdated), key=worth)
+    outdated = [replica for replica in seen.replicas if replica.outdated]
+    yield from sorted(outdated, key=lambda replica: (replica.name != seen.claimed_by, _worth(replica)))
+
+
+def _worth(replica: ReplicaSeen) -> tuple[bool, bool]:
+    """What a restart takes away: sorts a replica that is down before one that is not well, and that before the rest."""
+    state = replica.state()
+    return state not in DOWN, state in WELL
 
 
 def _go_on(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutStep:
@@ -105,7 +126,7 @@ def _go_on(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutStep:
         return EndStep(seen.turn.replica, "it is not wanted any more")
     if replica.outdated:
         held = _held(BEFORE_A_RESTART, Look(spec, seen, replica))
-        if held is not None and next(_candidates(seen)) is not replica and held.reason is Reason.ROLLING_OUT:
+        if held is not None and any(r.outdated and _worth(r) < _worth(replica) for r in seen.replicas):
             return EndStep(replica.name, f"it was not restarted: {held.why}, outdated as well and goes first")
         return held or Restart(replica.name, "its pod was made from an older spec")
     state = replica.state()

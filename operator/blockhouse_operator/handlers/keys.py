@@ -9,9 +9,9 @@ from blockhouse_operator.api import labels, names
 
 
 class Key(NamedTuple):
-    """A resource whose turn it is."""
+    """A resource whose turn it is; `leftovers` are those of a pipeline that is gone."""
 
-    sort: Literal["pipeline", "shard"]
+    sort: Literal["pipeline", "shard", "leftovers"]
     namespace: str
     name: str
 

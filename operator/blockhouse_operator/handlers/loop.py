@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from typing import Protocol
 
 import kopf
 import structlog
@@ -27,6 +28,7 @@ from blockhouse_operator.api.labels import CHILD, selector
 from blockhouse_operator.handlers.events import registry_of, settings_of
 from blockhouse_operator.handlers.freshness import Freshness
 from blockhouse_operator.handlers.keys import Key, of_child, of_resource
+from blockhouse_operator.reconcile.leftovers import Leftovers
 from blockhouse_operator.reconcile.pipeline import PipelineTurns
 from blockhouse_operator.reconcile.services import Services
 from blockhouse_operator.reconcile.shard import ShardTurns
@@ -41,14 +43,24 @@ WATCH_SECONDS = 600.0
 """A watch not heard for so long is dead: the server ends each after a few minutes."""
 
 
+class Turns(Protocol):
+    """Whoever gives turns to one sort of keys."""
+
+    async def turn(self, namespace: str, name: str) -> float | None: ...
+
+
 class OperatorLoop:
     """Everything that only the leader does. Use once: `run`."""
 
     def __init__(self, services: Services, api: ApiClient, *, concurrency: int, chance: Random) -> None:
         self._services = services
         self._api = api
-        self._shards = ShardTurns(services)
-        self._pipelines = PipelineTurns(services)
+        self._leftovers = Leftovers(services)
+        self._turns: dict[str, Turns] = {
+            "pipeline": PipelineTurns(services),
+            "shard": ShardTurns(services),
+            "leftovers": self._leftovers,
+        }
         self._freshness = Freshness()
         self._chance = chance
         self.queue: WorkQueue[Key] = WorkQueue(
@@ -87,8 +99,7 @@ class OperatorLoop:
         return ""
 
     async def _turn(self, key: Key) -> float | None:
-        turns = self._pipelines if key.sort == "pipeline" else self._shards
-        again = await turns.turn(key.namespace, key.name)
+        again = await self._turns[key.sort].turn(key.namespace, key.name)
         # Spread, so that many resources do not come back in the same second.
         return again if again is None else again * (1 + self._chance.random() / 5)
 
@@ -110,6 +121,8 @@ class OperatorLoop:
         if sort == "DELETED":
             self._freshness.gone(meta["uid"])
             self.queue.add(key)
+            if key.sort == "pipeline" and self._leftovers.note(resource):
+                self.queue.add(key._replace(sort="leftovers"))
         elif self._freshness.told(meta["uid"], meta["generation"]) or meta.get("deletionTimestamp"):
             self.queue.add(key)
         self._tell_owner(key, resource)

@@ -40,6 +40,7 @@ def test_the_example_is_valid() -> None:
         (("spec.kafka.topic.config", {"cleanup.policy": "compact,delete"}), "spec.kafka.topic"),
         (("spec.blocks.maxBytes", "65Mi"), "spec.blocks"),
         (("spec.blocks.maxAge", "2m"), "spec.blocks"),
+        (("spec.kafka.sessionTimeout", "2h"), "spec.kafka"),
         (("spec.quorum", 5), "spec"),
         (("spec.shards", 51), "spec"),
         (("spec.zones.1.name", "dc-a"), "spec"),

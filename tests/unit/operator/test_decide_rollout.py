@@ -120,3 +120,14 @@ def test_a_restart_claimed_by_another_zone_is_waited_for() -> None:
     seen = shard(old(A), consuming(B), elsewhere=(ZoneReport("dc-b", {C: State.CONSUMING}),), claimed_by=C)
     assert held(seen, two_zones()) is Reason.ROLLING_OUT
     assert isinstance(plan_rollout(two_zones(), replace(seen, claimed_by=A)), BeginStep)
+
+
+def test_a_claim_whose_operator_died_before_noting_it_is_used_or_given_back() -> None:
+    other = (ZoneReport("dc-b", {C: State.CONSUMING}),)
+    used = plan_rollout(two_zones(), shard(old(A), old(B), elsewhere=other, claimed_by=B))
+    assert isinstance(used, BeginStep)
+    assert used.replica == B
+    for claimed_by in (B, "gone"):
+        given_back = plan_rollout(two_zones(), shard(old(A), consuming(B), elsewhere=other, claimed_by=claimed_by))
+        assert isinstance(given_back, EndStep)
+        assert given_back.replica == claimed_by

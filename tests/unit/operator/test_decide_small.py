@@ -57,7 +57,6 @@ def test_pipelines_of_other_topics_groups_and_subtrees_do_not_meet() -> None:
 
 def test_every_reference_of_a_spec_is_found() -> None:
     found = {str(reference) for reference in references(pipeline().spec)}
-    kinds = (("ca.crt", "ca"), ("password", "login"))
     assert found == {
         "key views.sql of ConfigMap events-tables",
         "key password of Secret clickhouse-analyst",

@@ -95,7 +95,11 @@ def test_no_secret_is_in_any_manifest() -> None:
 
 
 def test_the_aggregators_file_is_what_the_aggregator_reads() -> None:
-    data = shard_objects(("spec.blocks.maxBytes", "20Mi"), ("spec.quorum", 3))[("ConfigMap", "events-0-config")]["data"]
+    changes = (
+        *(("spec.blocks.maxBytes", "20Mi"), ("spec.quorum", 3)),
+        *(("spec.kafka.sessionTimeout", "6s"), ("spec.kafka.offsetMetadataMaxBytes", 16384)),
+    )
+    data = shard_objects(*changes)[("ConfigMap", "events-0-config")]["data"]
 
     config = parse_config(data["events-0-dc-b-1.yaml"])
 
@@ -103,6 +107,8 @@ def test_the_aggregators_file_is_what_the_aggregator_reads() -> None:
     assert config.clickhouse.host == "127.0.0.1"
     assert config.quorum.replicas == 3
     assert config.blocks.max_bytes == 20 << 20
+    assert (config.kafka.session_timeout, config.kafka.heartbeat_interval) == (6, 2)
+    assert config.kafka.offset_metadata_max_units == 16383
     assert config.blocks.tables["db.views"].max_age == 5
     assert config.zookeeper.servers == "zk-0.zk:2181,zk-1.zk:2181,zk-2.zk:2181"
     assert str(config.kafka.clusters[1].sasl and config.kafka.clusters[1].sasl.password.file).startswith("/etc/")

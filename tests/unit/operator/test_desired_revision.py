@@ -32,6 +32,7 @@ BEFORE = revisions()
         ("spec.kafka.clusters.0.bootstrapServers", "kafka-a-7:9093"),
         ("spec.kafka.clusters.0.retired", True),
         ("spec.quorum", 3),
+        ("spec.kafka.sessionTimeout", "6s"),
         ("spec.blocks.maxAge", "3s"),
         ("spec.tables.1.blocks.maxAge", "3s"),
         ("spec.zookeeper.ensembles.0.servers", ["zk-9:2181"]),
