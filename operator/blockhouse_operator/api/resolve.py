@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from blockhouse_operator.api import names
 from blockhouse_operator.api.clickhouse import ClickHouseSpec
-from blockhouse_operator.api.kafka import ShardKafka, ShardTopic
+from blockhouse_operator.api.kafka import GroupSettings, ShardKafka, ShardTopic, TopicSettings
 from blockhouse_operator.api.parts import Zone
 from blockhouse_operator.api.pipeline import BlockAggregatorSpec
 from blockhouse_operator.api.resource import BlockAggregator
@@ -19,7 +19,8 @@ def resolve(pipeline: BlockAggregator, shard: int) -> ClickHouseShardIngestSpec:
     ensemble = spec.zookeeper.of(shard)
     if ensemble is None or not 0 <= shard < spec.shards:
         raise ValueError(f"pipeline {pipeline.name} has no shard {shard}")
-    topic = {name: getattr(spec.kafka.topic, name) for name in type(spec.kafka.topic).model_fields if name in _TOPIC}
+    topic = {name: getattr(spec.kafka.topic, name) for name in TopicSettings.model_fields}
+    group = {name: getattr(spec.kafka, name) for name in GroupSettings.model_fields}
     return ClickHouseShardIngestSpec(
         pipeline=pipeline.name,
         shard=shard,
@@ -30,6 +31,7 @@ def resolve(pipeline: BlockAggregator, shard: int) -> ClickHouseShardIngestSpec:
             group=names.from_template(spec.kafka.group_template, shard),
             topic=ShardTopic(name=names.from_template(spec.kafka.topic.name_template, shard), **topic),
             clusters=spec.kafka.clusters,
+            **group,
         ),
         clickhouse=spec.clickhouse,
         zookeeper=ShardEnsemble(
@@ -44,9 +46,6 @@ def resolve(pipeline: BlockAggregator, shard: int) -> ClickHouseShardIngestSpec:
         network_policy=spec.network_policy,
         suspend=spec.suspend,
     )
-
-
-_TOPIC = frozenset(ShardTopic.model_fields) - {"name"}
 
 
 def zookeeper_root(pipeline: BlockAggregator) -> str:

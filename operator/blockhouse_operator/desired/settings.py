@@ -31,11 +31,7 @@ def aggregator(spec: ClickHouseShardIngestSpec, replica: Replica) -> settings.Ag
         pipeline=spec.pipeline,
         shard=str(spec.shard),
         replica=replica.name,
-        kafka=settings.Kafka(
-            topic=spec.kafka.topic.name,
-            group=spec.kafka.group,
-            clusters=tuple(volumes.kafka_settings(cluster) for cluster in spec.kafka.clusters if not cluster.retired),
-        ),
+        kafka=_kafka(spec),
         clickhouse=_clickhouse(spec, replica),
         zookeeper=_zookeeper(spec),
         quorum=settings.Quorum(replicas=spec.quorum),
@@ -60,6 +56,20 @@ def verifier(pipeline: BlockAggregator) -> VerifierConfig:
         topics=tuple(names.from_template(kafka.topic.name_template, shard) for shard in shards),
         clusters=tuple(volumes.kafka_settings(cluster) for cluster in kafka.clusters if not cluster.retired),
         admin=_admin(),
+    )
+
+
+def _kafka(spec: ClickHouseShardIngestSpec) -> settings.Kafka:
+    session = seconds(spec.kafka.session_timeout)
+    return settings.Kafka(
+        topic=spec.kafka.topic.name,
+        group=spec.kafka.group,
+        clusters=tuple(volumes.kafka_settings(cluster) for cluster in spec.kafka.clusters if not cluster.retired),
+        session_timeout=session,
+        heartbeat_interval=min(3.0, session / 3),
+        # The client stores one byte more than the text.
+        offset_metadata_max_units=spec.kafka.offset_metadata_max_bytes - 1,
+        weak_offsets_topic=spec.kafka.weak_offsets_topic,
     )
 
 
