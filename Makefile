@@ -1,12 +1,12 @@
 # The ways to build, check and try Blockhouse. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup lock generate lint test unit demo chaos simulate mutate bench images clean
+.PHONY: help setup lock generate lint test unit demo chaos simulate mutate bench images e2e e2e-node clean
 
 BIN := .venv/bin
 ARGS ?=
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo '  ARGS="..." adds arguments: make unit ARGS="-k codec", make demo ARGS="--help"'
 
 setup: ## Install packages, the virtual environment and Kafka; quick when all is there
@@ -41,6 +41,15 @@ mutate: setup ## Break each safeguard and see that a test notices
 
 bench: setup ## Measure the whole path against its limits
 	@$(BIN)/python bench/end_to_end.py $(ARGS)
+
+e2e: setup ## The operator on a real Kubernetes API with fake nodes (SEED=n repeats a run)
+	@scripts/cluster-binaries kube kwok helm >/dev/null
+	@$(BIN)/pytest -q -m "not node" --timeout=900 e2e/scenarios $(ARGS)
+
+e2e-node: setup ## The operator, ClickHouse and PySpark as real pods; needs root
+	@scripts/setup images node
+	@scripts/cluster-binaries >/dev/null
+	@$(BIN)/pytest -q -m node --timeout=900 e2e/scenarios $(ARGS)
 
 images: setup ## Build the container images, without a daemon, into the cache
 	@scripts/images $(ARGS)

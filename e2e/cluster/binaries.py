@@ -27,7 +27,7 @@ class Binaries:
     @classmethod
     def find(cls) -> Binaries:
         """The programs of this checkout's versions. ClusterError when they are not built; this never builds them."""
-        done = subprocess.run([SCRIPT, "--check"], capture_output=True, text=True, check=False)
+        done = subprocess.run([SCRIPT, "--check", "kube", "kwok", "helm"], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise ClusterError(
                 f"{done.stderr.strip() or 'no Kubernetes'}: run scripts/cluster-binaries, "

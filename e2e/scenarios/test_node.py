@@ -1,0 +1,217 @@
+"""The whole on a real node: the operator from its image by the chart, ClickHouse and PySpark in its pods, rows counted.
+
+Run by `make e2e-node`, which needs root: `pytest -m node e2e/scenarios`.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.cluster import ClusterError
+from e2e.cluster.surroundings import Surroundings
+from e2e.node import NodeCluster
+from e2e.scenarios.resources import Manifest, at_home, example
+from e2e.scenarios.site import CHART, RELEASE, SYSTEM, is_ready
+from e2e.stack.process import wait_until
+
+pytestmark = pytest.mark.node
+
+NAME, NAMESPACE, TABLE = "events", "ingest", "default.clicks"
+REPLICAS = (f"{NAME}-0-dc-a-0", f"{NAME}-0-dc-a-1")
+MESSAGES_A_SECOND = 50
+BLOCKHOUSE = Path(sys.executable).with_name("blockhouse")
+
+
+@dataclass
+class Place:
+    """A node with the operator on it, Kafka and ZooKeeper at the other end of its wire."""
+
+    nodes: NodeCluster
+    surroundings: Surroundings
+    folder: Path
+
+    def kubectl(self, *arguments: str, timeout: float = 120) -> str:
+        return self.nodes.cluster.kubectl(*arguments, timeout=timeout)
+
+    def get(self, *arguments: str) -> Any:
+        return self.nodes.cluster.get(*arguments)
+
+    def wait(self, what: str, condition: Any, timeout: float = 120) -> None:
+        if not wait_until(condition, timeout=timeout, interval=0.5):
+            raise ClusterError(f"not within {timeout:g} s: {what}\n{self.story()[-6000:]}")
+
+    def ready(self) -> bool:
+        return is_ready(self.get("ba", NAME, "-n", NAMESPACE))
+
+    def query(self, replica: str, sql: str) -> str:
+        words = ("clickhouse-client", "--query", sql)
+        return self.kubectl("exec", f"{replica}-0", "-n", NAMESPACE, "-c", "clickhouse", "--", *words).strip()
+
+    def story(self) -> str:
+        """Conditions and Events, in the order in which things happened."""
+        wide = self.kubectl("get", "ba,csi,pods", "-n", NAMESPACE, "-o", "wide")
+        described = self.kubectl("describe", "ba", NAME, "-n", NAMESPACE)
+        events = self.kubectl("get", "events", "-A", "--sort-by=.metadata.creationTimestamp")
+        return f"{wide}\n{described}\n{events}"
+
+
+def small(surroundings: Surroundings) -> Manifest:
+    """One shard of two replicas that fit on this machine, with one table."""
+    pipeline = at_home(example(), surroundings, namespace=NAMESPACE)
+    spec = pipeline["spec"]
+    spec["shards"] = 1
+    spec["zones"] = [{"name": "dc-a", "replicas": 2}]
+    spec["kafka"]["topic"]["partitions"] = 2
+    spec["clickhouse"]["managed"] = {
+        "image": "docker.io/blockhouse/clickhouse:dev",
+        "storage": {"size": "1Gi"},
+        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
+    }
+    spec["tables"] = [{"name": TABLE, "ddl": DDL}]
+    spec["aggregator"] = {
+        "image": "docker.io/blockhouse/aggregator:dev",
+        "resources": {"requests": {"cpu": "100m", "memory": "512Mi"}, "limits": {"memory": "1500Mi"}},
+        "spark": {"master": "local[4]", "conf": {"spark.driver.memory": "512m", "spark.ui.enabled": "false"}},
+    }
+    return pipeline
+
+
+DDL = """\
+CREATE TABLE default.clicks (id UInt64, text String,
+  _kafka_cluster String, _kafka_partition UInt32, _kafka_offset UInt64, _kafka_row UInt32)
+ENGINE = ReplicatedMergeTree('/clickhouse/tables/{shard}/default.clicks', '{replica}')
+ORDER BY (id, _kafka_cluster, _kafka_partition, _kafka_offset, _kafka_row)
+SETTINGS replicated_deduplication_window = 10000
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("node")
+    with (
+        NodeCluster(folder / "nodes", images=("operator", "aggregator", "clickhouse")) as nodes,
+        Surroundings(folder / "surroundings", host=nodes.network.outside) as surroundings,
+    ):
+        place = Place(nodes, surroundings, folder)
+        image = "image.repository=docker.io/blockhouse/operator,image.tag=dev"
+        nodes.cluster.helm(
+            *("upgrade", "--install", RELEASE, str(CHART), "--namespace", SYSTEM, "--create-namespace"),
+            *("--set", f"replicas=2,resync=10s,{image}", "--wait", "--timeout", "180s"),
+            timeout=240,
+        )
+        nodes.cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}])
+        try:
+            yield place
+        finally:
+            keep_story(place)
+
+
+def keep_story(place: Place) -> None:
+    """Leaves what happened in `.run/e2e-node.txt`."""
+    target = Path(__file__).parents[2] / ".run" / "e2e-node.txt"
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(place.story())
+
+
+def test_rows_are_stored_once_whatever_is_deleted_or_killed(place: Place) -> None:
+    place.nodes.cluster.apply([small(place.surroundings)])
+    place.wait("the pipeline is Ready", place.ready, timeout=420)
+    with producing(place) as producer:
+        produced_some(place, 1000)
+        place.kubectl("delete", "pod", f"{REPLICAS[0]}-0", "-n", NAMESPACE, "--wait=true", timeout=180)
+        produced_some(place, 2000)
+        place.kubectl("delete", "pod", "-l", "app.kubernetes.io/component=operator", "-n", SYSTEM, timeout=120)
+        kill_container(place, REPLICAS[1], "aggregator")
+        produced_some(place, 4000)
+        producer.finish()
+    place.wait("the pipeline is Ready again", place.ready, timeout=300)
+    report = audited(place, producer.manifest)
+    reasons = place.kubectl("get", "events", "-n", NAMESPACE, "-o", "jsonpath={.items[*].reason}").split()
+    assert {"AllConsuming", "Killing"} <= set(reasons), report
+
+
+def produced_some(place: Place, rows: int) -> None:
+    def arrived() -> bool:
+        try:
+            return int(place.query(REPLICAS[1], f"SELECT count() FROM {TABLE}")) >= rows
+        except ClusterError:
+            return False
+
+    place.wait(f"{rows} rows have arrived", arrived, timeout=240)
+
+
+def kill_container(place: Place, replica: str, container: str) -> None:
+    """SIGKILL to the container's first process, as the kernel does when memory is short."""
+    ctr = place.nodes.node.containerd.ctr
+    pod = place.get("pod", f"{replica}-0", "-n", NAMESPACE)
+    status = next(one for one in pod["status"]["containerStatuses"] if one["name"] == container)
+    identity = status["containerID"].removeprefix("containerd://")
+    done = ctr("tasks", "kill", "--signal", "SIGKILL", identity)
+    assert done.returncode == 0, done.stderr
+
+    def restarted() -> bool:
+        found = place.get("pod", f"{replica}-0", "-n", NAMESPACE)["status"]["containerStatuses"]
+        return any(one["name"] == container and one["restartCount"] > status["restartCount"] for one in found)
+
+    place.wait(f"{container} of {replica} is started again", restarted)
+
+
+class producing:
+    """`blockhouse produce` to both Kafka clusters, from this machine, until `finish`."""
+
+    def __init__(self, place: Place) -> None:
+        self.manifest = place.folder / "manifest.jsonl"
+        self._command = [
+            *(str(BLOCKHOUSE), "produce", "--config", str(configuration(place)), "--manifest", str(self.manifest)),
+            *("--messages", "1000000", "--rate", str(MESSAGES_A_SECOND), "--wait", "120"),
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> producing:
+        self._process = subprocess.Popen(self._command)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.kill()
+
+    def finish(self) -> None:
+        """Ends when every message that was sent is acknowledged."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(60)
+
+
+def configuration(place: Place) -> Path:
+    """The configuration file of a replica's aggregator, as it is in its pod; the ClickHouse login is the operator's."""
+    files = place.get("configmap", f"{NAME}-0-config", "-n", NAMESPACE)["data"]
+    content = yaml.safe_load(files[f"{REPLICAS[0]}.yaml"])
+    content["clickhouse"] = {"user": "cluster", "password": {"env": "CLUSTER_PASSWORD"}}
+    path = place.folder / "aggregator.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def audited(place: Place, manifest: Path) -> str:
+    """What `blockhouse audit` prints: Kafka against both replicas, message by message. AssertionError unless exact."""
+    secret = place.get("secret", f"{NAME}-internal", "-n", NAMESPACE)["data"]
+    addresses = [place.get("pod", f"{replica}-0", "-n", NAMESPACE)["status"]["podIP"] for replica in REPLICAS]
+    command = [str(BLOCKHOUSE), "audit", "--config", str(configuration(place)), "--manifest", str(manifest)]
+    command += [word for address in addresses for word in ("--replica", f"{address}:9000")]
+    environment = {**os.environ, "CLUSTER_PASSWORD": base64.b64decode(secret["password"]).decode()}
+    done = subprocess.run(
+        [*command, "--wait", "120"], capture_output=True, text=True, check=False, env=environment, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
