@@ -9,7 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # re-exported, undeclared
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.metadata.model import Metadata, Window

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.metadata import codec
 from blockhouse.metadata.model import InFlight, Metadata, TableEntry, Window
 from blockhouse_aggregator.kafka.facts import ClusterFacts
 from e2e.stack import Stack
+from e2e.stack.process import wait_until
 from tests.integration.conftest import Names
 
 
@@ -27,6 +28,14 @@ class Rogue:
             {"bootstrap.servers": kafka.bootstrap, "group.id": group, "enable.auto.commit": False}
         )
         self.history: list[tuple[int, str]] = []
+        # On a cluster without any group yet the coordinator is only being made.
+        assert wait_until(self._has_coordinator, timeout=60)
+
+    def _has_coordinator(self) -> bool:
+        try:
+            return bool(self._consumer.committed([TopicPartition(self.topic, 0)], timeout=5))
+        except KafkaException:
+            return False
 
     def produce(self, count: int) -> None:
         for _ in range(count):

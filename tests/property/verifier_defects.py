@@ -119,6 +119,22 @@ def cursor_goes_back(history: Sequence[Commit], random: Random) -> Injected | No
     return _committed(made), Finding(Kind.BACKWARD, "", str(entry.table), cursor, entry.cursor - 1)
 
 
+def block_is_given_up(history: Sequence[Commit], random: Random) -> Injected | None:
+    """As an operator's decision does it: not a loss by itself, but told."""
+    last = history[-1].metadata
+    fitting = [e for e in last.tables if e.in_flight]
+    if not fitting:
+        return None
+    entry = random.choice(fitting)
+    block = entry.in_flight
+    assert block is not None
+    made = replace(_next(history), window=_sealed(last, -block.messages))
+    if made.window.sealed < 0:
+        return None  # the window was never closed over a block in flight, so this cannot be
+    made = _with(made, TableEntry(entry.table, None, block.begin, entry.pending + block.messages))
+    return _committed(made), Finding(Kind.RECUT, "", str(entry.table), block.begin, block.end)
+
+
 def messages_sealed_in_no_block(history: Sequence[Commit], random: Random) -> Injected | None:
     last = history[-1].metadata
     by = random.randint(1, 50)
@@ -233,6 +249,7 @@ DEFECTS: tuple[Defect, ...] = (
     block_is_recorded_with_other_content,
     counted_twice,
     cursor_goes_back,
+    block_is_given_up,
     messages_sealed_in_no_block,
     pending_forgotten,
     window_closed_over_a_gap,

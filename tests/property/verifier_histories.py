@@ -6,7 +6,7 @@ offsets topic is compacted. Every history is a pure function of its seed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -48,7 +48,7 @@ class Commit:
         return self.metadata.committed_offset
 
 
-History = tuple[Commit, ...]
+History = Sequence[Commit]
 
 
 def of_model(seed: int) -> History:

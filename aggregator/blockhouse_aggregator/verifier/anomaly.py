@@ -26,6 +26,8 @@ class Kind(StrEnum):
     """Two owners wrote the same number: one of them did not own the stream."""
     RESTART = "restart"
     """The stream was started afresh although it had been started before: what was in flight is forgotten."""
+    RECUT = "recut"
+    """A block in flight was given up and its messages are loaded anew: doubled, if any row of it was stored."""
     BEYOND_END = "beyond-end"
     """The position lies beyond the log: the log was truncated, or the commit was never derived from it."""
     STALLED = "stalled"

@@ -13,7 +13,15 @@ from typer.testing import CliRunner
 from blockhouse.cli import build_app
 
 ROOT = Path(__file__).parents[3]
-PAGES = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "docs/demo.md", "docs/testing.md", "docs/operator.md")
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "ARCHITECTURE.md",
+    "docs/demo.md",
+    "docs/testing.md",
+    "docs/operator.md",
+    "docs/verifier.md",
+)
 COMMAND = re.compile(r"(?:^ {4}|`)((?:[A-Z]+=\w+ )*(?:make|blockhouse) [^`\n]+)", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 

@@ -78,6 +78,42 @@ def _contradiction(table: int, entry: Entry, position: int) -> Finding:
 
 def succession(before: Reading, after: Reading, *, adjacent: bool) -> list[Finding]:
     """What `after` may not say once `before` was committed; `adjacent`: no other commit lies between them."""
+    found = _broken(before, after, adjacent)
+    given_up = _given_up(before, after) if found else {}
+    if given_up and not _broken(_without(before, given_up), after, adjacent):
+        return [_recut(table, was) for table, was in given_up.items()]
+    return found
+
+
+def _given_up(before: Reading, after: Reading) -> dict[int, Entry]:
+    """Blocks that may have been given up: gone, and their messages pending again or in a block of other bounds."""
+    found: dict[int, Entry] = {}
+    for table, was in before.tables.items():
+        now = after.tables.get(table, NOTHING)
+        again = now[5] == was[0] if now[0] < 0 else was[0] <= now[0] <= was[1] and now[:2] != was[:2]
+        if was[0] >= 0 and again:
+            found[table] = was
+    return found
+
+
+def _without(before: Reading, given_up: dict[int, Entry]) -> Reading:
+    """The same, had the messages of these blocks been pending from the blocks' begins on."""
+    pending = {t: (-1, -1, 0, "", 0, was[0], was[6] + was[2]) for t, was in given_up.items()}
+    messages = sum(was[2] for was in given_up.values())
+    return before._replace(
+        sealed=before.sealed - messages, pending=before.pending + messages, tables=before.tables | pending
+    )
+
+
+def _recut(table: int, was: Entry) -> Finding:
+    text = (
+        f"block [{was[0]}, {was[1]}] of {was[2]} messages was given up and its messages are loaded anew, as "
+        "`blockhouse streams recut` does: doubled, if any row of it was stored; compare with `blockhouse audit`"
+    )
+    return Finding(Kind.RECUT, text, str(table), was[0], was[1])
+
+
+def _broken(before: Reading, after: Reading, adjacent: bool) -> list[Finding]:
     found: list[Finding] = []
     if after.position < before.position:
         text = f"the position went back from {before.position} to {after.position}"
