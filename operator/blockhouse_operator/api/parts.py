@@ -223,6 +223,8 @@ class AggregatorSpec(Part):
     """Its Spark application."""
     unknown_table: Literal["wait", "deadLetter"] = "wait"
     """A message for a table that does not exist: its table waits, or the message is dead-lettered."""
+    default_format: Literal["rows", "nucolumnar", "json"] = "rows"
+    """The format of messages without a `format` header: `nucolumnar` for eBay's producers."""
     provenance: Literal["warn", "require"] = "warn"
     """What to do with a table without provenance columns."""
     handover_after: Duration = "10s"

@@ -40,6 +40,7 @@ def aggregator(spec: ClickHouseShardIngestSpec, replica: Replica) -> settings.Ag
         shutdown_budget=seconds(spec.aggregator.shutdown_budget),
         suspend_file=Path(volumes.SUSPEND),
         unknown_table=spec.aggregator.unknown_table,
+        default_format=spec.aggregator.default_format,
         provenance=spec.aggregator.provenance,
         spark=settings.Spark(master=spec.aggregator.spark.master, conf=spec.aggregator.spark.conf),
         admin=_admin(),
