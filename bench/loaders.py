@@ -72,6 +72,7 @@ class Program:
 
     def __init__(self, command: Sequence[str]) -> None:
         self.stored = 0
+        self._dying = False
         self._name = shlex.join(command)
         self._ready = threading.Event()
         self._process = subprocess.Popen(
@@ -95,6 +96,21 @@ class Program:
     def wait_ready(self) -> None:
         if not self._ready.wait(READY_TIMEOUT):
             raise StackError(f"{self._name} was not ready within {READY_TIMEOUT:g} s")
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def died_before_commit(self) -> bool:
+        """It died of `die_before_commit`."""
+        return self._process.poll() == -signal.SIGKILL and self._dying
+
+    def die_before_commit(self) -> None:
+        """Tell a plain loop to kill itself between its next insert and its commit."""
+        if not self._dying:
+            self._dying = True
+            self._process.send_signal(signal.SIGUSR1)
 
     def say(self, word: str) -> None:
         assert self._process.stdin is not None
@@ -196,10 +212,15 @@ class KafkaEngine(Loader):
     exact = False
 
     def prepare(self) -> None:
-        bed, topic = self.testbed, f"engine-{self.table}"
-        bed.create_topic(topic)
+        topic = f"engine-{self.table}"
+        self.testbed.create_topic(topic)
+        self.attach(topic)
+        self.testbed.send(topic, self.data.json_messages(), {})
+
+    def attach(self, topic: str) -> None:
+        """Create the Kafka table on an existing topic; it reads nothing before there is a view."""
+        bed = self.testbed
         _commit_begin(bed.bootstrap, f"group-{topic}", topic)
-        bed.send(topic, self.data.json_messages(), {})
         columns = ", ".join(f"{name} {type_}" for name, type_ in dataset.COLUMNS.items())
         self._execute(
             f"CREATE TABLE queue_{self.table} ({columns}) ENGINE = Kafka SETTINGS "
@@ -225,9 +246,12 @@ class KafkaEngine(Loader):
     def cpu(self) -> float | None:
         return None
 
-    def close(self) -> None:
+    def detach(self) -> None:
         self._execute(f"DROP TABLE IF EXISTS view_{self.table}")
         self._execute(f"DROP TABLE IF EXISTS queue_{self.table}")
+
+    def close(self) -> None:
+        self.detach()
         self.testbed.delete_topic(f"engine-{self.table}")
 
 

@@ -6,12 +6,16 @@ columns as Blockhouse does, provenance included, so that the same rows are store
 
     python -m bench.plain_loop BOOTSTRAP TOPIC PARTITION FIRST_OFFSET HOST PORT TABLE QUORUM LOCK
 
-Says `ready` when it has connected and `stored N` after every insert, on standard output; runs until it is killed.
+FIRST_OFFSET -1000 goes on where the group has committed. SIGUSR1 makes it kill itself at its worst point: after its
+next insert, before the commit. Says `ready` when it has connected and `stored N` after every insert, on standard
+output; runs until it is killed.
 """
 
 from __future__ import annotations
 
 import fcntl
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -79,15 +83,21 @@ def main() -> None:
     client = Client(host, port=int(port))
     client.execute("SELECT 1")
     settings = {"bootstrap.servers": bootstrap, "group.id": f"loop-{topic}", "enable.auto.commit": False}
+    settings["auto.offset.reset"] = "earliest"
+    doomed: list[int] = []
+    signal.signal(signal.SIGUSR1, lambda number, _: doomed.append(number))
     consumer = Consumer(settings)
     consumer.assign([TopicPartition(topic, int(partition), int(first_offset))])
-    consumer.poll(1.0)
+    first = consumer.poll(1.0)  # connects; there is nothing to be read yet, unless this is another life
+    begin = None if first is None else first.offset()
+    if begin is not None:
+        consumer.seek(TopicPartition(topic, int(partition), begin))
     print("ready", flush=True)
     with Path(lock).open("w") as turn:
-        load(consumer, client, table, int(quorum), turn.fileno())
+        load(consumer, client, table, int(quorum), turn.fileno(), doomed)
 
 
-def load(consumer: Consumer, client: Client, table: str, quorum: int, turn: int) -> None:
+def load(consumer: Consumer, client: Client, table: str, quorum: int, turn: int, doomed: list[int]) -> None:
     """Load what comes, for ever; a block is inserted when it is full or nothing more is there."""
     parse = parser()
     settings = {"insert_quorum": quorum, "insert_quorum_timeout": 60_000}
@@ -103,6 +113,8 @@ def load(consumer: Consumer, client: Client, table: str, quorum: int, turn: int)
         if columns.full or (columns.rows and not messages):
             fcntl.flock(turn, fcntl.LOCK_EX)
             client.execute(f"INSERT INTO {table} ({NAMES}) VALUES", columns.lists, columnar=True, settings=settings)
+            if doomed:
+                os.kill(os.getpid(), signal.SIGKILL)
             fcntl.flock(turn, fcntl.LOCK_UN)
             consumer.commit(asynchronous=False)
             print(f"stored {columns.rows}", flush=True)

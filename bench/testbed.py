@@ -76,8 +76,8 @@ class HiddenTopic:
 class Testbed:
     """A context manager: the servers live, with their data in `folder`, as long as it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.stack = Stack(folder, SPEC)
+    def __init__(self, folder: Path, spec: StackSpec = SPEC) -> None:
+        self.stack = Stack(folder, spec)
 
     def __enter__(self) -> Self:
         self.stack.__enter__()
