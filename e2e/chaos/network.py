@@ -20,12 +20,21 @@ INSIDE = "BLOCKHOUSE_CHAOS_NAMESPACE"
 FIRST_GROUP = 61_000
 
 
+_EVERY_RULE = (
+    "-t mangle -A OUTPUT -p tcp --syn -m owner --gid-owner 1 -j CONNMARK --set-mark 1",
+    "-A OUTPUT -p tcp -m multiport --dports 1,2 -m statistic --mode random --probability 0.5 -j DROP",
+    "-A OUTPUT -p tcp -m connmark --mark 1 -m multiport --sports 1,2 -j REJECT --reject-with tcp-reset",
+    "-t nat -A OUTPUT -p tcp -m owner --gid-owner 1 --dport 1 -j REDIRECT --to-ports 2",
+)
+"""One of each kind that `Network` makes: a kernel may lack a module of any."""
+
+
 def permitted() -> bool:
     """Whether this machine lets us make namespaces and packet filters."""
     if os.geteuid() != 0 or not all(shutil.which(tool) for tool in ("unshare", "ip", "iptables", "setpriv", "mount")):
         return False
-    probe = ["unshare", "--net", "--mount", "iptables", "-A", "OUTPUT", "-p", "tcp", "-m", "connmark", "--mark", "1"]
-    return subprocess.run([*probe, "-j", "DROP"], capture_output=True, check=False).returncode == 0
+    probe = ["unshare", "--net", "--mount", "sh", "-c", " && ".join(f"iptables {rule}" for rule in _EVERY_RULE)]
+    return subprocess.run(probe, capture_output=True, check=False).returncode == 0
 
 
 def enter(command: Sequence[str]) -> None:
