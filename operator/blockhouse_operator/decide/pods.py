@@ -14,12 +14,13 @@ PASSING = frozenset({"ContainerCreating", "PodInitializing"})
 def pod_seen(pod: Mapping[str, Any]) -> PodSeen:
     meta, status = pod["metadata"], pod.get("status") or {}
     statuses = status.get("containerStatuses") or ()
+    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ())
     return PodSeen(
-        ready=any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ()),
+        ready=ready,
         terminating=bool(meta.get("deletionTimestamp")),
         revision=(meta.get("annotations") or {}).get(REVISION, ""),
         restarts=sum(container.get("restartCount", 0) for container in statuses),
-        trouble=next(_troubles(status), ""),
+        trouble="" if ready else next(_troubles(status), ""),
     )
 
 
