@@ -20,6 +20,7 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.block_decisions import recut, resolve
 from blockhouse_aggregator.coordination.markers import Decision, Decisions, StreamMarkers
 from blockhouse_aggregator.coordination.session import Session
+from blockhouse_aggregator.hand_back import hand_back
 from blockhouse_aggregator.kafka.facts import ClusterFacts
 from blockhouse_aggregator.kafka.group import Committed
 from blockhouse_aggregator.kafka.group_offsets import committed_offsets
@@ -37,6 +38,7 @@ _WIDTH = 160
 
 app.command()(resolve)
 app.command()(recut)
+app.command("hand-back")(hand_back)
 
 Config = Annotated[Path, typer.Option("--config", "-c", help="YAML configuration of any aggregator of the shard.")]
 

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # re-exported, undeclared
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse_aggregator.kafka.group_offsets import committed_offsets
@@ -54,3 +62,9 @@ class Group:
         """Delete messages below an offset, as retention does."""
         target = TopicPartition(self.topic, partition, below)
         self.admin.delete_records([target])[target].result(10)
+
+    def set_topic(self, name: str, value: str) -> None:
+        """Change one setting of the topic."""
+        entry: Any = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, self.topic, incremental_configs=[entry])
+        self.admin.incremental_alter_configs([resource])[resource].result(10)

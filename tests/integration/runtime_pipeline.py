@@ -54,14 +54,14 @@ class Loading:
     def peer(self, aggregator: AggregatorProcess) -> AggregatorProcess:
         return next(other for other in self.aggregators if other is not aggregator)
 
-    def wait(self, what: str, condition: Callable[[], bool], timeout: float = 60) -> None:
+    def wait(self, what: str, condition: Callable[[], bool], timeout: float = 150) -> None:
         self.pipeline.wait_for(what, condition, timeout)
 
     def heal(self) -> None:
         """Start again what was killed."""
         self.pipeline.heal()
 
-    def settle(self, *tables: str, timeout: float = 90) -> None:
+    def settle(self, *tables: str, timeout: float = 180) -> None:
         """Until everything is read, nothing is in flight and every replica is exact."""
         self.wait("everything loaded", self.pipeline.quiet, timeout)
         self.feed.wait_exact(*tables)

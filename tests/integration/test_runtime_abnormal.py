@@ -6,15 +6,8 @@ One partition is one case, so that a restart of the aggregator shows many of the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import pytest
-from confluent_kafka.admin import (  # type: ignore[attr-defined] # re-exported, undeclared
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 from typer.testing import CliRunner
 
 from blockhouse.streams import StreamId
@@ -219,21 +212,15 @@ def test_a_compacted_topic_is_refused_and_cannot_be_accepted(pipeline: Loading) 
     feed, group, aggregator = pipeline.feed, Group(pipeline.pipeline), the_aggregator(pipeline)
     table = feed.table("compacted")
     aggregator.stop(grace=20)
-    set_cleanup_policy(group, "compact,delete")
+    group.set_topic("cleanup.policy", "compact,delete")
     aggregator.start()
     pipeline.wait("every stream stopped", lambda: stops(pipeline) == dict.fromkeys(range(8), "CompactedTopic"))
     config = str(aggregator.folder / "aggregator.yaml")
     arguments = ["accept", pipeline.stream("a", CONTROL), "CompactedTopic", "--config", config, "--yes"]
     assert CliRunner().invoke(streams_command, arguments).exit_code == 2
-    set_cleanup_policy(group, "delete")  # its cause removed, it goes on by itself
+    group.set_topic("cleanup.policy", "delete")  # its cause removed, it goes on by itself
     feed.send(table, 3)
     pipeline.settle(table)
-
-
-def set_cleanup_policy(group: Group, policy: str) -> None:
-    entry: Any = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, group.topic, incremental_configs=[entry])
-    group.admin.incremental_alter_configs([resource])[resource].result(10)
 
 
 def test_a_topic_that_was_deleted_and_created_again_is_never_mixed_with_the_former(pipeline: Loading) -> None:

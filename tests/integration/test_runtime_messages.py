@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from e2e.stack import Stack
 from e2e.stack.tables import create_replicated_table
+from tests.integration.runtime_group import Group
 from tests.integration.runtime_pipeline import Loading, healed, loading
 
 pytestmark = pytest.mark.integration
@@ -147,3 +148,29 @@ def test_unknown_tables_become_dead_letters_where_that_is_wanted(pipeline: Loadi
     finally:
         aggregator.stop(grace=20)
         aggregator.config = usual
+
+
+def test_what_waits_in_vain_is_set_aside_before_retention_takes_it(pipeline: Loading) -> None:
+    """A table nobody creates, and a revision nobody records, which stops the rows behind it."""
+    feed, (aggregator,) = pipeline.feed, pipeline.aggregators
+    table, group = feed.table("waited_beside"), Group(pipeline.pipeline)
+    value, headers = feed.encode(table, [{"id": 1}])
+    unknown = feed.raw(value, {**headers, "table": "default.never"}, to=STREAM)
+    wrong = feed.raw(value, {**headers, "schema": "7"}, to=STREAM)
+    feed.send(table, 5, to=[STREAM])
+    name = pipeline.stream(*STREAM)
+    pipeline.wait(
+        "both to lag",
+        lambda: {t["table"] for t in aggregator.stream(name).get("lagging", ())} == {"default.never", table},
+    )
+    keys = {f"{name}/{unknown}": b"UnknownTable", f"{name}/{wrong}": b"UnknownRevision"}
+    assert not keys.keys() & dead_letters(pipeline, STREAM[0]).keys()
+    group.set_topic("retention.ms", "40000")
+    try:
+        pipeline.wait("their burial", lambda: keys.keys() <= dead_letters(pipeline, STREAM[0]).keys(), 120)
+    finally:
+        group.set_topic("retention.ms", "604800000")
+    letters = dead_letters(pipeline, STREAM[0])
+    assert {key: letters[key]["blockhouse.reason"] for key in keys} == keys
+    assert aggregator.logged("alarm", reason="RetentionNear", table="default.never")
+    pipeline.settle(table)

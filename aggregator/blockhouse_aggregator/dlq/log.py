@@ -159,7 +159,12 @@ class Resender:
                 headers=list(headers_again(letter)),
                 on_delivery=delivered,
             )
-        self._producer.flush(_SECONDS)
+        try:
+            self._producer.flush(_SECONDS)
+        except SystemError as error:  # the client meets a fatal error (a fence) while it calls `delivered`
+            if isinstance(error.__cause__, KafkaException):
+                raise error.__cause__ from error
+            raise
         if failures:
             raise self._explained(failures[0], doing)
         if len(places) < len(letters):

@@ -1,11 +1,11 @@
-"""What a consumer group has committed, asked from outside the group. Never joins it, never commits."""
+"""What a consumer group has committed, asked and, for an empty group, set from outside. Never joins it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import TimeoutError as FutureTimeoutError
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from blockhouse.config.endpoints import KafkaCluster
@@ -32,3 +32,26 @@ def committed_offsets(cluster: KafkaCluster, group: str, *, timeout: float = 10.
         for found in answer.topic_partitions or ()
         if found.offset >= 0
     }
+
+
+def set_offsets(
+    cluster: KafkaCluster, group: str, offsets: Mapping[StreamId, tuple[int, str]], *, timeout: float = 20.0
+) -> None:
+    """Commit offset and metadata for each stream. Only while the group has no member: the broker refuses it otherwise.
+
+    Raises Retryable or Permanent; some streams may be set then, and all may be set again.
+    """
+    admin = AdminClient({**cluster.client_config(), "client.id": "blockhouse-offsets", "log_level": 0})
+    doing = f"setting the offsets of group {group} in cluster {cluster.name}"
+    targets = [TopicPartition(s.topic, s.partition, offset, text) for s, (offset, text) in offsets.items()]
+    request = ConsumerGroupTopicPartitions(group, targets)
+    future = admin.alter_consumer_group_offsets([request], request_timeout=timeout)[group]
+    try:
+        answer = future.result(timeout + 1)
+    except KafkaException as error:
+        raise translate(error, doing) from error
+    except FutureTimeoutError as error:
+        raise Retryable(f"Kafka: {doing} took longer than {timeout:g} s", after=1.0) from error
+    for found in answer.topic_partitions or ():
+        if found.error is not None:
+            raise translate(found.error, f"{doing}, partition {found.partition}")

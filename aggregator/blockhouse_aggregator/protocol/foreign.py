@@ -1,4 +1,4 @@
-"""From the metadata of eBay's aggregator (v0, v1) and a look at its log to metadata of ours. Pure.
+"""From the metadata of eBay's aggregator (v0, v1) and a look at its log to metadata of ours, and back. Pure.
 
 There each table has a place of its own: everything below `begin` is stored, `[begin, end]` was committed as one block
 and may be stored or not, nothing above `end` is. Here one position P serves all tables, so P becomes the offset behind
@@ -9,8 +9,10 @@ Must never call a foreign block ours: its rows were sent without provenance, in 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from blockhouse.metadata.ebay import EbayMetadata, EbayTable
 from blockhouse.metadata.model import FOREIGN, InFlight, Metadata, TableEntry, Window
 
 
@@ -91,3 +93,20 @@ def _in_flight(foreign: ForeignTable, seen: Surveyed, now_ms: int) -> InFlight:
     log holds nothing keeps one message: it cannot be rebuilt, and must not be forgotten."""
     oldest = now_ms if seen.oldest_ms is None else min(now_ms, seen.oldest_ms)
     return InFlight(foreign.begin, foreign.end, max(1, seen.inside), FOREIGN, foreign.revision, max(0, oldest))
+
+
+def hand_back(metadata: Metadata, names: Mapping[int, str], replica: str) -> EbayMetadata:
+    """The same place in the stream in version 1, for eBay's aggregator to go on from. `names` are all tables there are.
+
+    A table that is not named there was never read, so each is named. Nothing may be in flight: that aggregator would
+    send the block as it sends blocks, without provenance, which is another block. Raises ValueError then.
+    """
+    entries = {entry.table: entry for entry in metadata.tables}
+    if any(entry.in_flight is not None for entry in metadata.tables) or entries.keys() - names.keys():
+        raise ValueError("a block is in flight, or a table has no name")
+    tables = {}
+    for number, name in sorted(names.items(), key=lambda item: item[1]):
+        entry = entries.get(number)
+        begin = metadata.position if entry is None or entry.cursor is None else entry.cursor
+        tables[name] = EbayTable(begin, begin - 1, 0)
+    return EbayMetadata(1, replica, -1, tables)

@@ -6,15 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from blockhouse.metadata import codec
 from blockhouse.metadata.codec import decode, encode
-from blockhouse.metadata.model import FOREIGN, InFlight
+from blockhouse.metadata.model import FOREIGN, InFlight, TableEntry
 from blockhouse_aggregator.protocol.events import Commit, CommitSucceeded, Flush, Insert, Rebuilt
-from blockhouse_aggregator.protocol.foreign import ForeignTable, Survey, Surveyed, adopt, bounds
+from blockhouse_aggregator.protocol.foreign import ForeignTable, Survey, Surveyed, adopt, bounds, hand_back
 from blockhouse_aggregator.protocol.invariants import metadata_violations
 from blockhouse_aggregator.protocol.schedule import replays
 from blockhouse_aggregator.protocol.state import Stage, StreamState
 from blockhouse_aggregator.protocol.takeover import Facts, NeedsSurvey, Start, Stop, take_over
-from tests.unit.protocol.given import NOW, A, B, C, after, sealed
+from tests.unit.protocol.given import NOW, A, B, C, after, intent, metadata, sealed
 
 # offset   100 101 102 103 104 105 106 | 107
 # message    A   B   A   -   B   A   C |
@@ -59,9 +60,7 @@ def test_a_block_in_flight_is_replayed_as_foreign_and_a_table_behind_its_end_lag
     assert state.table(A).block is not None
     assert state.table(A).block.intent == InFlight(100, 102, 2, FOREIGN, 3, NOW - 5000)  # type: ignore[union-attr]
     assert (state.table(A).cursor, state.table(A).pending) == (105, 1)
-    assert state.table(B).block is not None, (
-        "of a block the log does not show, one message is kept"
-    )
+    assert state.table(B).block is not None, "of a block the log does not show, one message is kept"
     assert state.replaying
 
 
@@ -147,3 +146,22 @@ def test_what_stops_a_stream_stops_a_foreign_one(facts: Facts, reason: str) -> N
     decision = take_over(facts, replica="r1", epoch=1, now_ms=NOW)
     assert isinstance(decision, Stop)
     assert decision.reason == reason
+
+
+def test_handed_back_every_table_is_named_at_its_own_place_and_taken_over_again_it_is_the_same() -> None:
+    ours = metadata(500, TableEntry(B, cursor=470, pending=3))
+    back = hand_back(ours, {A: "a", B: "b", C: "c"}, "r1")
+    assert codec.encode(back) == "1,,r1,a,500,499,0,b,470,469,0,c,500,499,0,,-1"
+    assert back.committed_offset == ours.committed_offset == 470
+    tables = (ForeignTable(A, 500, 499, 1), ForeignTable(B, 470, 469, 1), ForeignTable(C, 500, 499, 1))
+    start, stop = bounds(470, tables, log_begin=0)
+    seen = (Surveyed(B, beyond=3, first_beyond=470), Surveyed(A, stored=20))
+    again = adopt(tables, Survey(start, stop, seen), topic_id="T1", now_ms=NOW)
+    assert (again.position, again.tables) == (ours.position, ours.tables)
+
+
+def test_nothing_is_handed_back_with_a_block_in_flight() -> None:
+    with pytest.raises(ValueError, match="in flight"):
+        hand_back(metadata(500, TableEntry(A, intent(450, 480))), {A: "a"}, "r1")
+    with pytest.raises(ValueError, match="no name"):
+        hand_back(metadata(500, TableEntry(B, cursor=470, pending=3)), {A: "a"}, "r1")
