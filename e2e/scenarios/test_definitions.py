@@ -6,6 +6,9 @@ An API server and etcd are all it takes: nothing reconciles here.
 from __future__ import annotations
 
 import json
+import os
+import random
+import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ import pytest
 from kubernetes import client, config
 
 from blockhouse_operator.api.labels import GROUP, VERSION
-from blockhouse_operator.api.resource import parse_block_aggregator
+from blockhouse_operator.api.resource import InvalidSpec, parse_block_aggregator
 from blockhouse_operator.desired import aggregator
 from e2e.cluster.binaries import Binaries
 from e2e.cluster.cluster import kubectl
@@ -138,6 +141,11 @@ REFUSED: list[tuple[Change, str]] = [
     (("spec.tables.0.ddlFrom", {"configMapKeyRef": {"name": "a", "key": "b"}}), "at most one of ddl and ddlFrom"),
     (("spec.blocks.maxBytes", "10 MB"), "spec.blocks.maxBytes"),
     (("spec.blocks.maxRows", 2_000_000), "spec.blocks.maxRows"),
+    (("spec.blocks.maxBytes", "65Mi"), "expected from 1Ki to 64Mi"),
+    (("spec.blocks.maxBytes", 65 << 20), "expected from 1Ki to 64Mi"),
+    (("spec.blocks.maxAge", "2m"), "expected from 1ms to 60s"),
+    (("spec.tables.1.blocks.maxAge", "2m"), "expected from 1ms to 60s"),
+    (("spec.kafka.sessionTimeout", "1h"), "expected from 1s to 30m"),
     (("spec.aggregator.unknownTable", "drop"), "Unsupported value"),
     (
         (
@@ -180,6 +188,79 @@ ACCEPTED: list[tuple[Change, ...]] = [
 @pytest.mark.parametrize("changes", ACCEPTED, ids=lambda changes: changes[0][0])
 def test_what_works_is_accepted_and_read_by_the_operator(server: Server, changes: tuple[Change, ...]) -> None:
     parse_block_aggregator(server.would_create(changed(*changes)))
+
+
+VALUES: tuple[Any, ...] = (
+    *(0, 1, -1, 3, 1001, 1 << 40, True, False, 0.5, "", "0", "a", "A b", "x" * 300, "-", "{shard}"),
+    *(
+        "10Mi",
+        "1Gi",
+        "1e3",
+        "5s",
+        "0s",
+        "1.5h",
+        "24h",
+        "10",
+        [],
+        ["a"],
+        {},
+        {"a": "b"},
+        {"name": "a"},
+        [{"name": "a"}],
+        ...,
+    ),
+)
+
+
+def leaves(value: Any, path: str = "") -> Iterator[str]:
+    """Paths of everything inside an object."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        at = f"{path}.{key}".removeprefix(".")
+        yield at
+        yield from leaves(inner, at)
+
+
+def test_server_and_operator_agree_about_what_is_valid(server: Server) -> None:
+    """What the server lets through the operator understands, and what the operator refuses the server refuses first."""
+    seed = int(os.environ.get("SEED", secrets.randbelow(1 << 32)))
+    print(f"SEED={seed}")
+    chance = random.Random(seed)
+    places = [path for path in leaves(filled()) if path.startswith("spec.")]
+    disagreements, accepted = [], 0
+    for _ in range(300):
+        change = (chance.choice(places), chance.choice(VALUES))
+        resource = changed(change, base=filled())
+        refused = refusal(lambda resource=resource: server.would_create(resource))
+        try:
+            parse_block_aggregator(resource)
+            invalid = ""
+        except InvalidSpec as error:
+            invalid = str(error)
+        accepted += not refused
+        # Without the server's pruning and defaults the operator may only be the more generous of the two.
+        if invalid and not refused:
+            disagreements.append(f"{change}: {invalid}")
+
+    assert disagreements == []
+    assert 20 < accepted < 280, "the changes were not worth much"
+
+
+def filled() -> dict[str, Any]:
+    """The example with more of its fields."""
+    return changed(
+        ("spec.kafka.sessionTimeout", "20s"),
+        ("spec.kafka.offsetMetadataMaxBytes", 4096),
+        ("spec.aggregator.handoverAfter", "10s"),
+        ("spec.aggregator.spark.conf", {"spark.task.cpus": "1"}),
+        ("spec.zones.0.tolerations", [{"key": "a", "operator": "Exists", "tolerationSeconds": 3}]),
+        ("spec.zookeeper.root", "/blockhouse/events"),
+        ("spec.zookeeper.ensembles.0.auth", {"username": "u", "secretRef": {"name": "s", "key": "k"}}),
+        ("spec.clickhouse.managed.storage.className", "fast"),
+        ("spec.clickhouse.managed.settingsFrom", {"name": "a", "key": "b"}),
+        ("spec.imagePullSecrets", [{"name": "pull"}]),
+        ("spec.security", {"runAsUser": 101, "fsGroup": 101}),
+    )
 
 
 UPDATES: list[tuple[Change, Change, str]] = [

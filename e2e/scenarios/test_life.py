@@ -73,7 +73,7 @@ def becomes_ready(site: Site, home: str, pipeline: Manifest) -> None:
     found = site.wait_ready(NAME, home)
     assert field(found, "status.streams.owned") == field(found, "status.streams.expected") == STREAMS
     assert field(found, "status.shards") == {"desired": 2, "ready": 2, "updated": 2}
-    assert len([pod for pod in pods(site.cluster, NAME, home) if "verifier" not in pod["metadata"]["name"]]) == REPLICAS
+    assert len(uids(site, home)) == REPLICAS
     for cluster in ("a", "b"):
         assert [partitions(site, cluster, f"{NAME}-{shard}") for shard in (0, 1)] == [4, 4]
 
@@ -88,25 +88,28 @@ def is_left_alone_when_nothing_changes(site: Site, home: str, operator: Operator
 
 
 CHANGES: dict[str, dict[str, Any]] = {
-    "limits of blocks": {"blocks": {"maxBytes": "8Mi", "maxRows": 50000, "maxAge": "2s"}},
-    "resources of the aggregator": {
-        "aggregator__resources": {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "2Gi"}}
+    "what pods are made of": {
+        "blocks": {"maxBytes": "8Mi", "maxRows": 50000, "maxAge": "2s"},
+        "aggregator__image": "blockhouse/aggregator:0.1.1",
+        "aggregator__resources": {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "2Gi"}},
+        "aggregator__spark": {"master": "local[4]", "conf": {"spark.ui.enabled": "false"}},
+        "clickhouse__managed__image": "blockhouse/clickhouse:18.16.2",
+        "clickhouse__managed__resources": {"requests": {"memory": "8Gi"}},
     },
-    "image of the aggregator": {"aggregator__image": "blockhouse/aggregator:0.1.1"},
-    "Spark": {"aggregator__spark": {"master": "local[4]", "conf": {"spark.ui.enabled": "false"}}},
-    "image of ClickHouse": {"clickhouse__managed__image": "blockhouse/clickhouse:18.16.2"},
-    "resources of ClickHouse": {"clickhouse__managed__resources": {"requests": {"memory": "8Gi"}}},
-    "size of the volumes": {"clickhouse__managed__storage": {"size": "600Gi"}},
-    "retention of the topics": {"kafka__topic__config": {"retention.ms": "86400000"}},
-    "partitions of the topics": {"kafka__topic__partitions": 6},
-    "rollout": {"rollout": {"maxParallelShards": 2, "stepTimeout": "10m"}},
-    "no verifier": {"verifier": {"enabled": False}},
+    "what pods are not restarted for": {
+        "clickhouse__managed__storage": {"size": "600Gi"},
+        "kafka__topic__config": {"retention.ms": "86400000"},
+        "kafka__topic__partitions": 6,
+        "rollout": {"maxParallelShards": 2, "stepTimeout": "10m"},
+        "verifier": {"enabled": False},
+    },
     "a verifier again": {"verifier": {"enabled": True}},
 }
 
 
 def changes_reach_the_pods(site: Site, home: str, pipeline: Manifest) -> Manifest:
     for what, change in CHANGES.items():
+        before = uids(site, home)
         pipeline = patched(pipeline, **change)
         site.apply(pipeline)
         try:
@@ -114,10 +117,18 @@ def changes_reach_the_pods(site: Site, home: str, pipeline: Manifest) -> Manifes
             site.wait(f"all pods follow: {what}", lambda: all_updated(site, home), timeout=240)
         except ClusterError as error:
             raise AssertionError(f"after the change of {what}: {error}") from error
+        kept = before & uids(site, home)
+        assert len(kept) == (0 if "made of" in what else REPLICAS), f"restarted for {what}: all but {sorted(kept)}"
     assert partitions(site, "a", f"{NAME}-1") == 6
     images = {c["image"] for pod in pods(site.cluster, NAME, home) for c in pod["spec"]["containers"]}
     assert {"blockhouse/aggregator:0.1.1", "blockhouse/clickhouse:18.16.2"} <= images
     return pipeline
+
+
+def uids(site: Site, home: str) -> set[str]:
+    """Identities of the replicas' pods."""
+    found = pods(site.cluster, NAME, home)
+    return {pod["metadata"]["uid"] for pod in found if "verifier" not in pod["metadata"]["name"]}
 
 
 def all_updated(site: Site, home: str) -> bool:
@@ -146,13 +157,13 @@ def replicas(site: Site, home: str) -> int:
 
 
 def is_suspended_and_resumed(site: Site, home: str, pipeline: Manifest) -> None:
-    before = {pod["metadata"]["uid"] for pod in pods(site.cluster, NAME, home)}
+    before = uids(site, home)
     site.apply(patched(pipeline, suspend=True))
     site.wait_condition(NAME, home, "Suspended", "True")
     site.apply(pipeline)
     site.wait_ready(NAME, home)
     assert site.condition("ba", NAME, home, "Suspended").get("status") != "True"
-    assert {pod["metadata"]["uid"] for pod in pods(site.cluster, NAME, home)} == before, "a pod was restarted for it"
+    assert uids(site, home) == before, "a pod was restarted for it"
 
 
 def is_repaired(site: Site, home: str) -> None:

@@ -1,0 +1,126 @@
+"""How the operator grows: pipelines of 10, 50 and 200 shards of 4 replicas on fake nodes.
+
+    .venv/bin/python bench/operator_scale.py --shards 10 --shards 50 --shards 200
+
+Prints, for each size, the time from `kubectl apply` to Ready, the operator's requests and writes per shard until then,
+its requests per shard and minute when nothing changes, and its memory. Linear means: the columns per shard stay the
+same. Figures of a machine that does other work at the same time are worthless.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import psutil
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from e2e.cluster import Cluster, ClusterSpec, Zone
+from e2e.cluster.surroundings import Surroundings
+from e2e.scenarios.operator import OperatorProcess
+from e2e.scenarios.resources import at_home, companions, example, patched
+from e2e.scenarios.site import RELEASE, Site, account_of
+
+NAME, NAMESPACE = "scale", "scale"
+QUIET_SECONDS = 60.0
+
+out = Console()
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of one size. Times in seconds, memory in bytes."""
+
+    shards: int
+    ready_after: float
+    requests: int
+    writes: int
+    quiet_requests: int
+    quiet_writes: int
+    memory: int
+
+
+def main(
+    shards: Annotated[list[int] | None, typer.Option(help="Sizes, repeatable. Default: 10, 50, 200.")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds until Ready at most, for each size.")] = 1800,
+) -> None:
+    """Measure the operator at several sizes, each on a cluster of its own."""
+    found = []
+    for size in shards or [10, 50, 200]:
+        with out.status(f"{size} shards"):
+            found.append(measure(size, timeout))
+        show(found)
+
+
+def measure(shards: int, timeout: float) -> Figures:
+    with tempfile.TemporaryDirectory(prefix="blockhouse-scale-") as name:
+        folder = Path(name)
+        zones = (Zone("dc-a", 4), Zone("dc-b", 4))
+        with (
+            Surroundings(folder / "surroundings") as surroundings,
+            Cluster(folder / "k", ClusterSpec(zones)) as cluster,
+        ):
+            site = Site(folder, cluster, surroundings)
+            try:
+                site.install()
+                site.simulator.start()
+                site.namespace(NAMESPACE)
+                site.apply(*companions(NAMESPACE))
+                with site.operator("", "--resync", "60s") as operator:
+                    return observe(site, operator, shards, timeout)
+            finally:
+                site.close()
+
+
+def observe(site: Site, operator: OperatorProcess, shards: int, timeout: float) -> Figures:
+    resource = at_home(example(), site.surroundings, name=NAME, namespace=NAMESPACE)
+    ensemble = {**resource["spec"]["zookeeper"]["ensembles"][0], "shards": {"from": 0, "to": shards - 1}}
+    resource = patched(resource, shards=shards, zookeeper={"ensembles": [ensemble]})
+    mark, began = site.cluster.audit.mark(), time.monotonic()
+    site.apply(resource)
+    site.wait_ready(NAME, NAMESPACE, timeout=timeout)
+    ready_after = time.monotonic() - began
+    site.wait_condition(NAME, NAMESPACE, "TopicsProvisioned", "True", timeout=timeout)
+    site.wait_condition(NAME, NAMESPACE, "SchemaUpToDate", "True", timeout=timeout)
+    user = account_of(RELEASE)
+    until_ready = list(site.cluster.audit.requests(user, since=mark))
+    quiet = site.cluster.audit.mark()
+    time.sleep(QUIET_SECONDS)
+    assert operator.pid is not None, "the operator died"
+    quiet_requests = list(site.cluster.audit.requests(user, since=quiet))
+    return Figures(
+        shards,
+        ready_after,
+        requests=len(until_ready),
+        writes=sum(request.writes for request in until_ready),
+        quiet_requests=len(quiet_requests),
+        quiet_writes=len(site.writes(quiet)),
+        memory=psutil.Process(operator.pid).memory_info().rss,
+    )
+
+
+def show(found: list[Figures]) -> None:
+    table = Table(title="The operator by size; 4 replicas a shard", title_justify="left")
+    for column in ("shards", "Ready after", "requests/shard", "writes/shard", "idle requests/shard/min", "idle writes"):
+        table.add_column(column, justify="right")
+    table.add_column("memory", justify="right")
+    for one in found:
+        table.add_row(
+            str(one.shards),
+            f"{one.ready_after:.0f} s",
+            f"{one.requests / one.shards:.0f}",
+            f"{one.writes / one.shards:.0f}",
+            f"{one.quiet_requests / one.shards * 60 / QUIET_SECONDS:.1f}",
+            str(one.quiet_writes),
+            f"{one.memory >> 20} MiB",
+        )
+    out.print(table)
+
+
+if __name__ == "__main__":
+    typer.run(main)
