@@ -1,18 +1,22 @@
 """Rows per second and core from Kafka values to Native bytes, beside the official protobuf runtime with a Python loop.
 
-    python bench/decode.py [--rows 50000] [--repeat 7] [--shape NAME]
+    python bench/decode.py [--rows 50000] [--repeat 7] [--shape NAME] [--format NAME]
 
-CPU time, medians; the two ways run interleaved, so that a busy machine slows both. Figures, never pass or fail.
+The same rows in every format; the loop always reads them as `rows`. CPU time, medians; the two ways run interleaved, so
+that a busy machine slows both. Figures, never pass or fail.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from clickhouse_driver.bufferedwriter import BufferedSocketWriter
 from clickhouse_driver.columns.service import write_column
@@ -24,6 +28,9 @@ from blockhouse.schema.model import ServerColumn, TableHistory
 from blockhouse.schema.proto import row_batch_class
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks.build import BlockBuilder
+from blockhouse_aggregator.blocks.collecting import DECODE_STEP
+from blockhouse_aggregator.wire.formats import Format
+from blockhouse_aggregator.wire.nucolumnar_messages import request_class
 
 STREAM = StreamId("a", "events-0", 0)
 PROVENANCE = "_kafka_cluster LowCardinality(String), _kafka_partition UInt32, _kafka_offset UInt64"
@@ -114,20 +121,75 @@ def fill(row: object, rnd: random.Random, name: str, type_: str) -> None:
         setattr(row, name, chosen)
 
 
-def vectorised(table: TableHistory, payloads: Sequence[bytes]) -> int:
-    """What the aggregator does: decode a MiB at a time, seal one block."""
+def translated(form: Format, table: TableHistory, payloads: Sequence[bytes]) -> list[bytes]:
+    """The same rows as messages of another format."""
+    if form is Format.ROWS:
+        return list(payloads)
+    assert table.current is not None
+    parse = row_batch_class(table, table.current).FromString
+    types = {column.name: column.type for column in table.current.row}
+    write = as_json if form is Format.JSON else as_nucolumnar
+    return [write([plain_row(row, types) for row in parse(payload).rows], types) for payload in payloads]  # type: ignore[attr-defined]
+
+
+def plain_row(row: Any, types: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, type_ in types.items():
+        if type_.startswith("Array("):
+            found[name] = [list(item.value) if hasattr(item, "value") else item for item in getattr(row, name)]
+        else:
+            found[name] = getattr(row, name) if row.HasField(name) else None
+    return found
+
+
+def as_json(rows: Sequence[Mapping[str, Any]], _types: Mapping[str, str]) -> bytes:
+    return "\n".join(json.dumps(row, default=bytes.decode, separators=(",", ":")) for row in rows).encode()
+
+
+def as_nucolumnar(rows: Sequence[Mapping[str, Any]], types: Mapping[str, str]) -> bytes:
+    request: Any = request_class(2)()
+    bindings = request.nucolumnarEncoding
+    bindings.sql = f"INSERT INTO t ({', '.join(types)}) VALUES ({', '.join('?' * len(types))})".encode()
+    for row in rows:
+        values = bindings.batch_bindings.add().values
+        for name, value in row.items():
+            say(values.add(), value, types[name])
+    return bytes(request.SerializeToString())
+
+
+def say(value: Any, given: Any, type_: str) -> None:
+    match given:
+        case None:
+            value.null_value = 0
+        case list():
+            value.list_value.SetInParent()
+            for item in given:
+                say(value.list_value.value.add(), item, "")
+        case bytes():
+            value.string_value = given
+        case float():
+            value.double_value = given
+        case _ if type_ == "DateTime":
+            value.timestamp.milliseconds = given * 1000
+        case _:
+            value.long_value = given
+
+
+def vectorised(form: Format, table: TableHistory, payloads: Sequence[bytes]) -> int:
+    """What the aggregator does: decode a few MiB at a time, seal one block."""
     assert table.current is not None
     builder = BlockBuilder(table, table.current, STREAM)
     waiting = 0
     for offset, payload in enumerate(payloads):
-        builder.append(offset, payload, 0)
+        builder.append(offset, payload, 0, form)
         waiting += len(payload)
-        if waiting >= MIB:
+        if waiting >= DECODE_STEP:
             builder.decode()
             waiting = 0
-    block = builder.seal(MAX_ROWS).block
-    assert block is not None
-    return block.rows
+    sealed = builder.seal(MAX_ROWS)
+    assert sealed.block is not None
+    assert not sealed.dead
+    return sealed.block.rows
 
 
 def loop(table: TableHistory, payloads: Sequence[bytes]) -> int:
@@ -157,12 +219,15 @@ def loop(table: TableHistory, payloads: Sequence[bytes]) -> int:
     return rows
 
 
-def cpu_seconds(
-    work: Callable[[TableHistory, Sequence[bytes]], int], table: TableHistory, values: list[bytes]
-) -> float:
-    began = time.process_time()
-    work(table, values)
-    return time.process_time() - began
+def medians(one: Callable[[], int], other: Callable[[], int], repeat: int) -> tuple[float, float]:
+    """Median CPU seconds of both, run in turn."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(repeat):
+        for work, found in zip((one, other), times, strict=True):
+            began = time.process_time()
+            work()
+            found.append(time.process_time() - began)
+    return statistics.median(times[0]), statistics.median(times[1])
 
 
 def main() -> None:
@@ -170,22 +235,24 @@ def main() -> None:
     options.add_argument("--rows", type=int, default=50_000)
     options.add_argument("--repeat", type=int, default=7)
     options.add_argument("--shape", choices=[shape.name for shape in SHAPES])
+    options.add_argument("--format", choices=list(Format))
     chosen = options.parse_args()
-    print("shape       B/row     decode+encode    MB/s      upb + loop  ratio")
+    print("shape      format      B/row     decode+encode    MB/s      upb + loop  ratio")
     for shape in SHAPES:
         if chosen.shape not in (None, shape.name):
             continue
         table = shape.table()
-        payloads = messages(table, chosen.rows)
-        size = sum(map(len, payloads))
-        pairs = [
-            (cpu_seconds(vectorised, table, payloads), cpu_seconds(loop, table, payloads)) for _ in range(chosen.repeat)
-        ]
-        ours, plain = (statistics.median(times) for times in zip(*pairs, strict=True))
-        print(
-            f"{shape.name:10} {size / chosen.rows:6.0f} {chosen.rows / ours:10,.0f} rows/s {size / ours / 1e6:7.0f} "
-            f"{chosen.rows / plain:8,.0f} rows/s {plain / ours:5.1f}x"
-        )
+        rows = messages(table, chosen.rows)
+        for form in Format:
+            if chosen.format not in (None, form):
+                continue
+            payloads = translated(form, table, rows)
+            size = sum(map(len, payloads))
+            ours, plain = medians(partial(vectorised, form, table, payloads), partial(loop, table, rows), chosen.repeat)
+            print(
+                f"{shape.name:10} {form:10} {size / chosen.rows:6.0f} {chosen.rows / ours:10,.0f} rows/s "
+                f"{size / ours / 1e6:7.0f} {chosen.rows / plain:8,.0f} rows/s {plain / ours:5.1f}x"
+            )
 
 
 if __name__ == "__main__":
