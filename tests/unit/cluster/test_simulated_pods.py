@@ -1,0 +1,73 @@
+"""A simulated container reads what the operator's manifests give it, by the models of the real program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from blockhouse.config.pipeline import AggregatorConfig
+from e2e.simulator import pods
+
+CONFIG = """\
+pipeline: events
+shard: "0"
+replica: events-0-dc-a-0
+kafka: {topic: events-0, group: events-0, clusters: [{name: a, bootstrapServers: "kafka:9092"}]}
+zookeeper: {servers: "zk:2181"}
+admin: {host: 0.0.0.0, token: {file: /etc/blockhouse/internal/token}}
+"""
+CONTENT = {("ConfigMap", "shard"): {"r.yaml": CONFIG}, ("Secret", "internal"): {"token": "t0ken\n"}}
+
+
+def lookup(kind: str, name: str) -> pods.Content:
+    return CONTENT[kind, name]
+
+
+def pod(**changes: Any) -> dict[str, Any]:
+    container = {
+        "name": "aggregator",
+        "args": ["aggregator", "run", "--config", "/etc/blockhouse/config/aggregator.yaml"],
+        "volumeMounts": [
+            {"name": "config", "mountPath": "/etc/blockhouse/config"},
+            {"name": "internal", "mountPath": "/etc/blockhouse/internal"},
+        ],
+    }
+    volumes = [
+        {"name": "config", "configMap": {"name": "shard", "items": [{"key": "r.yaml", "path": "aggregator.yaml"}]}},
+        {"name": "internal", "projected": {"sources": [{"secret": {"name": "internal"}}]}},
+    ]
+    return {"metadata": {}, "spec": {"containers": [container | changes], "volumes": volumes}}
+
+
+def test_the_configuration_is_found_where_it_is_mounted() -> None:
+    config = pods.configuration(pod(), "aggregator", lookup)
+    assert isinstance(config, AggregatorConfig)
+    assert config.replica == "events-0-dc-a-0"
+    assert pods.token(pod(), "aggregator", config, lookup) == "t0ken"
+
+
+def test_a_file_that_nothing_mounts_is_named() -> None:
+    astray = pod(args=["aggregator", "run", "--config", "/etc/blockhouse/config/other.yaml"])
+    with pytest.raises(pods.Unusable, match=r"no file /etc/blockhouse/config/other\.yaml"):
+        pods.configuration(astray, "aggregator", lookup)
+
+
+def test_a_container_without_a_configuration_would_not_start() -> None:
+    with pytest.raises(pods.Unusable, match="--config"):
+        pods.configuration(pod(args=["aggregator", "run"]), "aggregator", lookup)
+
+
+@pytest.mark.parametrize(
+    ("change", "live"),
+    [
+        ({}, True),
+        ({"ready": False}, False),
+        ({"name": "clickhouse"}, False),
+    ],
+)
+def test_a_pod_lives_while_its_container_is_ready(change: dict[str, Any], live: bool) -> None:
+    found = pod() | {"status": {"containerStatuses": [{"name": "aggregator", "ready": True} | change]}}
+    assert pods.is_live(found, "aggregator") is live
+    found["metadata"] = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    assert not pods.is_live(found, "aggregator")
