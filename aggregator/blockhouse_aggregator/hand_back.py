@@ -62,8 +62,6 @@ def _text(settings: AggregatorConfig, stream: StreamId, found: Committed, names:
         raise typer.BadParameter(text, param_hint="--config") from error
     text, offset = codec.encode(back), back.committed_offset
     if len(text) > settings.kafka.offset_metadata_max_units:
-        text = (
-            f"{stream}: {len(text)} characters do not fit: raise offset.metadata.max.bytes of the broker"
-        )
+        text = f"{stream}: {len(text)} characters do not fit: raise offset.metadata.max.bytes of the broker"
         raise typer.BadParameter(text, param_hint="--config")
     return metadata.position if offset is None else offset, text

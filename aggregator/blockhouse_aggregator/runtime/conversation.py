@@ -47,8 +47,8 @@ SMALL_WAIT, LARGE_WAIT = 1.0, 8.0
 much of what is read, and would only be read twice."""
 GRACE = 10.0
 LAST_INSERTS = 10.0
-"""Seconds for which a lease that is over waits for blocks that cannot be granted (lock, quorum): until its task has gone
-nothing else of the stream is read."""
+"""Seconds for which a lease that is over waits for blocks that cannot be granted (lock, quorum): until its task has
+gone nothing else of the stream is read."""
 
 
 @dataclass(slots=True)
