@@ -67,7 +67,7 @@ class SchemaOperator:
                     keeper = TableKeeper(self._services(http, fence))
                 shard = self._shard(known)
                 seen = await self._look(shard, http)
-                known = await keeper.keep(shard, seen, (), cast(Contents, None), "")
+                known = await keeper.keep(shard, seen, cast(Contents, None), "")
                 self._tell(known)
                 if {table.state for table in known} <= set(wanted):
                     return {table.name: table for table in known}

@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from blockhouse.errors import Blocked, Retryable
 from blockhouse_operator.adapters.ensemble import Ensemble
 from blockhouse_operator.adapters.fence import Fence, LeadershipLost, OpenFence
-from blockhouse_operator.decide.seen import State, StreamSeen, ZoneReport
+from blockhouse_operator.decide.seen import Gap, State, StreamSeen, TableAt, ZoneReport
 from e2e.stack import Stack
 from e2e.stack.ports import Ports
 from tests.integration.conftest import Names
@@ -64,6 +64,10 @@ def test_zones_hear_of_each_other(ensemble: Make, names: Names) -> None:
         "dc-a",
         {"r-a-0": State.REPLAYING},
         (StreamSeen("a/t/0", "REPLAY", why="x", in_flight=frozenset({"db.t", "db.u"})),),
+        {
+            "db.t": (TableAt("r-a-0", Gap(True, ("extra",)), ddl="1", rollout="r", held_since_ms=5, busy=True),),
+            "db.u": (),
+        },
     )
     here.report(root, 0, report)
     here.report(root, 0, report)

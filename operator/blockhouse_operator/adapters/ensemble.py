@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
@@ -20,7 +20,7 @@ from kazoo.security import CREATOR_ALL_ACL
 
 from blockhouse.errors import Blocked, Retryable
 from blockhouse_operator.adapters.fence import Fence
-from blockhouse_operator.decide.seen import State, StreamSeen, ZoneReport
+from blockhouse_operator.decide.seen import Gap, State, StreamSeen, TableAt, ZoneReport
 
 CONNECT_SECONDS = 5.0
 FRESH_SECONDS = 180.0
@@ -180,9 +180,16 @@ def _read_report(client: KazooClient, path: str, now: float) -> ZoneReport | Non
             streams=tuple(
                 StreamSeen(**{**stream, "in_flight": frozenset(stream["in_flight"])}) for stream in report["streams"]
             ),
+            tables={name: tuple(map(_table_at, replicas)) for name, replicas in report.get("tables", {}).items()},
         )
     except (NoNodeError, ValueError, KeyError, TypeError):
         return None
+
+
+def _table_at(content: dict[str, Any]) -> TableAt:
+    gap = content["gap"]
+    known = Gap(gap["exists"], tuple(gap["added"]), tuple(gap["refused"])) if gap else None
+    return TableAt(**{**content, "gap": known})
 
 
 def _replicated_tables(client: KazooClient, path: str) -> Iterator[str]:

@@ -16,8 +16,7 @@ import aiohttp
 from blockhouse.errors import Blocked, BlockhouseError, Permanent, Retryable
 from blockhouse_operator.adapters.fence import Fence
 from blockhouse_operator.api.status import VerifierStatus
-from blockhouse_operator.decide.seen import AggregatorSeen, StreamSeen, TableSeen
-from blockhouse_operator.decide.tables import Gap
+from blockhouse_operator.decide.seen import AggregatorSeen, Gap, StreamSeen, TableSeen
 
 SECONDS = 5.0
 DDL_SECONDS = 130.0

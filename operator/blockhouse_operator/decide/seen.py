@@ -118,12 +118,44 @@ class ReplicaSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class Gap:
+    """What lies between a replica's table and its declaration, as the aggregator beside it says."""
+
+    exists: bool
+    added: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableAt:
+    """A declared table at one replica. Without `gap` nothing is known, and `silence` says why.
+
+    `ddl` is a digest of the declaration that `gap` is about. `rollout` holds the table there since `held_since_ms`,
+    Unix milliseconds; `busy`: a block of it is in flight; `why` it is not loaded. `served`: by this operator.
+    """
+
+    replica: str
+    gap: Gap | None = None
+    silence: str = ""
+    ready: bool = True
+    ddl: str = ""
+    rollout: str = ""
+    held_since_ms: int = 0
+    busy: bool = False
+    revision: int = 0
+    why: str = ""
+    served: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class ZoneReport:
     """What the operator of another zone says of its replicas of the shard, by way of ZooKeeper."""
 
     zone: str
     states: Mapping[str, State]
     streams: tuple[StreamSeen, ...] = ()
+    tables: Mapping[str, tuple[TableAt, ...]] = field(default_factory=dict)
+    """Each declared table at each replica of the zone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,48 +10,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from blockhouse_operator.api.conditions import Reason
+from blockhouse_operator.decide.seen import TableAt
 
 ROLLOUT = "operator/schema"
 """The name under which the operator holds tables. One for all specs: a spec that changes meanwhile goes on under it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
-    """What lies between a replica's table and its declaration, as the aggregator beside it says."""
-
-    exists: bool
-    added: tuple[str, ...] = ()
-    refused: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class TableAt:
-    """The table at one replica. Without `gap` nothing is known, and `silence` says why.
-
-    `rollout` holds the table there since `held_seconds`; `busy`: a block of it is in flight; `why` it is not loaded.
-    """
-
-    replica: str
-    gap: Gap | None = None
-    silence: str = ""
-    ready: bool = True
-    rollout: str = ""
-    held_seconds: float = 0.0
-    busy: bool = False
-    revision: int = 0
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class TableLook:
-    """A table at one moment. `unowned` are streams nobody owns, `unheard` zones whose replicas cannot be asked.
+    """A table at one moment, at the replicas of all zones; the first is one that this operator serves.
 
+    `unowned` are streams nobody owns, `unheard` zones of which nothing was heard. `now_ms` is Unix time.
     `gave_up`: the declaration of this generation of the spec has timed out before. `refused`: the DDL itself cannot be
     used (reason, text). `busy_shards` are other shards of the pipeline with a table held.
     """
 
     name: str
     at: tuple[TableAt, ...]
+    now_ms: int = 0
     unowned: tuple[str, ...] = ()
     unheard: tuple[str, ...] = ()
     refused: str = ""
@@ -112,7 +88,7 @@ def plan_table(look: TableLook) -> TablePlan:
     revision = min((at.revision for at in known), default=0)
     if look.refused or (refusals := _refusals(known)):
         text = look.refused or "; ".join(refusals)
-        step = Release(holders[0].replica) if holders else None
+        step = Release(look.at[0].replica) if holders else None
         return TablePlan(step, Reason.SCHEMA_MISMATCH, text, revision, stalled=True)
     if not known:
         silent = "; ".join(at.silence for at in look.at if at.silence)
@@ -123,10 +99,11 @@ def plan_table(look: TableLook) -> TablePlan:
         return _change(look, known, lacking, holders, revision)
     if missing:
         # Only now: a replica that is created joins the columns that the others have.
+        ours = [at for at in missing if at.served]
         text = f"creating it at {', '.join(at.replica for at in missing)}"
-        return TablePlan(Create(missing[0].replica), Reason.SCHEMA_CHANGING, text)
+        return TablePlan(Create(ours[0].replica) if ours else None, Reason.SCHEMA_CHANGING, text)
     if holders:
-        return TablePlan(Release(holders[0].replica), Reason.SCHEMA_CHANGING, "releasing it: all columns are there")
+        return TablePlan(Release(look.at[0].replica), Reason.SCHEMA_CHANGING, "releasing it: all columns are there")
     return _settled(look, known, revision)
 
 
@@ -149,10 +126,11 @@ def _change(
     waits = _not_obeyed(look)
     if not waits:
         text = f"adding {columns}"
-        return TablePlan(Alter(lacking[0].replica), Reason.SCHEMA_CHANGING, text, revision)
-    if max(at.held_seconds for at in holders) > look.timeout_seconds:
+        # Of several operators that find so, the later ones find nothing left to add.
+        return TablePlan(Alter(look.at[0].replica), Reason.SCHEMA_CHANGING, text, revision)
+    if _held_for(look, holders) > look.timeout_seconds:
         text = f"gave up adding {columns}: {waits} after {look.timeout_seconds:.0f} s; the table goes on as it was"
-        step = Release(holders[0].replica, gave_up=True)
+        step = Release(look.at[0].replica, gave_up=True)
         return TablePlan(step, Reason.STEP_TIMED_OUT, text, revision, stalled=True)
     return TablePlan(None, Reason.SCHEMA_CHANGING, f"held to add {columns}: {waits}", revision)
 
@@ -190,21 +168,28 @@ def _unfit(look: TableLook) -> str:
 def _not_obeyed(look: TableLook) -> str:
     if waits := _unfit(look):
         return waits
+    since = max(at.held_since_ms for at in look.at)
     for at in look.at:
-        if at.rollout != ROLLOUT:
+        # Another time is that of an earlier hold: the report of another zone may be some seconds old.
+        if at.rollout != ROLLOUT or at.held_since_ms != since:
             return f"waiting for replica {at.replica} to hold it"
         if at.busy:
             return f"waiting for a block in flight at replica {at.replica}"
     return ""
 
 
+def _held_for(look: TableLook, holders: list[TableAt]) -> float:
+    """Seconds since the table was held."""
+    return (look.now_ms - min(at.held_since_ms for at in holders)) / 1000
+
+
 def _spread(look: TableLook, lacking: list[TableAt], holders: list[TableAt], revision: int) -> TablePlan:
     """Altered, and some replica does not have the columns yet. Its aggregator does not load the table before it does,
     so after the time-out the others need not wait for it."""
     names = ", ".join(at.replica for at in lacking)
-    if holders and max(at.held_seconds for at in holders) > look.timeout_seconds:
+    if holders and _held_for(look, holders) > look.timeout_seconds:
         text = f"released although {names} has not got the new columns yet; it does not load the table before"
-        return TablePlan(Release(holders[0].replica), Reason.SCHEMA_CHANGING, text, revision)
+        return TablePlan(Release(look.at[0].replica), Reason.SCHEMA_CHANGING, text, revision)
     return TablePlan(None, Reason.SCHEMA_CHANGING, f"waiting for the new columns at {names}", revision)
 
 

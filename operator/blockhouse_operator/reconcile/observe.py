@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -15,7 +15,7 @@ from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.resource import ClickHouseShardIngest
 from blockhouse_operator.api.shard import Replica
 from blockhouse_operator.decide.pods import pod_seen, running
-from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, Turn, ZoneReport
+from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, TableAt, Turn, ZoneReport
 from blockhouse_operator.desired.revision import revision
 from blockhouse_operator.desired.shard import served_replicas
 from blockhouse_operator.reconcile.children import Children
@@ -32,9 +32,14 @@ class ShardLook:
 
 
 async def look_at_shard(
-    services: Services, shard: ClickHouseShardIngest, live: Children, contents: Contents, missing: Sequence[str]
+    services: Services,
+    shard: ClickHouseShardIngest,
+    live: Children,
+    contents: Contents,
+    missing: Sequence[str],
+    tables: Mapping[str, tuple[TableAt, ...]],
 ) -> ShardLook:
-    """`missing` are the references of the spec that are not there."""
+    """`missing` are the references of the spec that are not there, `tables` what was seen of each table last."""
     spec = shard.spec
     served = served_replicas(shard, services.zones)
     of_shard = labels.of_shard(spec.pipeline, spec.shard)
@@ -56,7 +61,7 @@ async def look_at_shard(
         kafka_trouble=_kafka_trouble(asked),
         missing_references=tuple(missing),
     )
-    return ShardLook(await _look_at_zookeeper(services, shard, contents, seen), pods)
+    return ShardLook(await _look_at_zookeeper(services, shard, contents, seen, tables), pods)
 
 
 def ensemble_of(services: Services, shard: ClickHouseShardIngest, contents: Contents) -> Ensemble:
@@ -124,7 +129,11 @@ def _kafka_trouble(replicas: Sequence[ReplicaSeen]) -> dict[str, str]:
 
 
 async def _look_at_zookeeper(
-    services: Services, shard: ClickHouseShardIngest, contents: Contents, seen: ShardSeen
+    services: Services,
+    shard: ClickHouseShardIngest,
+    contents: Contents,
+    seen: ShardSeen,
+    tables: Mapping[str, tuple[TableAt, ...]],
 ) -> ShardSeen:
     spec, others = shard.spec, other_zones(services, shard)
     ensemble = ensemble_of(services, shard, contents)
@@ -141,7 +150,7 @@ async def _look_at_zookeeper(
         reports = await asyncio.to_thread(ensemble.reports, root, spec.shard, others)
         claimed_by = await asyncio.to_thread(ensemble.claimed_by, root, spec.shard)
         if not services.dry_run:
-            for report in own_reports(seen):
+            for report in own_reports(seen, tables):
                 await asyncio.to_thread(ensemble.report, root, spec.shard, report)
 
     try:
@@ -153,7 +162,7 @@ async def _look_at_zookeeper(
     return replace(seen, elsewhere=reports, silent_zones=silent, claimed_by=claimed_by)
 
 
-def own_reports(seen: ShardSeen) -> list[ZoneReport]:
+def own_reports(seen: ShardSeen, tables: Mapping[str, tuple[TableAt, ...]]) -> list[ZoneReport]:
     """What the operators of other zones are told of ours."""
     zones = sorted({replica.zone for replica in seen.replicas})
     return [
@@ -161,6 +170,10 @@ def own_reports(seen: ShardSeen) -> list[ZoneReport]:
             zone=zone,
             states={r.name: r.state() for r in seen.replicas if r.zone == zone},
             streams=tuple(s for r in seen.replicas if r.zone == zone and r.aggregator for s in r.aggregator.streams),
+            tables={
+                name: tuple(at for at in ats if at.replica in {r.name for r in seen.replicas if r.zone == zone})
+                for name, ats in tables.items()
+            },
         )
         for zone in zones
     ]

@@ -161,7 +161,7 @@ class PipelineTurns:
         await contents.read([Reference("Secret", names.internal_secret(shard.spec.pipeline), "token")])
         of_shard = labels.of_shard(shard.spec.pipeline, shard.spec.shard)
         found = await list_children(services.kubernetes, KINDS, shard.namespace, of_shard)
-        look = await look_at_shard(services, shard, found, contents, ())
+        look = await look_at_shard(services, shard, found, contents, (), {})
         if drained(expected_streams(shard.spec), look.seen):
             return ""
         return "messages of its topics are not stored yet; stop producing to it"

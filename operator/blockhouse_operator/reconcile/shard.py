@@ -27,7 +27,7 @@ from blockhouse_operator.decide.seen import ShardSeen
 from blockhouse_operator.decide.shard import ShardPlan, describe_shard, plan_shard
 from blockhouse_operator.desired.shard import children
 from blockhouse_operator.reconcile.children import Applied, apply_children, list_children, prune_children
-from blockhouse_operator.reconcile.observe import ShardLook, look_at_shard, other_zones
+from blockhouse_operator.reconcile.observe import ShardLook, look_at_shard
 from blockhouse_operator.reconcile.report import report, with_times
 from blockhouse_operator.reconcile.services import Services
 from blockhouse_operator.reconcile.steps import ShardSteps, Taken
@@ -72,7 +72,7 @@ class ShardTurns:
         )
         manifests = children(shard, services.zones)
         applied = await apply_children(services.kubernetes, manifests, found, shard_uid := shard.uid)
-        look = await look_at_shard(services, shard, found, contents, missing)
+        look = await look_at_shard(services, shard, found, contents, missing, self._tables.last(shard))
         going = [replica.name for replica in look.seen.surplus]
         await prune_children(services.kubernetes, manifests, found, shard_uid, keep=[*going, *map(names.claim, going)])
         topics, trouble = await self._topics.keep(spec, contents, shard.status.topics)
@@ -82,7 +82,7 @@ class ShardTurns:
         tables = shard.status.tables
         if not spec.suspend:  # suspended aggregators own nothing: tables stay as they are
             secret = contents.text(token.name, token.key) or ""
-            tables = await self._tables.keep(shard, look.seen, other_zones(services, shard), contents, secret)
+            tables = await self._tables.keep(shard, look.seen, contents, secret)
         status, conditions = describe_shard(spec, look.seen, plan, topics, tables)
         timed = with_times(services, shard.status.conditions, conditions, shard.generation)
         whole = status.model_copy(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import structlog
@@ -19,16 +19,14 @@ from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.parts import Table
 from blockhouse_operator.api.resource import ClickHouseShardIngest
 from blockhouse_operator.api.status import TableStatus
-from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State
+from blockhouse_operator.decide.seen import Gap, ReplicaSeen, ShardSeen, State, TableAt
 from blockhouse_operator.decide.shard import expected_streams
 from blockhouse_operator.decide.tables import (
     ROLLOUT,
     Alter,
     Create,
-    Gap,
     HoldTable,
     Release,
-    TableAt,
     TableLook,
     TablePlan,
     TableStep,
@@ -55,31 +53,37 @@ class TableKeeper:
         self._services = services
         self._same: dict[tuple[str, str, str], _Compared] = {}
         self._holding: dict[tuple[str, str], set[str]] = {}
+        self._last: dict[str, dict[str, tuple[TableAt, ...]]] = {}
+
+    def last(self, shard: ClickHouseShardIngest) -> Mapping[str, tuple[TableAt, ...]]:
+        """What the last turn of this shard saw of each table at its own replicas: other zones are told of it."""
+        return self._last.get(shard.uid, {})
 
     async def keep(
-        self, shard: ClickHouseShardIngest, seen: ShardSeen, unheard: tuple[str, ...], contents: Contents, token: str
+        self, shard: ClickHouseShardIngest, seen: ShardSeen, contents: Contents, token: str
     ) -> tuple[TableStatus, ...]:
-        """One turn of every declared table. `unheard` are zones whose replicas this operator cannot ask."""
+        """One turn of every declared table."""
         found = []
+        self._last[shard.uid] = {}
         for table in shard.spec.tables:
             ddl = _ddl(table, contents)
             if ddl is None:
                 found.append(_status(table.name, TablePlan(None, *_undeclared(table, seen))))
                 continue
-            plan = await self._turn(shard, seen, unheard, table.name, ddl, token)
+            plan = await self._turn(shard, seen, table.name, ddl, token)
             found.append(_status(table.name, plan))
         return tuple(found)
 
-    async def _turn(
-        self, shard: ClickHouseShardIngest, seen: ShardSeen, unheard: tuple[str, ...], table: str, ddl: str, token: str
-    ) -> TablePlan:
+    async def _turn(self, shard: ClickHouseShardIngest, seen: ShardSeen, table: str, ddl: str, token: str) -> TablePlan:
         try:
             at = await asyncio.gather(*(self._at(shard, replica, table, ddl, token) for replica in seen.replicas))
             refused = ""
         except Permanent as error:
-            at, refused = [_held(shard, r, table, self._services) for r in seen.replicas], str(error)
+            at, refused = [_held(r, table) for r in seen.replicas], str(error)
+        self._last[shard.uid][table] = tuple(at)
+        at = [*at, *_elsewhere(seen, table, _digest(ddl))]
         async with self._services.rollout_lock(shard.namespace, shard.spec.pipeline):
-            plan = plan_table(self._look(shard, seen, unheard, table, tuple(at), refused))
+            plan = plan_table(self._look(shard, seen, table, tuple(at), refused))
             self._note(shard, table, holds=isinstance(plan.step, HoldTable) or any(a.rollout == ROLLOUT for a in at))
             if isinstance(plan.step, HoldTable):
                 return await self._take(shard, plan, plan.step, table, ddl, token)
@@ -89,7 +93,6 @@ class TableKeeper:
         self,
         shard: ClickHouseShardIngest,
         seen: ShardSeen,
-        unheard: tuple[str, ...],
         table: str,
         at: tuple[TableAt, ...],
         refused: str,
@@ -99,8 +102,9 @@ class TableKeeper:
         return TableLook(
             name=table,
             at=at,
+            now_ms=int(self._services.wall().timestamp() * 1000),
             unowned=tuple(stream for stream in expected_streams(spec) if stream not in owned),
-            unheard=unheard,
+            unheard=seen.silent_zones,
             refused=refused,
             paused=spec.rollout.paused,
             gave_up=before is not None
@@ -123,13 +127,12 @@ class TableKeeper:
     async def _at(
         self, shard: ClickHouseShardIngest, replica: ReplicaSeen, table: str, ddl: str, token: str
     ) -> TableAt:
-        known = _held(shard, replica, table, self._services)
+        known = replace(_held(replica, table), ddl=_digest(ddl))
         if replica.aggregator is None:
             return known
         key, now = (shard.uid, replica.name, table), self._services.clock()
-        digest = hashlib.sha256(ddl.encode()).hexdigest()
         same = self._same.get(key)
-        if same and (same.ddl, same.revision) == (digest, known.revision) and now - same.at < LOOK_AGAIN_SECONDS:
+        if same and (same.ddl, same.revision) == (known.ddl, known.revision) and now - same.at < LOOK_AGAIN_SECONDS:
             return _with_gap(known, Gap(True))
         base = self._services.endpoints.aggregator(replica.name, shard.namespace)
         try:
@@ -137,7 +140,7 @@ class TableKeeper:
         except Retryable as error:
             return _with_gap(known, None, str(error))
         if gap == Gap(True):
-            self._same[key] = _Compared(digest, known.revision, now)
+            self._same[key] = _Compared(known.ddl, known.revision, now)
         else:
             self._same.pop(key, None)
         return _with_gap(known, gap)
@@ -183,7 +186,25 @@ def _undeclared(table: Table, seen: ShardSeen) -> tuple[Reason, str]:
     return (Reason.TABLE_BLOCKED, blocked.why) if blocked else (Reason.AS_SPECIFIED, "")
 
 
-def _held(shard: ClickHouseShardIngest, replica: ReplicaSeen, table: str, services: Services) -> TableAt:
+def _digest(ddl: str) -> str:
+    return hashlib.sha256(ddl.encode()).hexdigest()[:16]
+
+
+def _elsewhere(seen: ShardSeen, table: str, ddl: str) -> Iterator[TableAt]:
+    """The table at replicas of other zones, as their operators say."""
+    for report in seen.elsewhere:
+        told = report.tables.get(table, ())
+        if not told:
+            yield TableAt(f"of zone {report.zone}", silence="its operator does not know the table", served=False)
+        for at in told:
+            if at.ddl == ddl:
+                yield replace(at, served=False)
+            else:
+                text = "its operator has another declaration of the table"
+                yield replace(at, served=False, gap=None, silence=text)
+
+
+def _held(replica: ReplicaSeen, table: str) -> TableAt:
     """What the replica's status page says of the table."""
     aggregator = replica.aggregator
     if aggregator is None:
@@ -197,7 +218,7 @@ def _held(shard: ClickHouseShardIngest, replica: ReplicaSeen, table: str, servic
         replica.name,
         ready=ready,
         rollout=seen.rollout,
-        held_seconds=max(0.0, services.wall().timestamp() - seen.held_since_ms / 1000) if seen.rollout else 0.0,
+        held_since_ms=seen.held_since_ms,
         busy=busy,
         revision=seen.revision,
         why=seen.why if seen.held and not seen.rollout else "",

@@ -7,14 +7,13 @@ from dataclasses import replace
 import pytest
 
 from blockhouse_operator.api.conditions import Reason
+from blockhouse_operator.decide.seen import Gap, TableAt
 from blockhouse_operator.decide.tables import (
     ROLLOUT,
     Alter,
     Create,
-    Gap,
     HoldTable,
     Release,
-    TableAt,
     TableLook,
     plan_table,
 )
@@ -90,14 +89,14 @@ def test_an_unowned_stream_that_appears_while_held_stops_the_alter() -> None:
 
 
 def test_after_the_timeout_the_table_goes_on_at_its_old_revision() -> None:
-    held = both(rollout=ROLLOUT, held_seconds=901.0)
-    plan = plan_table(look(held[0], replace(held[1], busy=True)))
+    held = both(rollout=ROLLOUT, held_since_ms=1000)
+    plan = plan_table(look(held[0], replace(held[1], busy=True), now_ms=902_000))
     assert (plan.step, plan.reason, plan.stalled) == (Release("r1", gave_up=True), Reason.STEP_TIMED_OUT, True)
 
 
 def test_a_late_replica_does_not_keep_an_altered_table_held_for_ever() -> None:
-    held = both(rollout=ROLLOUT, held_seconds=901.0)
-    plan = plan_table(look(replace(held[0], gap=SAME), held[1]))
+    held = both(rollout=ROLLOUT, held_since_ms=1000)
+    plan = plan_table(look(replace(held[0], gap=SAME), held[1], now_ms=902_000))
     assert plan.step == Release("r1")
 
 
@@ -121,3 +120,15 @@ def test_a_table_blocked_at_a_replica_is_said() -> None:
     plan = plan_table(look(first, replace(second, why="column text was dropped")))
     assert plan.reason is Reason.TABLE_BLOCKED
     assert "r2" in plan.message
+
+
+def test_a_report_of_an_earlier_hold_does_not_count() -> None:
+    held = both(rollout=ROLLOUT, held_since_ms=2000)
+    assert plan_table(look(held[0], replace(held[1], served=False, held_since_ms=1000))).step is None
+    assert plan_table(look(held[0], replace(held[1], served=False))).step == Alter("r1")
+
+
+def test_an_operator_creates_only_where_it_serves() -> None:
+    first, second = both(gap=MISSING)
+    plan = plan_table(look(replace(first, gap=SAME), replace(second, served=False)))
+    assert (plan.step, plan.reason) == (None, Reason.SCHEMA_CHANGING)
