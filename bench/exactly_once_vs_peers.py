@@ -35,7 +35,7 @@ OUTAGE = 12.0
 """Seconds without ZooKeeper: twice a session, and longer than the engine's flush interval of 7.5 s."""
 PAUSE = 6.0
 """Seconds of work between two harms."""
-CALM, PATIENCE = 30.0, 240.0
+CALM, PATIENCE = 30.0, 300.0
 """Seconds without a new row after which nothing more is expected, and to wait for that at most."""
 
 
@@ -131,20 +131,20 @@ def measure(bed: Testbed, data: Dataset, name: str, harm: str, times: int, rate:
         done = action(peer, times)
         production.finish()
         bed.stack.heal()
-        settle(bed, table, data.rows)
+        settle(peer, data.rows)
         lost, duplicates = compare(bed, table, data.rows)
     bed.drop_table(table)
     return Result(title, f"{text}, {done} times" if done else text, data.rows, lost, duplicates)
 
 
-def settle(bed: Testbed, table: str, produced: int) -> None:
-    """Until every replica has as many rows as were produced, or no row has come for a while."""
+def settle(peer: Peer, produced: int) -> None:
+    """Until every replica has as many rows as were produced, or no row has come for a while although it works."""
     last, since, end = [-1], time.monotonic(), time.monotonic() + PATIENCE
 
     def done() -> bool:
         nonlocal last, since
-        rows = bed.rows(table)
-        if rows != last:
+        rows = peer.bed.rows(peer.table)
+        if rows != last or not peer.working():
             last, since = rows, time.monotonic()
         still = time.monotonic() - since
         return still > CALM or (min(rows) >= produced and still > CALM / 3) or time.monotonic() > end

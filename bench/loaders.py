@@ -102,6 +102,11 @@ class Program:
         return self._process.poll() is None
 
     @property
+    def ready(self) -> bool:
+        """It runs, and has said that it is ready."""
+        return self._ready.is_set() and self.running
+
+    @property
     def died_before_commit(self) -> bool:
         """It died of `die_before_commit`."""
         return self._process.poll() == -signal.SIGKILL and self._dying

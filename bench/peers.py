@@ -58,6 +58,10 @@ class Peer(ABC):
         """What is produced for it: the same rows for everybody."""
         return list(self.data.messages())
 
+    def working(self) -> bool:
+        """It runs, after all that was done to it: what is not loaded yet will be loaded."""
+        return True
+
     def wait_for_insert(self) -> None:
         """Return while an insert into the table runs on some replica, or after a while without any."""
         sql = f"SELECT count() FROM system.processes WHERE query LIKE 'INSERT INTO%{self.table}%'"
@@ -82,6 +86,7 @@ class Loop(Peer):
         self._died = threading.Event()
         self._over = threading.Event()
         self._ready = threading.Barrier(PARTITIONS + 1)
+        self._programs: dict[int, Program] = {}
         for partition in range(PARTITIONS):
             thread = threading.Thread(target=self._supervise, args=(partition,), daemon=True)
             thread.start()
@@ -97,6 +102,9 @@ class Loop(Peer):
         self._die.clear()
         return died
 
+    def working(self) -> bool:
+        return all(program.ready for program in self._programs.values())
+
     def _supervise(self, partition: int) -> None:
         host, port = self.bed.first_replica
         lock = str(self.bed.stack.folder / "loop.lock")
@@ -104,7 +112,7 @@ class Loop(Peer):
         arguments += [host, str(port), self.table, str(QUORUM), lock]
         first = True
         while not self._over.is_set():
-            program = Program([sys.executable, "-m", "bench.plain_loop", *arguments])
+            program = self._programs[partition] = Program([sys.executable, "-m", "bench.plain_loop", *arguments])
             try:
                 if first:
                     program.wait_ready()
@@ -196,6 +204,9 @@ class Blockhouse(Peer):
         request = urllib.request.Request(f"{victim.url}/faults/after-insert", data=body, method="PUT")
         urllib.request.urlopen(request, timeout=5).close()
         return wait_until(lambda: victim.pid != life, timeout=STRIKE_TIMEOUT)
+
+    def working(self) -> bool:
+        return all(aggregator.alive and aggregator.answers() for aggregator in self._pipeline.aggregators.values())
 
     def _supervise(self) -> None:
         while not self._over.wait(_RESTART):
