@@ -84,6 +84,25 @@ class ProducedLog:
         messages.rows.append(count_rows(value if isinstance(value, bytes) else b""))
 
 
+def read_window(cluster: KafkaCluster, stream: StreamId, begin: int, end: int, database: str) -> dict[str, Produced]:
+    """The messages of one stream in [begin, end), by table. Errors are as the reader's."""
+    router = Router(database)
+    found: dict[str, _Messages] = {}
+    reader = StreamReader(cluster, stream, group="blockhouse-audit", prefetch_bytes=4 << 20)
+    try:
+        reader.seek(begin)
+        for messages in _until(reader, end):
+            for message in messages:
+                offset, headers, value = message.offset(), message.headers(), message.value()
+                if offset is not None and offset < end:
+                    table = found.setdefault(router.route(headers).table, _Messages())  # type: ignore[arg-type]
+                    table.offsets.append(offset)
+                    table.rows.append(count_rows(value if isinstance(value, bytes) else b""))
+    finally:
+        reader.close()
+    return {table: Produced(_ints(of.offsets), _ints(of.rows)) for table, of in found.items()}
+
+
 class DeadLetterLog:
     """Which messages of `topic` are in the dead-letter topic of one cluster; copies of one message count once."""
 

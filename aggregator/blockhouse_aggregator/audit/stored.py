@@ -9,6 +9,7 @@ import numpy as np
 
 from blockhouse.config.endpoints import ClickHouse
 from blockhouse.errors import Blocked
+from blockhouse.streams import StreamId
 from blockhouse_aggregator.audit.compare import Ints, Stored
 from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.clickhouse.names import qualified
@@ -64,6 +65,22 @@ class StoredTables:
             for stream, stored in self._portion(where, numbered, begin, begin + step):
                 parts.setdefault(stream, []).append(stored)
         return {stream: _joined(portions, numbered) for stream, portions in parts.items()}
+
+    def window(self, table: str, numbered: bool, stream: StreamId, begin: int, end: int) -> Stored:
+        """One table's rows of the offsets [begin, end) of one stream."""
+        rows = f", toInt64(uniqExact({_ROW})), toInt64(max({_ROW}))" if numbered else ""
+        found = self._replica.query(
+            f"SELECT toInt64(_kafka_offset), toInt64(count()){rows} FROM {qualified(*table.split('.', 1))}"
+            " WHERE _kafka_cluster = %(cluster)s AND _kafka_partition = %(partition)s"
+            " AND _kafka_offset >= %(begin)s AND _kafka_offset < %(end)s GROUP BY _kafka_offset",
+            {"cluster": stream.cluster, "partition": stream.partition, "begin": begin, "end": end},
+        )
+        return Stored(*map(_ints, zip(*found, strict=True))) if found else self.nothing()
+
+    @staticmethod
+    def nothing() -> Stored:
+        """What a table without any row of a stream holds of it."""
+        return Stored(*(_ints(()) for _ in range(4)))
 
     def close(self) -> None:
         self._replica.close()

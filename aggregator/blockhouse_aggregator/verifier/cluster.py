@@ -99,6 +99,8 @@ class ClusterWatch:
             while not self._ending.is_set():
                 try:
                     self._watch()
+                except NoCommitsYet as error:
+                    self._ending.wait(error.after)  # in sight, and without any history
                 except BlockhouseError as error:
                     self._note(str(error))
                     self._ending.wait(getattr(error, "after", 2.0))
