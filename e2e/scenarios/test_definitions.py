@@ -9,7 +9,9 @@ import json
 import os
 import random
 import secrets
+import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -212,26 +214,30 @@ VALUES: tuple[Any, ...] = (
 )
 
 
+CHANGES = 200
+
+
 def leaves(value: Any, path: str = "") -> Iterator[str]:
-    """Paths of everything inside an object."""
+    """Paths of everything inside an object, but for keys with a dot, which no path can name."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
         at = f"{path}.{key}".removeprefix(".")
-        yield at
-        yield from leaves(inner, at)
+        if "." not in str(key):
+            yield at
+            yield from leaves(inner, at)
 
 
 def test_server_and_operator_agree_about_what_is_valid(server: Server) -> None:
     """What the server lets through the operator understands, and what the operator refuses the server refuses first."""
     seed = int(os.environ.get("SEED", secrets.randbelow(1 << 32)))
-    print(f"SEED={seed}")
+    sys.stdout.write(f"SEED={seed}\n")
     chance = random.Random(seed)
     places = [path for path in leaves(filled()) if path.startswith("spec.")]
     disagreements, accepted = [], 0
-    for _ in range(300):
+    for _ in range(CHANGES):
         change = (chance.choice(places), chance.choice(VALUES))
         resource = changed(change, base=filled())
-        refused = refusal(lambda resource=resource: server.would_create(resource))
+        refused = refusal(partial(server.would_create, resource))
         try:
             parse_block_aggregator(resource)
             invalid = ""
@@ -243,7 +249,7 @@ def test_server_and_operator_agree_about_what_is_valid(server: Server) -> None:
             disagreements.append(f"{change}: {invalid}")
 
     assert disagreements == []
-    assert 20 < accepted < 280, "the changes were not worth much"
+    assert CHANGES // 10 < accepted < CHANGES * 9 // 10, "the changes were not worth much"
 
 
 def filled() -> dict[str, Any]:

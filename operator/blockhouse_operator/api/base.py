@@ -46,14 +46,17 @@ class Part(BaseModel):
     rules: ClassVar[tuple[Rule, ...]] = ()
 
     @model_validator(mode="after")
-    def _distinct_keys(self) -> Self:
+    def _markers_hold(self) -> Self:
         """The API server sees to it for CRDs of today; an object may be older."""
         for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
             for marker in field.metadata:
                 if isinstance(marker, ListMap):
-                    keys = [getattr(item, marker.key) for item in getattr(self, name)]
+                    keys = [getattr(item, marker.key) for item in value]
                     if len(set(keys)) != len(keys):
                         raise ValueError(f"{field.alias}: {marker.key} must differ: {', '.join(map(str, keys))}")
+                if isinstance(marker, Between) and not marker.accepts(value):
+                    raise ValueError(f"{field.alias}: {value}: {marker.words}")
         return self
 
 
@@ -99,6 +102,32 @@ Quantity = Annotated[
     Field(pattern=r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$", max_length=20),
 ]
 """A Kubernetes quantity: `500m`, `2`, `4Gi`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Bounds of a Size or Duration, both included, for models and CRDs alike: `Between("1s", "1h")`."""
+
+    least: str
+    most: str
+
+    def accepts(self, value: str) -> bool:
+        measure = size_bytes if _SIZE.match(self.least) else seconds
+        return measure(self.least) <= measure(value) <= measure(self.most)
+
+    @property
+    def rule(self) -> Rule:
+        if _SIZE.match(self.least):
+            size = "(type(self) == int ? int(self) : quantity(string(self)).asInteger())"
+            bounds = f"{size} >= {size_bytes(self.least)} && {size} <= {size_bytes(self.most)}"
+        else:
+            bounds = f"duration(self) >= duration('{self.least}') && duration(self) <= duration('{self.most}')"
+        return Rule(bounds, self.words)
+
+    @property
+    def words(self) -> str:
+        return f"expected from {self.least} to {self.most}"
+
 
 Label = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$", max_length=32)]
 """A short lower-case name, as Kubernetes has them."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from blockhouse_operator.api.base import IMMUTABLE, Duration, Label, LabelMap, ListMap, Part, Rule, seconds
+from blockhouse_operator.api.base import IMMUTABLE, Between, Duration, Label, LabelMap, ListMap, Part, Rule
 from blockhouse_operator.api.references import PasswordSecretRef, Tls
 
 SHARD = "{shard}"
@@ -105,18 +105,12 @@ class TopicTemplate(TopicSettings):
 class GroupSettings(Part):
     """How the consumer groups behave."""
 
-    session_timeout: Duration = "20s"
+    session_timeout: Annotated[Duration, Between("1s", "30m")] = "20s"
     """How long a dead aggregator keeps its streams; from 1s to 30m, and within what the brokers allow."""
     offset_metadata_max_bytes: Annotated[int, Field(ge=1024, le=1 << 20)] = 4096
     """The brokers' `offset.metadata.max.bytes`. Raise both for more than about 150 tables in a topic."""
     weak_offsets_topic: Literal["warn", "refuse"] = "warn"
     """What an aggregator does when `__consumer_offsets` may lose commits (replication, unclean election)."""
-
-    @model_validator(mode="after")
-    def _session_in_range(self) -> GroupSettings:
-        if not 1 <= seconds(self.session_timeout) <= 1800:
-            raise ValueError(f"sessionTimeout: {self.session_timeout}: expected from 1s to 30m")
-        return self
 
 
 class KafkaSpec(GroupSettings):

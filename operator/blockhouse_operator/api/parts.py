@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from blockhouse_operator.api.base import (
     IMMUTABLE,
+    Between,
     Duration,
     Label,
     LabelMap,
@@ -15,8 +16,6 @@ from blockhouse_operator.api.base import (
     Part,
     Rule,
     Size,
-    seconds,
-    size_bytes,
 )
 from blockhouse_operator.api.clickhouse import Image, Resources
 from blockhouse_operator.api.references import ConfigMapKeyRef, PasswordSecretRef
@@ -136,43 +135,24 @@ class ZooKeeperSpec(Part):
         return next((ensemble for ensemble in self.ensembles if shard in ensemble.shards), None)
 
 
-def bounded_size(field: str, size: str, most: int) -> None:
-    """Raises ValueError naming the field unless the size lies between 1024 bytes and `most`."""
-    if not 1024 <= size_bytes(size) <= most:
-        raise ValueError(f"{field}: {size}: expected from 1024 to {most} bytes")
-
-
 class BlockLimits(Part):
     """When a table's block is sealed; the first limit reached counts."""
 
-    max_bytes: Size = "10Mi"
+    max_bytes: Annotated[Size, Between("1Ki", "64Mi")] = "10Mi"
     """Size of Kafka message values, at most 64Mi."""
     max_rows: Annotated[int, Field(ge=1, le=1_048_575)] = 100_000
     """Rows."""
-    max_age: Duration = "1s"
+    max_age: Annotated[Duration, Between("1ms", "60s")] = "1s"
     """Time after the block's first message, at most 60s."""
-
-    @model_validator(mode="after")
-    def _in_range(self) -> Self:
-        bounded_size("maxBytes", self.max_bytes, 64 << 20)
-        if not 0 < seconds(self.max_age) <= 60:
-            raise ValueError(f"maxAge: {self.max_age}: expected more than 0 and at most 60s")
-        return self
 
 
 class Blocks(BlockLimits):
     """Limits of every table's blocks."""
 
-    grow_to_bytes: Size = "64Mi"
+    grow_to_bytes: Annotated[Size, Between("1Ki", "128Mi")] = "64Mi"
     """How far blocks may grow while catching up, at most 128Mi."""
-    max_bytes_per_round: Size = "96Mi"
+    max_bytes_per_round: Annotated[Size, Between("1Ki", "1Ti")] = "96Mi"
     """Bound of a stream's round, hence of memory."""
-
-    @model_validator(mode="after")
-    def _growth_in_range(self) -> Self:
-        bounded_size("growToBytes", self.grow_to_bytes, 128 << 20)
-        bounded_size("maxBytesPerRound", self.max_bytes_per_round, 1 << 40)
-        return self
 
 
 class TableSource(Part):
@@ -227,9 +207,9 @@ class AggregatorSpec(Part):
     """The format of messages without a `format` header: `nucolumnar` for eBay's producers."""
     provenance: Literal["warn", "require"] = "warn"
     """What to do with a table without provenance columns."""
-    handover_after: Duration = "10s"
+    handover_after: Annotated[Duration, Between("1ms", "24h")] = "10s"
     """How long the local replica may be unusable before its streams are given to another one."""
-    shutdown_budget: Duration = "25s"
+    shutdown_budget: Annotated[Duration, Between("1ms", "1h")] = "25s"
     """Time for an orderly end."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least level that is logged."""
@@ -253,7 +233,7 @@ class Rollout(Part):
     """Shards restarted at the same time; within a shard it is always one replica at a time."""
     paused: bool = False
     """Change nothing that restarts a pod or alters a table; go on where it stopped when set to false."""
-    step_timeout: Duration = "15m"
+    step_timeout: Annotated[Duration, Between("1s", "24h")] = "15m"
     """How long one step may take before the rollout stops with a condition."""
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import annotated_types
 from pydantic.fields import FieldInfo
 
-from blockhouse_operator.api.base import IntOrString, ListMap, Part, Rule
+from blockhouse_operator.api.base import Between, IntOrString, ListMap, Part, Rule
 
 Schema = dict[str, Any]
 
@@ -81,7 +81,8 @@ def _list(item: Any, metadata: Sequence[Any], defaults: bool) -> Schema:
 
 def _scalar(annotation: Any, metadata: Sequence[Any]) -> Schema:
     if any(isinstance(marker, IntOrString) for marker in metadata):
-        return {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
+        # The pattern judges texts only: a negative number would pass it.
+        return {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True, "minimum": 0}
     names = {str: "string", int: "integer", bool: "boolean"}
     if annotation not in names:
         raise TypeError(f"{annotation} has no structural schema")
@@ -110,7 +111,8 @@ def _constraints(schema: Schema, metadata: Iterable[Any]) -> Schema:
 
 
 def _rules(schema: Schema, metadata: Iterable[Any]) -> Schema:
-    own = [rule_schema(rule) for rule in metadata if isinstance(rule, Rule)]
+    markers = (marker.rule if isinstance(marker, Between) else marker for marker in metadata)
+    own = [rule_schema(marker) for marker in markers if isinstance(marker, Rule)]
     known = schema.get("x-kubernetes-validations", [])
     return {"x-kubernetes-validations": [*known, *own]} if own else {}
 
