@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from blockhouse.metadata import codec
 from blockhouse_aggregator.verifier.checks.sequence import Known, judge
+from tests.unit.verifier.given import FIRST
 
 
 def judged(*texts: tuple[int, str]) -> list[tuple[str, str | None, int | None, int | None]]:
@@ -39,14 +43,17 @@ def test_version_0_has_no_counts_hence_no_gap() -> None:
 
 
 def test_a_takeover_by_version_2_may_not_begin_before_what_was_stored() -> None:
-    from dataclasses import replace
-
-    from blockhouse.metadata import codec
-    from tests.unit.verifier.given import FIRST
-
     text = codec.encode(FIRST)
 
     assert judged((0, "1,,r1,A,0,9,10,,0"), (0, text)) == []
     assert judged((5, "1,,r1,A,5,9,10,,0"), (0, text)) == [("backward", None, 0, 4)]
-    assert judged((0, text), (10, "1,,r1,A,10,9,10,,0")) == [("foreign", None, 10, 10)]
-    assert replace(FIRST, seq=2) != FIRST
+
+
+def test_a_stream_at_rest_may_be_handed_back_exactly_where_it_stands() -> None:
+    moving, resting = codec.encode(FIRST), codec.encode(replace(FIRST, seq=2, tables=()))
+
+    assert judged((10, resting), (10, "1,,r1,A,10,9,0,B,12,11,0,,-1")) == []
+    assert judged((0, moving), (10, "1,,r1,A,10,9,10,,0")) == [("foreign", None, 10, 10)]
+    assert judged((10, resting), (10, "1,,r1,A,10,19,10,,0")) == [("foreign", None, 10, 10)]
+    assert judged((10, resting), (4, "1,,r1,A,4,3,0,,-1")) == [("backward", None, 4, 9)]
+    assert judged((10, resting), (15, "1,,r1,A,15,14,0,,-1")) == [("gap", None, 10, 14)]

@@ -46,8 +46,7 @@ def judge(before: Known | None, offset: int, text: str, missing: int) -> Judgeme
         return Judgement(after, tuple(published.succession(before, after)))
     if before is None:
         return Judgement(after)
-    text = f"version {after.version} was committed after version 2: the stream has a writer of another kind"
-    return Judgement(after, (Finding(Kind.FOREIGN, text, None, offset, offset),))
+    return Judgement(after, _handed_back(before, after, offset))
 
 
 def _foreign_format(text: str, offset: int) -> EbayMetadata:
@@ -89,6 +88,19 @@ def _taken_over(before: EbayMetadata, after: Reading) -> tuple[Finding, ...]:
         return ()
     text = f"version 2 begins at {after.low}, but everything below {low} was said to be stored"
     return (Finding(Kind.BACKWARD, text, None, after.low, low - 1),)
+
+
+def _handed_back(before: Reading, after: EbayMetadata, offset: int) -> tuple[Finding, ...]:
+    """To another format and its writer, as `blockhouse streams hand-back` does it: at rest, exactly where it was."""
+    if any(entry[0] >= 0 for entry in before.tables.values()) or any(t.in_flight for t in after.tables.values()):
+        text = f"version {after.version} was committed after version 2 with a block in flight: two writers of two kinds"
+        return (Finding(Kind.FOREIGN, text, None, offset, offset),)
+    if after.committed_offset is None or after.committed_offset == before.low:
+        return ()
+    first, last = sorted((before.low, after.committed_offset))
+    text = f"version {after.version} goes on at {after.committed_offset}, but version 2 stood at {before.low}"
+    kind = Kind.BACKWARD if after.committed_offset < before.low else Kind.GAP
+    return (Finding(kind, text, None, first, last - 1),)
 
 
 def _other_topic(before: Reading, after: Reading, missing: int) -> tuple[Finding, ...]:
