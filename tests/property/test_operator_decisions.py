@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from blockhouse_operator.decide import removal, rollout
 from blockhouse_operator.decide.seen import State
 from tests.unit.operator.shard_world import World
 
@@ -43,6 +45,10 @@ def test_at_rest_nothing_is_planned_whoever_looks_and_how_often(seed: int) -> No
 @settings(max_examples=SHARDS, deadline=None, database=None)
 @given(seed=st.integers(0, 2**40))
 def test_whatever_happens_meanwhile_no_step_takes_a_replica_that_another_one_depends_on(seed: int) -> None:
+    wander(seed)
+
+
+def wander(seed: int) -> None:
     """The order of things is by chance: pods die, the spec changes, the operator looks rarely. `World` checks steps."""
     chance = Random(seed)
     world = World.any(chance)
@@ -56,6 +62,32 @@ def test_whatever_happens_meanwhile_no_step_takes_a_replica_that_another_one_dep
             case "harm":
                 world.harm(name, chance)
     world.settle()
+
+
+def all_but(checks: tuple[rollout.Check, ...], left_out: rollout.Check) -> tuple[rollout.Check, ...]:
+    return tuple(check for check in checks if check is not left_out)
+
+
+def harmed() -> int:
+    """In how many worlds a step took what was needed."""
+    found = 0
+    for seed in range(200):
+        try:
+            wander(seed)
+        except AssertionError:
+            found += 1
+    return found
+
+
+def test_the_world_sees_the_harm_of_restarts_that_wait_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    for chain in ("BEFORE_A_STEP", "BEFORE_A_RESTART"):
+        monkeypatch.setattr(rollout, chain, all_but(getattr(rollout, chain), rollout.others_well))
+    assert harmed() > 20
+
+
+def test_the_world_sees_the_harm_of_removals_that_wait_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(removal, "_may_drain", lambda *_: None)
+    assert harmed() > 20
 
 
 def test_the_worlds_are_rich() -> None:

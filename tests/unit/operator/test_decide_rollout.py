@@ -67,6 +67,14 @@ def test_a_mistake_that_broke_all_replicas_is_mended_by_the_next_spec() -> None:
     assert isinstance(plan_rollout(SPEC, loading_nothing), BeginStep)
 
 
+def test_a_replica_that_cannot_replay_without_another_one_gives_its_turn_to_it() -> None:
+    step = plan_rollout(SPEC, shard(replaying(consuming(A)), unready(old(B)), unready(old(C)), turn=Turn(A, 9)))
+    assert isinstance(step, EndStep)
+    begun = plan_rollout(SPEC, shard(replaying(consuming(A)), unready(old(B)), unready(old(C))))
+    assert isinstance(begun, BeginStep)
+    assert begun.replica == B
+
+
 def test_a_restart_that_does_not_end_stalls_the_shard_and_touches_no_other_replica() -> None:
     step = plan_rollout(SPEC, shard(unready(consuming(A)), old(B), consuming(C), turn=Turn(A, 16 * 60)))
     assert isinstance(step, Hold)
