@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import secrets
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,7 +56,17 @@ class Authority:
         self._openssl("req", "-new", "-key", str(key), "-subj", subject, "-out", str(request))
         self._openssl(
             *("x509", "-req", "-in", str(request), "-CA", str(self.certificate), "-CAkey", str(self._key)),
-            *("-CAcreateserial", "-days", DAYS, "-extfile", str(extensions), "-out", str(certificate)),
+            # Not a serial number from a file: programs that start at the same time would tear it.
+            *(
+                "-set_serial",
+                f"0x{secrets.token_hex(8)}",
+                "-days",
+                DAYS,
+                "-extfile",
+                str(extensions),
+                "-out",
+                str(certificate),
+            ),
         )
         return certificate, key
 
