@@ -57,7 +57,7 @@ class ShardTurns:
         try:
             shard = parse_shard_ingest(live)
         except InvalidSpec as error:
-            await self._refuse(live, error)
+            await refuse(self._services, live, error)
             return self._services.resync
         return await self._reconcile(shard, live)
 
@@ -71,10 +71,10 @@ class ShardTurns:
             services.kubernetes, KINDS, shard.namespace, labels.of_shard(spec.pipeline, spec.shard)
         )
         manifests = children(shard, services.zones)
-        applied = await apply_children(services.kubernetes, manifests, found, shard_uid := shard.uid)
+        applied = await apply_children(services.kubernetes, manifests, found, shard.uid)
         look = await look_at_shard(services, shard, found, contents, missing, self._tables.last(shard))
         going = [replica.name for replica in look.seen.surplus]
-        await prune_children(services.kubernetes, manifests, found, shard_uid, keep=[*going, *map(names.claim, going)])
+        await prune_children(services.kubernetes, manifests, found, shard.uid, keep=[*going, *map(names.claim, going)])
         topics, trouble = await self._topics.keep(spec, contents, shard.status.topics)
         look = _add(look, applied, trouble)
         steps = ShardSteps(services, shard, live, found, look, contents)
@@ -116,9 +116,6 @@ class ShardTurns:
             return 0.5
         ready = any(c.type == ConditionType.READY.value and c.status == "True" for c in status.conditions)
         return self._services.resync if plan.settled and ready and not applied.refused else SOON
-
-    async def _refuse(self, live: Object, error: InvalidSpec) -> None:
-        await refuse(self._services, live, error)
 
 
 async def refuse(services: Services, live: Object, error: InvalidSpec) -> None:
