@@ -17,6 +17,7 @@ PAGES = (
     "README.md",
     "CONTRIBUTING.md",
     "ARCHITECTURE.md",
+    "docs/cluster.md",
     "docs/demo.md",
     "docs/testing.md",
     "docs/operator.md",
@@ -33,7 +34,7 @@ def commands(page: str) -> list[str]:
 
 
 ALL = [(page, command) for page in PAGES for command in commands(page)]
-TARGETS = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+TARGETS = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
 def test_the_two_commands_of_the_readme_are_seen_by_this_test() -> None:
