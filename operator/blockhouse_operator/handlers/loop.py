@@ -62,6 +62,7 @@ class OperatorLoop:
             "leftovers": self._leftovers,
         }
         self._freshness = Freshness()
+        self._known: set[Key] = set()
         self._chance = chance
         self.queue: WorkQueue[Key] = WorkQueue(
             self._turn, concurrency=concurrency, clock=services.clock, chance=chance.random
@@ -120,12 +121,21 @@ class OperatorLoop:
             return
         if sort == "DELETED":
             self._freshness.gone(meta["uid"])
-            self.queue.add(key)
-            if key.sort == "pipeline" and self._leftovers.note(resource):
-                self.queue.add(key._replace(sort="leftovers"))
+            self._gone(key, resource)
         elif self._freshness.told(meta["uid"], meta["generation"]) or meta.get("deletionTimestamp"):
+            self._known |= {key} if key.sort == "pipeline" else set()
             self.queue.add(key)
         self._tell_owner(key, resource)
+
+    def _gone(self, key: Key, resource: Object) -> None:
+        """Whoever was refused because of a pipeline may go on when that one is deleted."""
+        self._known.discard(key)
+        self.queue.add(key)
+        if key.sort == "pipeline":
+            for other in self._known:
+                self.queue.add(other, after=TOGETHER)
+            if self._leftovers.note(resource):
+                self.queue.add(key._replace(sort="leftovers"))
 
     def _tell_owner(self, key: Key, resource: Object) -> None:
         owner = of_child({"metadata": {**resource["metadata"], "labels": _without_shard(resource)}})
