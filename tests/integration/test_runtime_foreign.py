@@ -87,8 +87,7 @@ def prepare(version: int, found: Loading) -> None:
     other.commit(BEHIND, version, taken_a=(ahead[4], ahead[8]), taken_b=(behind[2], behind[2] - 1))
     # The block is stored, and then so many others that the server may have forgotten it.
     old = other.offsets(OLD, FORGOTTEN)
-    for at in range(MESSAGES):
-        other.insert(OLD, FORGOTTEN, old[at : at + 1])
+    other.insert(OLD, FORGOTTEN, old[:1])
     for number in range(12):
         row = {"id": 10**9 + number, "text": "other"}
         found.stack.clickhouse[1, 1].execute(f"INSERT INTO {OLD} (id, text) VALUES", [row])

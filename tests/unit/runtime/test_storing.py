@@ -261,3 +261,32 @@ async def test_a_lost_block_over_partitions_is_not_believed_complete_because_eve
     over_days = replace(BLOCK, table=replace(TABLE, partition_key="toYYYYMMDD(day)"))
     verdict = await storing(World(stored_offsets=10)).stored_without_bytes(over_days)
     assert verdict.condemned == "ReplayRangeExpired"
+
+
+FOREIGN_BLOCK = replace(BLOCK, intent=InFlight(begin=10, end=19, messages=10, revision=0, crc=1, intent_ms=NOW - 100))
+
+
+async def test_a_foreign_block_is_sent_again_while_deduplication_certainly_knows_it() -> None:
+    world = World()
+    verdict = await storing(world).store(FOREIGN_BLOCK, world)
+    assert verdict.stored
+    assert [(grant.ask_provenance, grant.exact) for grant in world.grants] == [(False, True)]
+
+
+async def test_a_foreign_block_that_deduplication_may_have_forgotten_is_blocked() -> None:
+    """Its rows have no provenance: asked, the table would show none of them, and they would be inserted twice."""
+    for world in (World(recent_blocks=60), World(altered=True)):
+        verdict = await storing(world).store(FOREIGN_BLOCK, world)
+        assert verdict.condemned == "ForeignBlockUndecided"
+        assert not world.grants
+    assert (await storing(World(stored_offsets=10)).stored_without_bytes(FOREIGN_BLOCK)).condemned
+
+
+async def test_a_block_is_proved_absent_only_when_no_row_of_it_is_stored_and_no_quorum_is_pending() -> None:
+    assert (await storing(World()).absent(BLOCK)).stored
+    assert (await storing(World(stored_offsets=1)).absent(BLOCK)).condemned == "NotAbsent"
+    assert (await storing(World()).absent(FOREIGN_BLOCK)).condemned == "ForeignBlockUndecided"
+    pending = await storing(World(quorum_answers=deque([PENDING]))).absent(BLOCK)
+    assert (pending.stored, pending.condemned) == (False, "")
+    failed = await storing(World(quorum_answers=deque([CLEAR, FAILED]))).absent(BLOCK)
+    assert (failed.stored, failed.condemned) == (False, "")
