@@ -227,13 +227,22 @@ def _read_array(field: pa.ListArray, inner: Type) -> Column:
 
 
 def _read_list(field: pa.ListArray, read: Callable[[pa.Array], Column], type_: Type) -> Column:
-    if field.null_count:
-        field = field.fill_null(pa.scalar([], field.type))
+    field = without_null_lists(field)
     offsets = field.offsets.to_numpy()
     items = read(field.flatten())
     starts = pa.array(offsets - offsets[0], pa.int32())
     values = pa.ListArray.from_arrays(starts, items.values, type=arrow_type(type_))
     return Column(values, tuple(Flaw(any_of(flaw.rows, offsets), flaw.reason) for flaw in items.flaws))
+
+
+def without_null_lists(lists: pa.ListArray) -> pa.ListArray:
+    """Empty lists instead of null. (Arrow's own `fill_null` copies every element of every list, one by one.)"""
+    if not lists.null_count:
+        return lists
+    lengths = np.diff(lists.offsets.to_numpy())
+    if lengths[lists.is_null().to_numpy(zero_copy_only=False)].any():
+        return lists.fill_null(pa.scalar([], lists.type))
+    return pa.ListArray.from_arrays(pa.array(lists.offsets.to_numpy()), lists.values, type=lists.type)
 
 
 def any_of(items: Mask, offsets: npt.NDArray[np.int32]) -> Mask:

@@ -27,7 +27,7 @@ from blockhouse.schema.types import (
     Unit,
     plain,
 )
-from blockhouse_aggregator.wire.columns import Flaw, Mask, any_of, field_type
+from blockhouse_aggregator.wire.columns import Flaw, Mask, any_of, field_type, without_null_lists
 from blockhouse_aggregator.wire.nucolumnar_messages import Kind
 from blockhouse_aggregator.wire.texts import read_texts
 
@@ -85,7 +85,7 @@ def several_kinds(values: pa.StructArray) -> Mask:
     if len(children) == Kind.LIST:
         lists = children[-1].flatten()[0]
         if lists.null_count < len(lists):
-            lists = lists.fill_null(pa.scalar([], lists.type))
+            lists = without_null_lists(lists)
             found |= any_of(several_kinds(lists.flatten()), lists.offsets.to_numpy())
     return found
 
@@ -100,7 +100,7 @@ def _list(lists: pa.Array, type_: Array) -> Read | None:
         return None
     lists = lists.flatten()[0]
     null: Mask = lists.is_null().to_numpy(zero_copy_only=False)
-    lists = lists.fill_null(pa.scalar([], lists.type))
+    lists = without_null_lists(lists)
     offsets = lists.offsets.to_numpy()
     items, flaws = LooseValues(lists.flatten()).column(0, 1, type_.inner)
     starts = pa.array(offsets - offsets[0], pa.int32())

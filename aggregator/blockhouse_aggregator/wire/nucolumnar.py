@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.schema.types import Array, Type, plain
 from blockhouse_aggregator.wire.batch import BadMessage, DecodedBatch, interleave
-from blockhouse_aggregator.wire.columns import any_of
+from blockhouse_aggregator.wire.columns import any_of, without_null_lists
 from blockhouse_aggregator.wire.fields import RowReader, Sent
 from blockhouse_aggregator.wire.filling import Evaluate
 from blockhouse_aggregator.wire.insert_sql import columns_of
@@ -56,7 +56,7 @@ class NucolumnarDecoder:
             bad.setdefault(index, BadMessage(index, "UnsupportedFormat", "clickHouseEncoding is not supported"))
         encoding = batch.column("nucolumnarEncoding")
         statements, lists = encoding.flatten()
-        lists = lists.fill_null(pa.scalar([], lists.type)) if lists.null_count else lists
+        lists = without_null_lists(lists)
         keys = statements.fill_null(b"").dictionary_encode()
         widths = _widths(lists)
         # Messages of one statement and one number of values are read together.
@@ -156,7 +156,7 @@ def _widths(lists: pa.ListArray) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 def _several_kinds(batch: pa.RecordBatch, _payloads: pa.BinaryArray) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
     lists = batch.column("nucolumnarEncoding").flatten()[1]
-    lists = lists.fill_null(pa.scalar([], lists.type)) if lists.null_count else lists
+    lists = without_null_lists(lists)
     rows = lists.flatten().flatten()[0]
     marked = any_of(several_kinds(rows.flatten()), rows.offsets.to_numpy())
     return np.flatnonzero(any_of(marked, lists.offsets.to_numpy()))
