@@ -13,7 +13,7 @@ import psutil
 from blockhouse.errors import BlockhouseError
 from e2e.stack import process
 
-START_TIMEOUT = 120.0
+START_TIMEOUT = 300.0
 """Seconds a server may take to answer: two shared cores may be starting a dozen of them."""
 
 STOP_GRACE = 5.0
