@@ -59,14 +59,20 @@ class QuorumProbe:
     def blocks_since(self, zookeeper_path: str, since_ms: int) -> int:
         """Deduplication entries made at or after `since_ms` (Unix time of the ensemble, milliseconds).
 
-        An entry that vanishes while we count is counted: more is the safe side.
+        An entry that vanishes while we count is counted: more is the safe side. So is one of a part that failed since:
+        it is gone now, but the cleaner may have pushed another out to make room for it.
         """
-        blocks = f"{self._chroot}{zookeeper_path}/blocks"
-        self._znodes.sync(blocks)
-        names = self._znodes.children(blocks)
+        table = f"{self._chroot}{zookeeper_path}"
+        self._znodes.sync(table)
+        return self._made_since(f"{table}/blocks", since_ms) + self._made_since(
+            f"{table}/quorum/failed_parts", since_ms
+        )
+
+    def _made_since(self, parent: str, since_ms: int) -> int:
+        names = self._znodes.children(parent)
         recent = 0
         for at in range(0, len(names), _BATCH):
-            nodes = self._znodes.get_many([f"{blocks}/{name}" for name in names[at : at + _BATCH]])
+            nodes = self._znodes.get_many([f"{parent}/{name}" for name in names[at : at + _BATCH]])
             recent += sum(node is None or node.created_ms >= since_ms for node in nodes)
         return recent
 
