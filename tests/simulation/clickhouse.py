@@ -44,7 +44,8 @@ class Table:
     blocks: dict[Hash, int] = field(default_factory=dict)
     parts: list[Part] = field(default_factory=list)
     pending: Part | None = None
-    failed: int = 0
+    failed: list[int] = field(default_factory=list)
+    """When parts failed, in the servers' milliseconds."""
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     rows: dict[Row, Part] = field(default_factory=dict)
     fetches_stopped: bool = False
@@ -214,7 +215,7 @@ class Shard:
     def _fail(self, table: Table, part: Part) -> None:
         self.world.say("shard", f"t{table.number}: {_text(part.rows)} is lost with its writer r{part.writer}")
         self.world.count("part lost with its writer")
-        table.failed += 1
+        table.failed.append(self.world.now_ms())
         table.pending = None
         table.parts.remove(part)
         table.blocks.pop(part.hash, None)

@@ -110,14 +110,14 @@ class SimShard:
     async def quorum(self, table: ServerTable) -> QuorumSnapshot:
         await self._zookeeper()
         found = self._node.shard.tables[self._node.numbers[table.full_name]]
-        snapshot = QuorumSnapshot(found.pending is not None, found.failed)
+        snapshot = QuorumSnapshot(found.pending is not None, len(found.failed))
         self.seen[table.full_name] = snapshot
         return snapshot
 
     async def blocks_since(self, table: ServerTable, since_ms: int) -> int:
         await self._zookeeper()
         found = self._node.shard.tables[self._node.numbers[table.full_name]]
-        return sum(made >= since_ms for made in found.blocks.values())
+        return sum(made >= since_ms for made in (*found.blocks.values(), *found.failed))
 
     async def altered_since(self, table: ServerTable, since_ms: int) -> bool:
         await self._zookeeper()
@@ -209,6 +209,7 @@ def make_session(*_: Any) -> ZkSession:
 def make_locks(*_: Any) -> SimLocks:
     node = current()
     node.locks = SimLocks(node.world, node.session)
+    node.locks.on_hold = lambda: node.world.strike("lock held", node.number)
     node.locks.on_release = lambda table: node.oracle.released(node, table)
     return node.locks
 

@@ -229,6 +229,8 @@ class Misfortunes:
         blows = [self._kill_driver, self._kill_pod, self._freeze, self._freeze, self._stall, self._kill_worker]
         if point == "part written":  # the moment before another replica has it
             blows = [self._kill_server, self._kill_pod, self._kill_pod, self._freeze]
+        if point == "lock held":
+            blows = [self._expire, self._expire, self._freeze]
         blow = self._random.choice([*blows, self._expire])
         world.say("fault", f"{point} of {node.name}")
         world.later(0, blow, node)

@@ -133,7 +133,7 @@ class Cluster:
                     silent.append(member.instance)
             for instance in silent:
                 self.world.say(f"kafka {self.name}", f"{instance} is thrown out")
-                del self.members[instance]
+                self.members.pop(instance).session.notify()  # it hears of it in its next heartbeat, if it lives
             if silent:
                 self.rebalance()
         self.world.later(TICK, self._tick)

@@ -47,7 +47,7 @@ def setting_of(seed: int) -> Setting:
     random = Random(f"setting {seed}")
     replicas = random.choices([2, 3, 4, 8, 32], weights=[60, 18, 18, 3, 0.6])[0]
     clusters = random.choice([1, 1, 2])
-    wild = random.choice([0.0, 1.0, 1.0, 2.0])
+    wild = random.choice([0.3, 1.0, 2.0, 2.0])
 
     def sometimes(probability: float, most: float) -> float:
         return random.uniform(0, most) if random.random() < probability else 0.0
@@ -57,8 +57,8 @@ def setting_of(seed: int) -> Setting:
         insert_lost=wild * sometimes(0.4, 0.06),
         slow_insert=wild * sometimes(0.3, 0.05),
         slow_fetch=wild * sometimes(0.3, 0.15),
-        early_ok=random.choice([0.0, 0.0, 1.0]),
-        strike=wild * sometimes(0.6, 0.03),
+        early_ok=random.choice([0.0, 1.0]),
+        strike=wild * sometimes(0.8, 0.05),
         corrupt_replay=sometimes(0.12, 0.5),
         misreport=sometimes(0.08, 0.1),
         cut=random.choice([0.0, 0.05, 0.2]),
@@ -71,8 +71,8 @@ def setting_of(seed: int) -> Setting:
         tables=random.choice([1, 1, 2, 3]),
         messages=random.randint(15, 60) * (1 if replicas < 8 else 3),
         seconds=random.uniform(8, 25),
-        faults=int(wild * random.randint(1, 3)),
-        window=random.choice([3, 6, 12, 100]),
+        faults=round(wild * random.randint(1, 3)),
+        window=random.choice([2, 4, 12, 100]),
         window_seconds=random.choice([100, 200, 3600]),
         split=random.choice([1, 1, 2]),
         quorum_timeout=random.choice([2.0, 4.0]),

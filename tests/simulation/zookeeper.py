@@ -139,6 +139,7 @@ class SimLocks:
         self._world = world
         self._session = session
         self.held: dict[str, Lease] = {}
+        self.on_hold: Callable[[], None] = lambda: None
         self.on_release: Callable[[str], None] = lambda _: None
 
     async def acquire(self, table: str, timeout: float) -> Lease | None:
@@ -161,6 +162,7 @@ class SimLocks:
         await asyncio.sleep(self._world.trip(session.zone, 0))
         lease = Lease(table, request, session, request.generation)  # type: ignore[arg-type]
         self.held[table] = lease
+        self.on_hold()
         return lease
 
     async def release(self, lease: Lease) -> None:
