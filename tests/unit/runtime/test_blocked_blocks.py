@@ -1,0 +1,155 @@
+"""Blocked blocks: when they are tried again, and which decisions of an operator are carried out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+from blockhouse.metadata.model import InFlight, Metadata, Window
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.coordination.markers import Decision
+from blockhouse_aggregator.protocol.events import Event, Recut, Released, Stored
+from blockhouse_aggregator.protocol.state import Block, Stage, StreamState, TableState
+from blockhouse_aggregator.runtime.blocked import BlockedBlocks
+from blockhouse_aggregator.runtime.storing import Verdict
+from blockhouse_aggregator.runtime.surroundings import Retry
+
+TABLE = 1
+BLOCK = Block(InFlight(10, 19, 10, 1, 7, 0), Stage.BLOCKED, fresh=False, reason="ColumnsDiffer")
+RECORDED = Metadata("r1", 1, 0, "T", -1, 30, Window(reference=30))
+STATE = StreamState(
+    replica="r1",
+    epoch=1,
+    topic_id="T",
+    leader_epoch=-1,
+    seq=1,
+    position=30,
+    window=Window(reference=20, sealed=10),
+    window_opened_ms=0,
+    tables=(TableState(TABLE, BLOCK),),
+    recorded=RECORDED,
+)
+
+
+@dataclass
+class Owner:
+    """A stream's owner with one blocked block; `proof` is what the table says of its absence."""
+
+    state: StreamState | None = STATE
+    decision: Decision | None = None
+    proof: Verdict = field(default_factory=lambda: Verdict(stored=True))
+    lifetime: float = 0.0
+    version: int = 5
+    held: str = ""
+    stream: StreamId = field(default_factory=lambda: StreamId("a", "t", 0))
+    events: list[Event] = field(default_factory=list)
+    alarms: list[str] = field(default_factory=list)
+    consumed: int = 0
+    flushed: int = 0
+    retries: dict[int, Retry] = field(default_factory=dict)
+
+    @property
+    def report(self) -> Any:
+        return SimpleNamespace(label="a/t/0", alarm=lambda alarm: self.alarms.append(alarm.reason))
+
+    @property
+    def around(self) -> Any:
+        known = SimpleNamespace(version=self.version, held=self.held, history=SimpleNamespace(name="db.t"))
+        return SimpleNamespace(
+            catalog=SimpleNamespace(by_id=lambda _: known, name=lambda _: "db.t"),
+            storing=SimpleNamespace(lifetime=self.lifetime, absent=self._absent),
+            outside=SimpleNamespace(markers=self),
+        )
+
+    async def _absent(self, block: object) -> Verdict:
+        return self.proof
+
+    async def block_decision(self, stream: StreamId, table: str) -> Decision | None:
+        return self.decision
+
+    async def consume_block_decision(self, stream: StreamId, table: str, decision: Decision) -> None:
+        self.consumed += 1
+        self.decision = None
+
+    def to_store(self, table_id: int, intent: InFlight, *, fresh: bool) -> Any:
+        return object()
+
+    async def apply(self, event: Event) -> None:
+        self.events.append(event)
+
+    async def flush(self, *, close_window: bool = False) -> None:
+        self.flushed += 1
+
+
+def decided(action: str) -> Decision:
+    return Decision(action=action, by="somebody", at_ms=0)
+
+
+def looking(owner: Owner) -> BlockedBlocks:
+    return BlockedBlocks(owner)  # type: ignore[arg-type]
+
+
+async def test_a_block_is_tried_again_when_its_table_has_changed_since_and_can_be_loaded() -> None:
+    owner = Owner(held="SchemaChange", retries={TABLE: Retry(at=float("inf"))})
+    blocks = looking(owner)
+    await blocks.look()
+    owner.version, owner.held = 6, "SchemaChange"
+    await blocks.look()
+    assert owner.events == [], "the table is still held"
+    owner.version, owner.held = 7, ""
+    await blocks.look()
+    assert owner.events == [Released(TABLE)]
+    assert owner.retries == {}
+    await blocks.look()
+    assert owner.events == [Released(TABLE)], "once for a change"
+
+
+async def test_what_an_operator_says_is_carried_out_recorded_and_then_forgotten() -> None:
+    for action, event in (
+        ("stored 10-19", Stored(TABLE, 10, 19)),
+        ("abandoned 10-19", Stored(TABLE, 10, 19)),
+        ("absent 10-19", Recut(TABLE, 10, 19)),
+        ("recut 10-19", Recut(TABLE, 10, 19)),
+    ):
+        owner = Owner(decision=decided(action), lifetime=-1.0)
+        await looking(owner).look()
+        assert (owner.events, owner.flushed, owner.consumed) == ([event], 1, 1), action
+        assert owner.alarms == ["BlockDecided"]
+
+
+async def test_a_decision_about_another_block_changes_nothing() -> None:
+    for action in ("stored 10-18", "recut 0-19", "accept OffsetsReset", "stored"):
+        owner = Owner(decision=decided(action), lifetime=-1.0)
+        await looking(owner).look()
+        assert (owner.events, owner.consumed) == ([], 0), action
+
+
+async def test_nothing_is_cut_anew_while_an_earlier_insert_may_still_run() -> None:
+    owner = Owner(decision=decided("absent 10-19"), lifetime=60.0)
+    await looking(owner).look()
+    assert (owner.events, owner.consumed) == ([], 0)
+
+
+async def test_a_recut_is_refused_when_rows_are_stored_and_waits_while_nobody_can_say() -> None:
+    stored = Verdict(condemned="NotAbsent", message="3 rows are stored")
+    owner = Owner(decision=decided("recut 10-19"), lifetime=-1.0, proof=stored)
+    await looking(owner).look()
+    assert (owner.events, owner.alarms, owner.consumed) == ([], ["RecutRefused"], 1)
+    owner = Owner(decision=decided("recut 10-19"), lifetime=-1.0, proof=Verdict(message="a quorum is pending"))
+    await looking(owner).look()
+    assert (owner.events, owner.alarms, owner.consumed) == ([], [], 0)
+
+
+async def test_a_decision_stays_until_the_broker_holds_what_came_of_it() -> None:
+    state = replace(STATE, recorded=None)
+    owner = Owner(state=state, decision=decided("stored 10-19"), lifetime=-1.0)
+    await looking(owner).look()
+    assert (owner.events, owner.consumed) == ([Stored(TABLE, 10, 19)], 0)
+
+
+async def test_blocks_that_are_not_blocked_are_left_alone() -> None:
+    replaying = replace(STATE, tables=(TableState(TABLE, replace(BLOCK, stage=Stage.REPLAY)),))
+    owner = Owner(state=replaying, decision=decided("stored 10-19"), lifetime=-1.0)
+    await looking(owner).look()
+    assert owner.events == []
