@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import sqlglot
 from sqlglot.errors import SqlglotError
@@ -83,7 +84,8 @@ def not_repeatable(column: Column) -> str:
         words = sqlglot.tokenize(column.default_expression, read="clickhouse")
     except SqlglotError:
         return ""
-    return next((token.text for token in words if token.text in NOT_REPEATABLE and _is_word(token)), "")
+    called = (token for token, following in pairwise(words) if following.text == "(" and _is_word(token))
+    return next((token.text for token in called if token.text in NOT_REPEATABLE), "")
 
 
 _Found = tuple[str, str, int, int]
@@ -130,6 +132,8 @@ def _column(tokens: Sequence[Token], at: int, known: Mapping[str, Column]) -> st
 
 
 def _is_word(token: Token) -> bool:
+    if token.token_type is TokenType.STRING:
+        return False
     return token.token_type is TokenType.IDENTIFIER or _WORD.fullmatch(token.text) is not None
 
 
