@@ -113,7 +113,7 @@ class ClusterWatch:
         """Read until told to end. Raises BlockhouseError when the cluster cannot be read: begin again where it was."""
         if not self._recalled:
             self._recall()
-        bounds = LogBounds(self._cluster, time.monotonic)
+        bounds = LogBounds(self._cluster)
         reader = OffsetsReader(self._cluster)
         try:
             self._begin(reader)

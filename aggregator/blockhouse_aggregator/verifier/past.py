@@ -112,7 +112,7 @@ def read_all(cluster: KafkaCluster, streams: ClusterStreams, since_ms: int | Non
 def _against_the_logs(cluster: KafkaCluster, streams: ClusterStreams, now_ms: int) -> list[Anomaly]:
     """Positions beyond their logs, and suspicions that only the log can settle; a stall takes longer than a look."""
     found: list[Anomaly] = []
-    asking = LogBounds(cluster, time.monotonic)
+    asking = LogBounds(cluster)
     try:
         for _ in range(_LOOKS):
             bounds = asking.ask([stream.id for stream in streams.streams.values() if stream.known is not None])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
 
@@ -29,19 +29,15 @@ _ABSENT = frozenset(
     }
 )
 """What is said of topics and partitions that do not exist, or have no leader now: nothing to judge by."""
-_IDS_FOR = 10.0
-"""Seconds for which topic ids are believed: long enough to be cheap, short enough for a topic that is created again."""
 
 
 class LogBounds:
-    """Asks one cluster; `clock` is a steady one, in seconds. Raises Retryable."""
+    """Asks one cluster. Raises Retryable."""
 
-    def __init__(self, cluster: KafkaCluster, clock: Callable[[], float], *, timeout: float = 10.0) -> None:
+    def __init__(self, cluster: KafkaCluster, *, timeout: float = 10.0) -> None:
         self._cluster = cluster.name
         self._admin = AdminClient({**cluster.client_config(), "client.id": "blockhouse-verifier", "log_level": 0})
-        self._clock, self._timeout = clock, timeout
-        self._ids: Mapping[str, str] = {}
-        self._ids_at = -1e9
+        self._timeout = timeout
 
     def ask(self, streams: Collection[StreamId]) -> Mapping[StreamId, Bounds]:
         """Bounds of the streams whose topic and partition exist and have a leader."""
@@ -58,15 +54,12 @@ class LogBounds:
         return {stream.partition: end for stream, end in found.items()}
 
     def _topic_ids(self, topics: set[str]) -> Mapping[str, str]:
-        now = self._clock()
+        """Asked anew every time: the bounds of a topic that was created again must never be taken for the old one's."""
         if not topics:
             return {}
-        if now - self._ids_at > _IDS_FOR or not topics <= self._ids.keys():
-            futures = self._admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=self._timeout)
-            found = {topic: self._result(future, f"describing topic {topic}") for topic, future in futures.items()}
-            self._ids = {t: str(d.topic_id).translate(_URL_SAFE) for t, d in found.items() if d is not None}
-            self._ids_at = now
-        return self._ids
+        futures = self._admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=self._timeout)
+        found = {topic: self._result(future, f"describing topic {topic}") for topic, future in futures.items()}
+        return {topic: str(d.topic_id).translate(_URL_SAFE) for topic, d in found.items() if d is not None}
 
     def _list(self, streams: Collection[StreamId], spec: OffsetSpec) -> dict[StreamId, int]:
         if not streams:
