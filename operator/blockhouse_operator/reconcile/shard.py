@@ -39,6 +39,8 @@ log = structlog.get_logger(__name__)
 KINDS = (CONFIG_MAP, SERVICE, VOLUME_CLAIM, DISRUPTION_BUDGET, NETWORK_POLICY, STATEFUL_SET)
 SOON = 5.0
 """Seconds after which a shard is looked at again that is not as it should be: aggregators send no events."""
+WATCHED_CLOSELY = 2.0
+"""The same while a replica restarts: all others wait for it."""
 
 
 class ShardTurns:
@@ -114,6 +116,8 @@ class ShardTurns:
     def _next(self, plan: ShardPlan, status: ClickHouseShardIngestStatus, applied: Applied) -> float:
         if plan.steps or applied.ending or in_progress(status.tables):
             return 0.5
+        if status.rollout is not None:
+            return WATCHED_CLOSELY
         ready = any(c.type == ConditionType.READY.value and c.status == "True" for c in status.conditions)
         return self._services.resync if plan.settled and ready and not applied.refused else SOON
 
