@@ -131,7 +131,7 @@ class SimShard:
 
     async def _zookeeper(self) -> None:
         node = self._node
-        await asyncio.sleep(2 * node.world.trip(node.zone, 0))
+        await asyncio.sleep(2 * node.world.trip(node.zone, 0) + max(0.0, node.hiccup_until - node.world.loop.time()))
         if not node.ensemble.reachable(node.session):
             await asyncio.sleep(3.0)
             raise Retryable("zookeeper: away", after=0.5)

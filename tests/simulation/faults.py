@@ -172,9 +172,10 @@ class Misfortunes:
         self._later(1, 14, back)
 
     def _expire(self, node: Node | None = None) -> None:
-        """A session is over although its client lives."""
+        """A session is over although its client lives; what it asks meanwhile is answered under the next one."""
         node = node or self._any()
         if node.driver.alive and hasattr(node, "session"):
+            node.hiccup_until = self._world.loop.time() + self._random.uniform(0, 4)
             self._ensemble.expire(node.session)
 
     def _split(self) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from blockhouse.metadata import codec
 from blockhouse.metadata.model import InFlight, Metadata, TableEntry
 from blockhouse.streams import StreamId
+from blockhouse_aggregator.coordination.session import SessionState
 from blockhouse_aggregator.gate.messages import Grant
 from tests.simulation.clickhouse import Row, Shard, Table
 from tests.simulation.kafka import Cluster, SimSession
@@ -20,9 +21,6 @@ from tests.simulation.world import BAD, HEADLESS, StreamLog, World
 if TYPE_CHECKING:
     from tests.simulation.replica import Node
     from tests.simulation.worker import GateSession
-
-NOTICE = 2.0
-"""Seconds within which a client that runs and is connected must have noticed that its session is over."""
 
 
 class Oracle:
@@ -55,15 +53,11 @@ class Oracle:
 
     def grants(self, node: Node, session: GateSession, grant: Grant) -> None:
         """What must hold in the moment in which a driver allows an insert."""
-        table, now = grant.block.table, self._world.loop.time()
+        table = grant.block.table
         lease = node.locks.held.get(table)
-        if lease is None or not lease.valid:
+        if lease is None:
             self._world.hurt(f"LOCK: {node.driver.name} grants an insert into {table} without its lock")
-        elif (
-            not lease._lock.session.live
-            and now - node.session.lost_since > NOTICE
-            and lease._generation < (node.session.generation)
-        ):
+        elif lease._generation != node.session.generation or node.session.state is not SessionState.CONNECTED:
             self._world.hurt(f"LOCK: {node.driver.name} grants an insert into {table} by a session that is over")
         cluster, topic, partition = session.hello.stream.split("/")
         stream = StreamId(cluster, topic, int(partition))

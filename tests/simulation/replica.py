@@ -58,6 +58,8 @@ class Node:
         self.config = config_of(world, self.name, clusters)
         self.skew = world.random.uniform(-4.0, 4.0)
         self.incarnation = 0
+        self.hiccup_until = 0.0
+        """Until then what it asks of ZooKeeper is not answered."""
         self.workers: dict[str, Worker] = {}
         self.driver = self.threads = Process(f"{self.name}.0")
         self.driver.alive = False

@@ -47,6 +47,7 @@ def setting_of(seed: int) -> Setting:
     random = Random(f"setting {seed}")
     replicas = random.choices([2, 3, 4, 8, 32], weights=[60, 18, 18, 3, 0.6])[0]
     clusters = random.choice([1, 1, 2])
+    scarce = random.random() < 0.12  # metadata with room for fewer tables than there are
     wild = random.choice([0.3, 1.0, 2.0, 2.0])
 
     def sometimes(probability: float, most: float) -> float:
@@ -68,7 +69,7 @@ def setting_of(seed: int) -> Setting:
         clusters=clusters,
         partitions=max(random.choice([1, 2, 2]), replicas // 4),
         replicas=replicas,
-        tables=random.choice([1, 1, 2, 3]),
+        tables=24 if scarce else random.choice([1, 1, 2, 3]),
         messages=random.randint(15, 60) * (1 if replicas < 8 else 3),
         seconds=random.uniform(8, 25),
         faults=round(wild * random.randint(1, 3)),
@@ -78,7 +79,7 @@ def setting_of(seed: int) -> Setting:
         quorum_timeout=random.choice([2.0, 4.0]),
         session_timeout=random.choice([3.0, 6.0]),
         max_age=random.choice([0.3, 1.0]),
-        metadata_units=random.choice([4095, 4095, 4095, 512]),
+        metadata_units=512 if scarce else 4095,
         slots=random.choice([8, 8, 1]),
         lease=random.choice([2.0, 6.0, 20.0]),
         chances=chances,
