@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -19,7 +20,23 @@ from blockhouse_operator.reconcile.children import apply_children, list_children
 from e2e.scenarios.resources import Manifest
 from e2e.scenarios.site import Site
 
-OWNER = "00000000-0000-4000-8000-000000000001"
+
+@dataclass(frozen=True)
+class Owner:
+    """An object that is there: what belongs to one that is not is collected at once."""
+
+    name: str
+    uid: str
+
+
+@pytest.fixture
+def owner(site: Site, namespace: str) -> Owner:
+    return make_owner(site, namespace, "owner")
+
+
+def make_owner(site: Site, namespace: str, name: str) -> Owner:
+    site.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}})
+    return Owner(name, site.cluster.get("configmap", name, "-n", namespace)["metadata"]["uid"])
 
 
 @pytest.fixture
@@ -29,8 +46,8 @@ async def kubernetes(site: Site) -> AsyncIterator[Kubernetes]:
     await api.close()  # type: ignore[no-untyped-call]
 
 
-def config_map(namespace: str, name: str = "ours", uid: str = OWNER, **data: str) -> Manifest:
-    owner = {"apiVersion": "ingest.blockhouse.dev/v1alpha1", "kind": "BlockAggregator", "name": "x", "uid": uid}
+def config_map(owner: Owner, namespace: str, name: str = "ours", **data: str) -> Manifest:
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner.name, "uid": owner.uid}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -38,7 +55,7 @@ def config_map(namespace: str, name: str = "ours", uid: str = OWNER, **data: str
             "name": name,
             "namespace": namespace,
             "labels": dict(CHILD),
-            "ownerReferences": [owner | {"controller": True, "blockOwnerDeletion": False}],
+            "ownerReferences": [reference | {"controller": True, "blockOwnerDeletion": False}],
         },
         "data": data,
     }
@@ -48,23 +65,27 @@ async def found(kubernetes: Kubernetes, namespace: str) -> dict[tuple[str, str],
     return await list_children(kubernetes, [CONFIG_MAP], namespace, CHILD)
 
 
-async def test_what_is_as_wanted_is_not_written_again(site: Site, namespace: str, kubernetes: Kubernetes) -> None:
-    wanted = config_map(namespace, a="1", b="2")
-    made = await apply_children(kubernetes, [wanted], {}, OWNER)
+async def test_what_is_as_wanted_is_not_written_again(
+    site: Site, namespace: str, kubernetes: Kubernetes, owner: Owner
+) -> None:
+    wanted = config_map(owner, namespace, a="1", b="2")
+    made = await apply_children(kubernetes, [wanted], {}, owner.uid)
     assert made.written == ["ConfigMap ours"]
     mark = site.cluster.audit.mark()
-    again = await apply_children(kubernetes, [wanted], await found(kubernetes, namespace), OWNER)
+    again = await apply_children(kubernetes, [wanted], await found(kubernetes, namespace), owner.uid)
     assert again.written == []
     assert [str(r) for r in site.cluster.audit.requests(since=mark) if r.writes and r.name == "ours"] == []
 
 
 async def test_a_field_that_is_not_wanted_any_more_goes_and_those_of_others_stay(
-    site: Site, namespace: str, kubernetes: Kubernetes
+    site: Site, namespace: str, kubernetes: Kubernetes, owner: Owner
 ) -> None:
-    await apply_children(kubernetes, [config_map(namespace, a="1", b="2")], {}, OWNER)
+    await apply_children(kubernetes, [config_map(owner, namespace, a="1", b="2")], {}, owner.uid)
     site.cluster.kubectl("label", "configmap", "ours", "-n", namespace, "theirs=yes")
     site.cluster.kubectl("patch", "configmap", "ours", "-n", namespace, "--type=merge", "-p", '{"data":{"a":"9"}}')
-    await apply_children(kubernetes, [config_map(namespace, a="1")], await found(kubernetes, namespace), OWNER)
+    await apply_children(
+        kubernetes, [config_map(owner, namespace, a="1")], await found(kubernetes, namespace), owner.uid
+    )
 
     live = site.cluster.get("configmap", "ours", "-n", namespace)
     assert live["data"] == {"a": "1"}
@@ -72,15 +93,15 @@ async def test_a_field_that_is_not_wanted_any_more_goes_and_those_of_others_stay
 
 
 async def test_an_orphan_of_ours_is_adopted_and_what_is_anothers_is_left_alone(
-    site: Site, namespace: str, kubernetes: Kubernetes
+    site: Site, namespace: str, kubernetes: Kubernetes, owner: Owner
 ) -> None:
-    orphan = config_map(namespace, "orphan", a="1")
+    orphan = config_map(owner, namespace, "orphan", a="1")
     del orphan["metadata"]["ownerReferences"]
-    stranger = config_map(namespace, "stranger", a="theirs")
+    stranger = config_map(owner, namespace, "stranger", a="theirs")
     stranger["metadata"] = {"name": "stranger", "namespace": namespace}
     site.apply(orphan, stranger)
-    wanted = [config_map(namespace, "orphan", a="1"), config_map(namespace, "stranger", a="ours")]
-    applied = await apply_children(kubernetes, wanted, await found(kubernetes, namespace), OWNER)
+    wanted = [config_map(owner, namespace, "orphan", a="1"), config_map(owner, namespace, "stranger", a="ours")]
+    applied = await apply_children(kubernetes, wanted, await found(kubernetes, namespace), owner.uid)
 
     assert applied.written == ["ConfigMap orphan"]
     assert len(applied.taken) == 1
@@ -89,28 +110,30 @@ async def test_an_orphan_of_ours_is_adopted_and_what_is_anothers_is_left_alone(
 
 
 async def test_one_refused_object_does_not_keep_the_others_from_being_made(
-    namespace: str, kubernetes: Kubernetes
+    namespace: str, kubernetes: Kubernetes, owner: Owner
 ) -> None:
-    wrong = config_map(namespace, "wrong", **{"not a key": "x"})
-    applied = await apply_children(kubernetes, [wrong, config_map(namespace, "right")], {}, OWNER)
+    wrong = config_map(owner, namespace, "wrong", **{"not a key": "x"})
+    applied = await apply_children(kubernetes, [wrong, config_map(owner, namespace, "right")], {}, owner.uid)
 
     assert applied.written == ["ConfigMap right"]
     assert "ConfigMap wrong" in applied.refused[0]
 
 
-async def test_only_what_we_own_is_pruned(namespace: str, kubernetes: Kubernetes) -> None:
-    other = "00000000-0000-4000-8000-000000000002"
-    await apply_children(kubernetes, [config_map(namespace, "old"), config_map(namespace, "kept")], {}, OWNER)
-    await apply_children(kubernetes, [config_map(namespace, "others", uid=other)], {}, other)
+async def test_only_what_we_own_is_pruned(site: Site, namespace: str, kubernetes: Kubernetes, owner: Owner) -> None:
+    other = make_owner(site, namespace, "other")
+    await apply_children(
+        kubernetes, [config_map(owner, namespace, "old"), config_map(owner, namespace, "kept")], {}, owner.uid
+    )
+    await apply_children(kubernetes, [config_map(other, namespace, "others")], {}, other.uid)
     live = await found(kubernetes, namespace)
-    gone = await prune_children(kubernetes, [], live, OWNER, keep=["kept"])
+    gone = await prune_children(kubernetes, [], live, owner.uid, keep=["kept"])
 
     assert gone == ["ConfigMap old"]
-    await prune_children(kubernetes, [], live, OWNER, keep=["kept"])
+    await prune_children(kubernetes, [], live, owner.uid, keep=["kept"])
 
 
-async def test_long_lists_come_page_by_page(site: Site, namespace: str, kubernetes: Kubernetes) -> None:
-    site.apply(*(config_map(namespace, f"c{number}") for number in range(520)))
+async def test_long_lists_come_page_by_page(site: Site, namespace: str, kubernetes: Kubernetes, owner: Owner) -> None:
+    site.apply(*(config_map(owner, namespace, f"c{number}") for number in range(520)))
     mark = site.cluster.audit.mark()
     listed = await kubernetes.list(CONFIG_MAP, namespace, CHILD)
 
@@ -132,15 +155,15 @@ async def test_a_pod_that_changed_since_it_was_seen_is_not_evicted(
     assert site.cluster.get("pod", "pod", "-n", namespace)["metadata"]["uid"] == seen["metadata"]["uid"]
 
 
-async def test_a_watch_tells_of_ours_and_of_nothing_else(site: Site, namespace: str) -> None:
+async def test_a_watch_tells_of_ours_and_of_nothing_else(site: Site, namespace: str, owner: Owner) -> None:
     api = await connect(str(site.cluster.kubeconfig))
     told: list[str] = []
     watch = Watch(api, CONFIG_MAP, namespace, selector(CHILD), asyncio.get_running_loop().time)
     task = asyncio.create_task(watch.run(lambda item: told.append(item["metadata"]["name"])))
     try:
-        stranger = config_map(namespace, "stranger")
+        stranger = config_map(owner, namespace, "stranger")
         stranger["metadata"] = {"name": "stranger", "namespace": namespace}
-        await asyncio.to_thread(site.apply, stranger, config_map(namespace, "ours"))
+        await asyncio.to_thread(site.apply, stranger, config_map(owner, namespace, "ours"))
         await eventually(lambda: "ours" in told)
         await asyncio.to_thread(site.cluster.kubectl, "delete", "configmap", "ours", "-n", namespace)
         await eventually(lambda: told.count("ours") >= 2)
@@ -162,7 +185,9 @@ async def test_of_two_candidates_one_leads_and_the_other_follows_when_it_ends(si
     await second.end()
 
 
-async def test_a_leader_whose_lease_is_taken_ends_and_writes_nothing_more(site: Site, namespace: str) -> None:
+async def test_a_leader_whose_lease_is_taken_ends_and_writes_nothing_more(
+    site: Site, namespace: str, owner: Owner
+) -> None:
     leader = await candidate(site, namespace, "leader")
     await eventually(leader.leads)
     takeover = '{"spec":{"holderIdentity":"usurper","renewTime":"2999-01-01T00:00:00.000000Z"}}'
@@ -172,7 +197,7 @@ async def test_a_leader_whose_lease_is_taken_ends_and_writes_nothing_more(site: 
     await asyncio.wait({leader.task}, timeout=60)
     assert leader.task.done()
     with pytest.raises(LeadershipLost):
-        await Kubernetes(leader.api, leader.fence).apply(config_map(namespace, "late"), None)
+        await Kubernetes(leader.api, leader.fence).apply(config_map(owner, namespace, "late"), None)
 
 
 class Candidate:
