@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.streams import StreamId
+from blockhouse_aggregator.coordination.holds import Hold
 from blockhouse_aggregator.faults.armed import Faults
 from blockhouse_aggregator.runtime.catalog import Catalog
 from blockhouse_aggregator.runtime.figures import Figures
@@ -49,12 +50,16 @@ def status(aggregator: Answerable) -> Mapping[str, Any]:
                 "revision": len(k.history.revisions),
                 "held": k.held,
                 "why": k.why,
-                "rollout": hold.rollout if catalog and (hold := catalog.hold_of(k.history.name)) else "",
+                **_hold(catalog.hold_of(k.history.name) if catalog else None),
                 "hazards": [{"reason": h.reason, "text": h.text} for h in aggregator.hazards.of(k)],
             }
             for k in (catalog.tables if catalog else ())
         ],
     }
+
+
+def _hold(hold: Hold | None) -> Mapping[str, Any]:
+    return {"rollout": hold.rollout if hold else "", "heldSinceMs": hold.since_ms if hold else 0}
 
 
 def stream_status(owner: StreamOwner, catalog: Catalog | None) -> Mapping[str, Any]:
