@@ -102,6 +102,18 @@ class Site:
         self.wait(f"{namespace}/{name} is Ready", ready, timeout=timeout, show=lambda: found.get("status"))
         return found
 
+    def wait_settled(self, name: str, namespace: str, *, timeout: float = 300) -> None:
+        """Waits until it is Ready, every pod runs the newest revision and nothing is being made any more."""
+        self.wait_ready(name, namespace, timeout=timeout)
+
+        def settled() -> bool:
+            found = self.cluster.get("ba", name, "-n", namespace)
+            counts, conditions = found["status"]["replicas"], found["status"]["conditions"]
+            under_way = any(one["type"] == "Reconciling" and one["status"] == "True" for one in conditions)
+            return bool(is_ready(found) and not under_way and counts["updated"] == counts["ready"] == counts["desired"])
+
+        self.wait(f"{namespace}/{name} has settled", settled, timeout=timeout)
+
     def wait_condition(
         self,
         name: str,

@@ -33,9 +33,9 @@ def test_an_operator_killed_anywhere_leads_to_the_same_end(site: Site, namespace
     changed = {"kafka__topic__partitions": 6, "blocks": {"maxBytes": "4Mi"}}
     with site.operator():
         site.apply(smooth)
-        site.wait_ready("smooth", namespace)
+        site.wait_settled("smooth", namespace)
         site.apply(patched(smooth, **changed))
-        site.wait_ready("smooth", namespace)
+        site.wait_settled("smooth", namespace)
     rough = pipeline(site, "rough", namespace)
     began = site.cluster.audit.mark()
     site.apply(rough)
@@ -47,7 +47,7 @@ def test_an_operator_killed_anywhere_leads_to_the_same_end(site: Site, namespace
         wait_until(lambda mark=mark, writes=writes: len(site.writes(mark)) >= writes, timeout=20)  # type: ignore[misc]
         operator.kill()
     with site.operator():
-        site.wait_ready("rough", namespace)
+        site.wait_settled("rough", namespace)
         rested(site)
         assert essence(site.cluster, "rough", namespace) == essence(site.cluster, "smooth", namespace)
     assert site.refused(began) == []
