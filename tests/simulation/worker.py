@@ -189,14 +189,15 @@ class Worker:
         self.tell(self._lied(found.sealed) if self.world.chance(chances.misreport) else found.sealed)
 
     def _lied(self, sealed: Sealed) -> Sealed:
-        """A client that delivered a message twice."""
-        if not sealed.tables:
-            return sealed
-        self.world.count("false report")
-        first = sealed.tables[0]
-        return sealed.model_copy(
-            update={"tables": (first.model_copy(update={"seen": first.seen + 50}), *sealed.tables[1:])}
-        )
+        """A client that delivered messages twice: they are counted twice, in the block too."""
+        tables = list(sealed.tables)
+        for index, table in enumerate(tables):
+            if table.block is not None:
+                self.world.count("false report")
+                block = table.block.model_copy(update={"messages": table.block.messages + 50})
+                tables[index] = table.model_copy(update={"seen": table.seen + 50, "block": block})
+                break
+        return sealed.model_copy(update={"tables": tuple(tables)})
 
     async def _replay(self, order: Replay) -> None:
         last = max(block.end for block in order.blocks)

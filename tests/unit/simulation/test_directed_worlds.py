@@ -27,7 +27,7 @@ def given(**changes: object) -> Setting:
 
 
 def test_a_table_whose_quorum_hangs_does_not_stop_its_stream_when_a_lease_ends() -> None:
-    """Too old to be trusted, its block waits for the quorum before it is even granted, and the lease must not wait too."""
+    """Too old to be trusted, its block waits for the quorum before it is granted; the lease must not wait with it."""
     with universe(given(window=1)) as made:
         made.run(3)
         made.shard.tables[0].fetches_stopped = True
