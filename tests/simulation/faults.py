@@ -205,7 +205,7 @@ class Misfortunes:
         cluster = self._random.choice(list(self._clusters.values()))
         partition = self._random.randrange(len(cluster.logs))
         entry = cluster.offsets[partition]
-        if entry.offset is None or not cluster.up:
+        if entry.offset is None or entry.forced or not cluster.up:
             return
         for node in self._nodes:  # the group must be empty for it
             self._kill_driver(node)
