@@ -44,7 +44,7 @@ def test_an_operator_killed_anywhere_leads_to_the_same_end(site: Site, namespace
             site.apply(patched(rough, **changed))
         operator = site.start_operator()
         mark, writes = site.cluster.audit.mark(), chance.randint(1, 12)
-        wait_until(lambda mark=mark, writes=writes: len(site.writes(mark)) >= writes, timeout=20)  # type: ignore[misc]
+        wait_until(lambda mark=mark, writes=writes: len(site.writes(mark)) >= writes, timeout=20, interval=0.2)  # type: ignore[misc]
         operator.kill()
     with site.operator():
         site.wait_settled("rough", namespace)
