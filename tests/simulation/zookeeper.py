@@ -154,6 +154,7 @@ class SimLocks:
         deadline = loop.time() + timeout
         while not request.granted.done():
             if request.generation != session.generation:
+                ensemble.remove(request)  # it may have been asked for in the next session
                 raise Retryable(f"lock of {table}: the session ended while it waited", after=0.5)
             if loop.time() >= deadline:
                 ensemble.remove(request)
