@@ -139,7 +139,7 @@ def _stream(content: Mapping[str, Any]) -> StreamSeen:
         phase=content["state"],
         drained=content["state"] == "CONSUME" and not busy,
         in_flight=frozenset(block["table"] for block in content.get("inFlight") or ()),
-        why=" ".join(str(stopped[part]) for part in ("reason", "text", "detail") if stopped.get(part)),
+        why=" ".join(str(stopped[part]) for part in ("reason", "message") if stopped.get(part)),
     )
 
 

@@ -135,10 +135,10 @@ def test_a_provenance_column_that_could_overflow_is_refused(column: str, type_: 
         builder(of=table(("n", "UInt32"), (column, type_)))
 
 
-def test_a_table_is_refused_when_a_default_is_no_constant() -> None:
+def test_a_table_is_refused_when_no_replay_could_repeat_a_default() -> None:
     columns = [
         ServerColumn(name="n", type="UInt32"),
-        ServerColumn(name="t", type="DateTime", default_kind=DefaultKind.DEFAULT, default_expression="now()"),
+        ServerColumn(name="t", type="DateTime", default_kind=DefaultKind.DEFAULT, default_expression="rand()"),
     ]
-    with pytest.raises(Permanent, match=r"table db\.t: DEFAULT now\(\) of column t"):
+    with pytest.raises(Permanent, match=r"table db\.t: DEFAULT rand\w*\(\) of column t"):
         builder(of=extend(TableHistory(id=1, name="db.t"), columns))
