@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 
+from blockhouse_aggregator.protocol.takeover import Stop
 from blockhouse_operator.adapters.pipeline_http import aggregator_seen, verifier_seen
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.resource import BlockAggregator
@@ -166,3 +167,14 @@ def test_a_status_page_of_another_program_is_no_answer() -> None:
             aggregator_seen(wrong)
     with pytest.raises(ValueError):
         verifier_seen({"verdict": "perhaps", "anomalies": 0, "streams": 0})
+
+
+def test_why_a_stream_is_stopped_is_passed_on() -> None:
+    stop = Stop("PositionLost", "offset 7 is gone")
+    page = {
+        "ready": True,
+        "streams": [{"stream": "a/t/0", "state": "STOPPED", "stopped": asdict(stop)}],
+        "clusters": {},
+        "tables": [],
+    }
+    assert aggregator_seen(page).streams[0].why == "PositionLost offset 7 is gone"
