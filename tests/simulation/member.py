@@ -78,6 +78,7 @@ class SimMember(product.GroupMember):
         return self._spent + (session.cost if session is not None else 0.0)
 
     _spent = 0.0
+    _poll_waits = False
 
     def _open(self) -> None:
         opening.append(self)
@@ -98,7 +99,8 @@ class SimMember(product.GroupMember):
     def _poll_now(self) -> None:
         if self._session is None or self._closed:
             return
-        if self.loop.time() < self._free_at:
+        self._poll_waits = self.loop.time() < self._free_at
+        if self._poll_waits:
             self.loop.call_later(self._free_at - self.loop.time(), self._poll_now, context=self._threads.context)
             return
         session: Any = self._session
@@ -119,6 +121,8 @@ class SimMember(product.GroupMember):
         if self.loop.time() < self._free_at:
             self.loop.call_later(self._free_at - self.loop.time(), self._work, context=self._threads.context)
             return
+        if self._poll_waits:  # the product polls between two commands, however many there are
+            self._poll_now()
         action, future = self._queue.popleft()
         before: Any = self._session
         if before is not None:
