@@ -24,7 +24,8 @@ from e2e.stack import Stack
 from e2e.stack.clickhouse import ClickHouseServer
 from tests.format_messages import FORMATS, encode
 from tests.integration.conftest import Names
-from tests.type_cases import ABSENT, CASES, SKIP, Case
+from tests.type_cases import CASES
+from tests.type_values import ABSENT, SKIP, Case
 
 pytestmark = pytest.mark.integration
 

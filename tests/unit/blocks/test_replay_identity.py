@@ -18,7 +18,8 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks.build import BlockBuilder
 from blockhouse_aggregator.wire.formats import Format
 from tests.format_messages import FORMATS, encode, history, nucolumnar_message
-from tests.type_cases import ABSENT, CASES, SKIP, Case
+from tests.type_cases import CASES
+from tests.type_values import ABSENT, SKIP, Case
 
 Job = tuple[TableHistory, Revision, list[tuple[str, bytes]]]
 """A table as it is known, the block's revision, and the messages with their formats."""

@@ -14,7 +14,8 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks.build import BlockBuilder, Sealed
 from blockhouse_aggregator.wire.formats import Format
 from tests.format_messages import FORMATS, encode, history
-from tests.type_cases import ABSENT, CASES, SKIP, Case, Value
+from tests.type_cases import CASES
+from tests.type_values import ABSENT, SKIP, Case, Value
 
 
 def every(*, wanted: Callable[[str, Case], object] = lambda _form, _case: True) -> pytest.MarkDecorator:
