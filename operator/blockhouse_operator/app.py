@@ -61,7 +61,7 @@ class Operator:
     async def run(self) -> int:
         settings = self._settings
         async with AsyncExitStack() as stack:
-            api = await connect(settings.kubeconfig, settings.context)
+            api = await connect(settings.kubeconfig, settings.context, identity=settings.identity)
             stack.push_async_callback(api.close)
             health = HealthServer(settings.http_port, lambda: self._loop)
             await health.start()

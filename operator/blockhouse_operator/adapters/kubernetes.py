@@ -44,8 +44,11 @@ class Credentials(Protocol):
     async def __call__(self, configuration: Configuration) -> None: ...
 
 
-async def connect(kubeconfig: str | None = None, context: str | None = None) -> ApiClient:
-    """A client by kubeconfig, or by the pod's service account where there is none. Raises Permanent."""
+async def connect(kubeconfig: str | None = None, context: str | None = None, *, identity: str = "") -> ApiClient:
+    """A client by kubeconfig, or by the pod's service account where there is none. Raises Permanent.
+
+    `identity` goes into the user agent: operators share a service account, and an audit log has to tell them apart.
+    """
     configuration = Configuration()
     try:
         if kubeconfig is None and context is None:
@@ -59,7 +62,9 @@ async def connect(kubeconfig: str | None = None, context: str | None = None) -> 
         raise Permanent(
             f"no way to a Kubernetes API server: {error}; run in a pod, or give --kubeconfig", reason="NoKubeconfig"
         ) from error
-    return ApiClient(configuration)
+    api = ApiClient(configuration)
+    api.user_agent = f"{FIELD_MANAGER} ({identity})" if identity else FIELD_MANAGER
+    return api
 
 
 class Kubernetes:
