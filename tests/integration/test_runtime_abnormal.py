@@ -24,7 +24,7 @@ CONTROL, REWOUND, RESET, JUMPED, GARBLED, FOREIGN, TOO_FAR, ON_PURPOSE = range(8
 MESSAGES = 10
 STARTED_AT = 4
 """Where ON_PURPOSE was told to start before anybody had loaded it."""
-FOREIGN_METADATA = "1,,other,default.t,3,5,3,,0"
+FOREIGN_METADATA = "written by another program"
 
 
 @pytest.fixture(scope="module")

@@ -77,9 +77,9 @@ def test_two_columns_are_added_under_load(pipeline: Loading, forgetful: bool) ->
     ids=["dropped", "type", "default", "syntax", "engine"],
 )
 def test_a_bad_change_is_refused_before_anything_is_touched(pipeline: Loading, change: object, says: str) -> None:
-    table = "default.refused"
+    table = "default.never_changed"
     operator = declared(pipeline, table)
-    columns = "SELECT name, type FROM system.columns WHERE database = 'default' AND table = 'refused'"
+    columns = "SELECT name, type FROM system.columns WHERE database = 'default' AND table = 'never_changed'"
     before = [server.execute(columns) for server in pipeline.stack.clickhouse.values()]
     operator.ddl[table] = change(table)  # type: ignore[operator]
     status = operator.run(("SchemaMismatch",))[table]
@@ -90,7 +90,7 @@ def test_a_bad_change_is_refused_before_anything_is_touched(pipeline: Loading, c
 
 
 def test_a_replica_that_is_down_holds_the_change_up_and_nothing_else(pipeline: Loading) -> None:
-    table = "default.waiting"
+    table = "default.waiting_for_all"
     operator = declared(pipeline, table)
     down = pipeline.aggregators[1]
     down.kill()
