@@ -43,12 +43,15 @@ class Site:
 
     @contextmanager
     def operator(self, name: str = "", *arguments: str, lead: bool = True) -> Iterator[OperatorProcess]:
-        """An operator that runs until the end of the block; by default it leads when the block begins."""
+        """An operator that runs until the end of the block; by default it leads when the block begins.
+
+        It ends in order and gives its lease up, so that the next one need not wait until that has expired.
+        """
         operator = self.start_operator(name, *arguments, lead=lead)
         try:
             yield operator
         finally:
-            operator.kill()
+            operator.stop(grace=20)
 
     def start_operator(
         self, name: str = "", *arguments: str, lead: bool = True, release: str = RELEASE

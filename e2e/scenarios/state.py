@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from blockhouse_operator.api.labels import REVISION
+from blockhouse_operator.api.resource import parse_block_aggregator, parse_shard_ingest
+from blockhouse_operator.desired import revision, verifier
 from e2e.cluster import Cluster
 
 KINDS = (
@@ -33,10 +36,13 @@ def pods(cluster: Cluster, pipeline: str, namespace: str) -> list[dict[str, Any]
 def essence(cluster: Cluster, pipeline: str, namespace: str) -> dict[str, Any]:
     """Children by kind and name, without what Kubernetes assigns or counts, and without secret texts.
 
-    The pipeline's and the namespace's names are replaced, so that two pipelines of the same spec have the same.
+    The pipeline's and the namespace's names are replaced, so that two pipelines of the same spec have the same. So are
+    the revisions of the present spec, hashes in which the names are; another revision stays as it is.
     """
     result = {}
-    for child in children(cluster, pipeline, namespace):
+    found = children(cluster, pipeline, namespace)
+    revisions = _revisions(cluster.get("ba", pipeline, "-n", namespace), found)
+    for child in found:
         metadata = {key: value for key, value in child["metadata"].items() if key in _METADATA}
         metadata["annotations"] = {
             key: value
@@ -48,9 +54,18 @@ def essence(cluster: Cluster, pipeline: str, namespace: str) -> dict[str, Any]:
             content["data"] = sorted(child.get("data", {}))
         text = json.dumps(_without(metadata | content, _ASSIGNED), sort_keys=True)
         text = text.replace(namespace, "NAMESPACE").replace(pipeline, "PIPELINE")
+        for present in revisions:
+            text = text.replace(f'"{REVISION}": "{present}"', f'"{REVISION}": "PRESENT"')
         name = child["metadata"]["name"].replace(pipeline, "PIPELINE")
         result[f"{child['kind']}/{name}"] = json.loads(text)
     return result
+
+
+def _revisions(pipeline: dict[str, Any], found: list[dict[str, Any]]) -> set[str]:
+    """What pods are marked with that are made from the present spec."""
+    shards = [parse_shard_ingest(child).spec for child in found if child["kind"] == "ClickHouseShardIngest"]
+    replicas = {revision.revision(spec, replica) for spec in shards for replica in spec.replicas}
+    return replicas | {verifier.revision(parse_block_aggregator(pipeline))}
 
 
 def _without(value: Any, keys: set[str]) -> Any:
