@@ -20,7 +20,7 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks.provenance import Provenance
 from blockhouse_aggregator.wire.batch import BadMessage, DecodedBatch, Decoder, interleave
 from blockhouse_aggregator.wire.filling import Evaluate
-from blockhouse_aggregator.wire.formats import Format, decoder
+from blockhouse_aggregator.wire.formats import Format, MakeDecoder, decoder
 from blockhouse_aggregator.wire.native import ColumnData, ConstantColumn, encode_block
 
 
@@ -71,7 +71,7 @@ class Sealed:
 class BlockBuilder:
     """Collects messages of any format, decodes them in portions, seals them into a block.
 
-    A `foreign` block is one of another aggregator, without provenance.
+    A `foreign` block is one of another aggregator, without provenance. `make` gives the decoders.
     Raises Permanent (UnsupportedType, UnsupportedDefault, NoColumns) when the table cannot be loaded at this revision.
     """
 
@@ -83,12 +83,14 @@ class BlockBuilder:
         evaluate: Evaluate | None = None,
         *,
         foreign: bool = False,
+        make: MakeDecoder = decoder,
     ) -> None:
         self._table = table.name
         self._schema = (table, revision, evaluate)
         self._revision = revision.number
         self._header = tuple((column.name, column.type) for column in revision.insertable)
-        self._decoders: dict[Format, Decoder] = {Format.ROWS: decoder(Format.ROWS, *self._schema)}
+        self._make = make
+        self._decoders: dict[Format, Decoder] = {Format.ROWS: make(Format.ROWS, *self._schema)}
         self._provenance = Provenance(table.name, revision, stream, foreign=foreign)
         self._offsets: list[int] = []
         self._timestamps: list[int] = []
@@ -143,7 +145,7 @@ class BlockBuilder:
         parts = []
         for form in forms:
             if form not in self._decoders:
-                self._decoders[form] = decoder(form, *self._schema)
+                self._decoders[form] = self._make(form, *self._schema)
             if len(forms) == 1:
                 return self._decoders[form].decode(self._waiting, timestamps_ms)
             chosen = [index for index, found in enumerate(self._forms) if found is form]

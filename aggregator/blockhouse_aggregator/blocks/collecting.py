@@ -13,7 +13,7 @@ from blockhouse.schema.model import TableHistory
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks.build import BlockBuilder, EncodedBlock
 from blockhouse_aggregator.wire.filling import Evaluate
-from blockhouse_aggregator.wire.formats import Format
+from blockhouse_aggregator.wire.formats import Format, MakeDecoder, decoder
 
 DECODE_STEP = 4 << 20
 """Bytes of message values decoded at a time: large enough for the vectorised decoder, small enough to count rows."""
@@ -133,10 +133,12 @@ class TableRound:
 
 @dataclass(slots=True)
 class Catalog:
-    """The tables a worker knows, as the driver told it; `evaluate` gives their blocks what only a server can."""
+    """The tables a worker knows, as the driver told it; `evaluate` gives their blocks what only a server can, `make`
+    the decoders of the next ones."""
 
     tables: dict[str, TableHistory] = field(default_factory=dict)
     evaluate: Evaluate | None = None
+    make: MakeDecoder = decoder
 
     def learn(self, histories: tuple[TableHistory, ...]) -> None:
         for history in histories:
@@ -150,7 +152,9 @@ class Catalog:
         if history is None:
             return None
         found = history.current if revision is None else history.revision(revision)
-        return BlockBuilder(history, found, stream, self.evaluate, foreign=foreign) if found is not None else None
+        if found is None:
+            return None
+        return BlockBuilder(history, found, stream, self.evaluate, foreign=foreign, make=self.make)
 
     def current_revision(self, table: str) -> int:
         history = self.tables.get(table)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from operator import methodcaller
 from typing import Protocol
 
@@ -29,11 +30,14 @@ from blockhouse_aggregator.gate.messages import (
     Sealed,
 )
 from blockhouse_aggregator.wire.filling import Evaluate
-from blockhouse_aggregator.wire.formats import Format
+from blockhouse_aggregator.wire.formats import Format, MakeDecoder, decoder
 
 POLL = 0.25
 """Seconds one read waits at most, so that a waiting scan can be told to finish."""
 BATCH = 1000
+
+Isolate = Callable[[], AbstractContextManager[MakeDecoder]]
+"""Decoders that survive what they are given, for one order; `isolation.careful.careful_decoders` is the real one."""
 
 
 class Reader(Protocol):
@@ -60,6 +64,7 @@ class Scanner:
         default_format: str = Format.ROWS,
         bury: Callable[[Sequence[DeadLetter]], None],
         evaluate: Evaluate | None = None,
+        isolate: Isolate = lambda: nullcontext(decoder),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream = stream
@@ -67,6 +72,7 @@ class Scanner:
         self._blocks = blocks
         self._router = Router(database, Format(default_format))
         self._bury = bury
+        self._isolate = isolate
         self._clock = clock
         self._unused: list[Message] = []
         self._next = -1
@@ -75,6 +81,20 @@ class Scanner:
 
     def scan(self, order: Scan, finished: Callable[[], bool]) -> tuple[Sealed, list[EncodedBlock]]:
         """Carry out the order. Dead letters are acknowledged by the broker before this returns."""
+        with self._decoding(careful=order.careful):
+            return self._scan(order, finished)
+
+    @contextmanager
+    def _decoding(self, *, careful: bool) -> Iterator[None]:
+        """The decoders made inside are those of `isolate` if workers have died on the order."""
+        with self._isolate() if careful else nullcontext(decoder) as make:
+            self.catalog.make = make
+            try:
+                yield
+            finally:
+                self.catalog.make = decoder
+
+    def _scan(self, order: Scan, finished: Callable[[], bool]) -> tuple[Sealed, list[EncodedBlock]]:
         started = self._clock()
         self.catalog.learn(order.catalog)
         scan_round = Round(order, stream=self._stream, blocks=self._blocks, catalog=self.catalog, router=self._router)
@@ -161,6 +181,10 @@ class Scanner:
 
     def replay(self, order: Replay, finished: Callable[[], bool]) -> tuple[Rebuilt, list[Built]]:
         """Rebuild in-flight blocks in one pass. A block whose first or last message is gone is reported as missing."""
+        with self._decoding(careful=order.careful):
+            return self._replay(order, finished)
+
+    def _replay(self, order: Replay, finished: Callable[[], bool]) -> tuple[Rebuilt, list[Built]]:
         self.catalog.learn(order.catalog)
         wanted = {b.table: b for b in order.blocks}
         builders = {t: self.catalog.builder(t, b.revision, self._stream, foreign=b.foreign) for t, b in wanted.items()}

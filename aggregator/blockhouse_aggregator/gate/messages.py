@@ -5,6 +5,7 @@ Hello(stream, epoch, lease)      ->         <- Welcome(settings)
                                             <- Scan | Replay | Finish | Stop     (one order at a time)
 Sealed(report) | Rebuilt(blocks) ->         <- Grant(block) ... | Drop(block)    (at any time)
 Result(block, outcome)           ->
+Working                          ->         (any number, while it carries out a careful order)
 Bye                              ->         (after Stop, when no insert is running)
 """
 
@@ -125,6 +126,12 @@ class Trouble(Message):
     retryable: bool
 
 
+class Working(Message):
+    """A careful order takes its time: the task is not hung."""
+
+    type: Literal["working"] = "working"
+
+
 class Bye(Message):
     type: Literal["bye"] = "bye"
 
@@ -151,6 +158,7 @@ class Scan(Message):
     `max_age` is the least age at which a block is sealed, seconds: while catching up it is raised so that blocks fill.
     Messages of `dead_tables` are dead-lettered for the reason given there, and below offset `expiring` those of a
     revision that nobody knows: retention would take them.
+    `careful`: workers have died on it, see `isolation`; so in `Replay`.
     With `seal_at_end` (the stream was behind) they are sealed as soon as nothing more is to be read.
     A scan ends by itself after `patience` seconds without any message, and after `max_seconds` in any case.
     """
@@ -173,6 +181,7 @@ class Scan(Message):
     leader_epoch: int
     patience: float
     max_seconds: float
+    careful: bool = False
     faults: tuple[Injection, ...] = ()
 
 
@@ -190,6 +199,7 @@ class Replay(Message):
     round: int
     blocks: tuple[ReplayBlock, ...]
     catalog: tuple[TableHistory, ...] = ()
+    careful: bool = False
     faults: tuple[Injection, ...] = ()
 
 
@@ -231,7 +241,7 @@ class Stop(Message):
     type: Literal["stop"] = "stop"
 
 
-FromTask = Annotated[Hello | Sealed | Rebuilt | Result | Trouble | Bye, Field(discriminator="type")]
+FromTask = Annotated[Hello | Sealed | Rebuilt | Result | Trouble | Working | Bye, Field(discriminator="type")]
 FromDriver = Annotated[Welcome | Scan | Replay | Grant | Drop | Finish | Stop, Field(discriminator="type")]
 
 FROM_TASK: TypeAdapter[FromTask] = TypeAdapter(FromTask)

@@ -32,6 +32,7 @@ from blockhouse_aggregator.gate.server import TaskSession
 from blockhouse_aggregator.protocol import schedule
 from blockhouse_aggregator.protocol.events import Alarm
 from blockhouse_aggregator.protocol.state import Stage, StreamState, metadata_of
+from blockhouse_aggregator.runtime.deaths import Deaths
 from blockhouse_aggregator.runtime.owner import StreamOwner
 from blockhouse_aggregator.runtime.pacing import Pace, next_pace
 from blockhouse_aggregator.runtime.retention import burial, expiring
@@ -66,6 +67,7 @@ class Conversation:
     owner: StreamOwner
     session: TaskSession
     should_end: Callable[[], bool]
+    deaths: Deaths
     pace: Pace = field(default_factory=Pace)
     _round: int = 0
     _told: int = 0
@@ -142,10 +144,11 @@ class Conversation:
 
     async def _give_orders(self) -> None:
         while True:
-            order = await self._next_order()
+            order = self.deaths.given(await self._next_order())
             self.session.send(order)
             self._touch()
             answer = await self._answer(order)
+            self.deaths.heard(order, answer, dropped=self.owner.closed.is_set())
             match answer:
                 case None | Bye():
                     return

@@ -14,6 +14,7 @@ from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse_aggregator.gate.client import GateAddress
 from blockhouse_aggregator.gate.server import TaskSession
 from blockhouse_aggregator.runtime.conversation import Conversation
+from blockhouse_aggregator.runtime.deaths import Deaths
 from blockhouse_aggregator.runtime.owner import StreamOwner
 from blockhouse_aggregator.runtime.pacing import Pace
 from blockhouse_aggregator.spark.task import LeaseFigures, LeaseSpec
@@ -50,6 +51,7 @@ class Leases:
         self._expected: dict[int, tuple[StreamOwner, asyncio.Future[TaskSession]]] = {}
         self._threads = ThreadPoolExecutor(application.slots, thread_name_prefix="lease")
         self._paces: dict[str, Pace] = {}
+        self._deaths: dict[str, Deaths] = {}
         self.address: GateAddress | None = None
 
     async def accept(self, session: TaskSession) -> None:
@@ -113,7 +115,8 @@ class Leases:
             return lasted > self._config.spark.lease or (self._waiting > 0 and lasted > SHARED_LEASE)
 
         name = str(owner.stream)
-        conversation = Conversation(owner, session, should_end, self._paces.get(name, Pace()))
+        deaths = self._deaths.setdefault(name, Deaths(name))
+        conversation = Conversation(owner, session, should_end, deaths, self._paces.get(name, Pace()))
         talking = asyncio.ensure_future(conversation.run())
         try:
             while not talking.done():

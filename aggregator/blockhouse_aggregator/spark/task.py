@@ -18,7 +18,8 @@ from blockhouse_aggregator.blocks.inserting import Inserter
 from blockhouse_aggregator.blocks.scan import Reader, Scanner
 from blockhouse_aggregator.clickhouse.expressions import DefaultValues
 from blockhouse_aggregator.gate.client import GateAddress, GateClient
-from blockhouse_aggregator.gate.messages import Bye, Rebuilt, Replay, Scan, Sealed, Stop, Trouble
+from blockhouse_aggregator.gate.messages import Bye, Rebuilt, Replay, Scan, Sealed, Stop, Trouble, Working
+from blockhouse_aggregator.isolation.careful import careful_decoders
 from blockhouse_aggregator.kafka import dead_letters
 from blockhouse_aggregator.kafka.fetch import StreamReader
 
@@ -72,6 +73,7 @@ class _Lease:
             default_format=welcome.default_format,
             bury=self._bury,
             evaluate=self._defaults,
+            isolate=lambda: careful_decoders(lambda: self._gate.send(Working())),
         )
 
     def _reader(self) -> StreamReader:

@@ -33,6 +33,10 @@ _DECODERS: Mapping[Format, Callable[[TableHistory, Revision, Evaluate | None], D
 }
 
 
+MakeDecoder = Callable[[Format, TableHistory, Revision, Evaluate | None], Decoder]
+"""`decoder`, or something in its place."""
+
+
 def decoder(form: Format, table: TableHistory, revision: Revision, evaluate: Evaluate | None) -> Decoder:
     """Raises Permanent (UnsupportedType, UnsupportedDefault, NoColumns) when the table cannot be loaded."""
     return _DECODERS[form](table, revision, evaluate)
