@@ -128,7 +128,9 @@ class SimMember(product.GroupMember):
         if before is not None:
             before.cost = 0.0
         self._spent = 0.0
-        future.set_running_or_notify_cancel()
+        if not future.set_running_or_notify_cancel():  # nobody waits for it any more: the product leaves it out too
+            self.loop.call_soon(self._work, context=self._threads.context)
+            return
         result, error = None, None
         try:
             result = action()
