@@ -61,7 +61,8 @@ class Provenance:
             elif name == _PARTITION:
                 made[name] = ConstantColumn(self._stream.partition, rows)
             elif name == _OFFSET:
-                made[name] = np.repeat(offsets, counts)
+                # As UInt64 stores it: offsets are not negative, and nothing has to be converted.
+                made[name] = np.repeat(offsets.view(np.uint64), counts)
             else:
                 made[name] = np.arange(rows) - np.repeat(np.cumsum(counts) - counts, counts)
         return made

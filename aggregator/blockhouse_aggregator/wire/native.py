@@ -42,9 +42,13 @@ _LOW_CARDINALITY_FLAGS = (1 << 9) | (1 << 10)
 _INDEX_WIDTHS = ((1 << 8, "u1"), (1 << 16, "<u2"), (1 << 32, "<u4"))
 
 
+# Their data is the data of one row behind the other.
+_ROW_BY_ROW = (Integer, Float, Text, Fixed, Decimal)
+
+
 @dataclass(frozen=True, slots=True)
 class ConstantColumn:
-    """The same value in every one of `rows` rows (Arrow repeats it, nothing else has to)."""
+    """The same value in every one of `rows` rows, of a type without NULLs and lists: encoded once and repeated."""
 
     value: bytes | int
     rows: int
@@ -54,7 +58,7 @@ class ConstantColumn:
 
 
 ColumnData: TypeAlias = pa.Array | pa.ChunkedArray | npt.NDArray[np.integer[Any]] | ConstantColumn
-"""Chunks are put together column by column, so that only one column is in memory twice."""
+"""Chunks of which each is encoded by itself are never put together; others one column at a time."""
 
 
 def encode_block(header: Sequence[tuple[str, str]], columns: Mapping[str, ColumnData]) -> bytes:
@@ -72,7 +76,7 @@ def encode_block(header: Sequence[tuple[str, str]], columns: Mapping[str, Column
     parts: list[Buffer] = [varint(len(header)), varint(lengths.pop())]
     for name, text in header:
         type_ = parse_type(text)
-        parts += (_text(name), _text(text), *_prefix(type_), *_body(type_, _column(columns[name], name, type_)))
+        parts += (_text(name), _text(text), *_prefix(type_), *_data(type_, columns[name], name))
     return b"".join(parts)
 
 
@@ -81,17 +85,36 @@ def _text(text: str) -> bytes:
     return varint(len(raw)) + raw
 
 
-def _column(data: ColumnData, name: str, type_: Type) -> pa.Array:
+def _data(type_: Type, data: ColumnData, name: str) -> Iterator[Buffer]:
+    if isinstance(data, ConstantColumn):
+        yield from _constant(type_, _column(pa.array([data.value]), name, type_), data.rows)
+    elif not isinstance(data, pa.ChunkedArray):
+        yield from _body(type_, _column(data, name, type_))
+    elif isinstance(type_, _ROW_BY_ROW):
+        for chunk in data.chunks:
+            yield from _body(type_, _column(chunk, name, type_))
+    else:
+        whole = pa.concat_arrays(data.chunks) if data.num_chunks else pa.array([], data.type)
+        yield from _body(type_, _column(whole, name, type_))
+
+
+def _column(data: pa.Array | npt.NDArray[np.integer[Any]], name: str, type_: Type) -> pa.Array:
     wanted = arrow_type(type_)
     try:
-        if isinstance(data, ConstantColumn):
-            return pa.repeat(pa.scalar(data.value, wanted), data.rows)
-        if isinstance(data, pa.ChunkedArray):
-            data = pa.concat_arrays(data.chunks) if data.num_chunks else pa.array([], data.type)
         array = pa.array(data) if isinstance(data, np.ndarray) else data
         return array if array.type == wanted else array.cast(wanted)
     except pa.ArrowException as error:
         raise ValueError(f"column {name}: {error}") from error
+
+
+def _constant(type_: Type, value: pa.Array, rows: int) -> Iterator[Buffer]:
+    """`value` holds the one value of all rows."""
+    if isinstance(type_, LowCardinality):
+        yield from _dictionary(type_, value[:rows], rows)
+    elif isinstance(type_, _ROW_BY_ROW):
+        yield b"".join(_body(type_, value)) * rows
+    else:
+        raise ValueError(f"a constant of type {type_}")
 
 
 def _prefix(type_: Type) -> Iterator[Buffer]:
@@ -131,8 +154,9 @@ def _body(type_: Type, array: pa.Array) -> Iterator[Buffer]:
             yield (raw.view(">u8").astype("<u8") if layout is Layout.UUID else raw).data
         case Decimal(size=size):
             # Arrow has 16 or 32 bytes, least significant first: ClickHouse's narrower decimals are the first of them.
-            wide = values_of(array, np.dtype("V32" if type_.precision > 38 else "V16"))
-            yield np.ascontiguousarray(wide.view("u1").reshape(len(array), -1)[:, :size]).data
+            width = 32 if type_.precision > 38 else 16
+            wide = values_of(array, np.dtype(f"V{width}"))
+            yield np.ascontiguousarray(wide.view("u1").reshape(-1, width)[:, :size]).data
         case Array(inner=inner):
             yield _ends(array)
             yield from _body(inner, array.flatten())
@@ -185,8 +209,8 @@ def _strings(array: pa.BinaryArray) -> Buffer:
     return out.data
 
 
-def _dictionary(type_: LowCardinality, array: pa.Array) -> Iterator[Buffer]:
-    """The block's own dictionary in order of first appearance, then an index per row.
+def _dictionary(type_: LowCardinality, array: pa.Array, repeated: int = 1) -> Iterator[Buffer]:
+    """The block's own dictionary in order of first appearance, then an index per row; all rows `repeated` times.
 
     Key 0 is zero bytes; under Nullable key 0 is NULL and key 1 is zero.
     """
@@ -206,5 +230,5 @@ def _dictionary(type_: LowCardinality, array: pa.Array) -> Iterator[Buffer]:
     yield (_LOW_CARDINALITY_FLAGS | kind).to_bytes(8, "little")
     yield len(keys).to_bytes(8, "little")
     yield from _body(leaf, keys)
-    yield len(array).to_bytes(8, "little")
-    yield numbers.astype(dtype).data
+    yield (len(array) * repeated).to_bytes(8, "little")
+    yield numbers.astype(dtype).tobytes() * repeated

@@ -87,6 +87,7 @@ GOOD: list[tuple[str, list[Any], list[str]]] = [
     ("Array(Nullable(Int32))", [[{"value": 1}, {}]], ["[1,NULL]"]),
     ("Array(LowCardinality(String))", [[b"a", b"b"], [], [b"a"]], ["['a','b']", "[]", "['a']"]),
     ("Array(Decimal(9, 2))", [["1.5", "2"]], ["[1.5,2]"]),
+    ("Array(Decimal(9, 2))", [[]], ["[]"]),
     ("Array(Enum8('a' = 1))", [[1, 1]], ["['a','a']"]),
     ("Map(String, UInt8)", [[{"key": b"k", "value": 7}, {"key": b"l"}], ABSENT], ["{'k':7,'l':0}", "{}"]),
     (
