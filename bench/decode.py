@@ -13,9 +13,11 @@ import json
 import random
 import statistics
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 from clickhouse_driver.bufferedwriter import BufferedSocketWriter
@@ -176,16 +178,18 @@ def say(value: Any, given: Any, type_: str) -> None:
 
 
 def vectorised(form: Format, table: TableHistory, payloads: Sequence[bytes]) -> int:
-    """What the aggregator does: decode a few MiB at a time, seal one block."""
+    """What the aggregator does: take and decode a few MiB at a time, seal one block."""
     assert table.current is not None
     builder = BlockBuilder(table, table.current, STREAM)
-    waiting = 0
-    for offset, payload in enumerate(payloads):
-        builder.append(offset, payload, 0, form)
-        waiting += len(payload)
-        if waiting >= DECODE_STEP:
-            builder.decode()
-            waiting = 0
+    ends = list(accumulate(map(len, payloads)))
+    taken = 0
+    while taken < len(payloads):
+        before = ends[taken - 1] if taken else 0
+        part = slice(taken, bisect_left(ends, before + DECODE_STEP) + 1)
+        portion = payloads[part]
+        builder.extend(range(taken, taken + len(portion)), portion, [0] * len(portion), form)
+        builder.decode()
+        taken += len(portion)
     sealed = builder.seal(MAX_ROWS)
     assert sealed.block is not None
     assert not sealed.dead
