@@ -1,5 +1,8 @@
-"""Say which tables' quorum does not clear and why, and clear what is provably lost. It decides nothing: `stuck.py`
-does; and without --yes it changes nothing."""
+"""Say which tables' quorum does not clear and why, and clear what is provably lost.
+
+It decides nothing: `stuck.py`
+does; and without --yes it changes nothing.
+"""
 
 from __future__ import annotations
 
