@@ -1,7 +1,6 @@
 """Say which tables' quorum does not clear and why, and clear what is provably lost.
 
-It decides nothing: `stuck.py`
-does; and without --yes it changes nothing.
+It decides nothing: `stuck.py` does; and without --yes it changes nothing.
 """
 
 from __future__ import annotations
