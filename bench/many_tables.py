@@ -35,6 +35,7 @@ COLUMNS = "id UInt64, text String, price Float64, at DateTime"
 PINNED = "default.pinned"
 WARM_UP = 5.0
 """Seconds of load before anything is counted: workers start, decoders are made."""
+ROWS = 10
 LATENCY = "blockhouse_message_latency_seconds_bucket"
 
 
@@ -48,6 +49,8 @@ class Observed:
     latencies: dict[float, float] = field(default_factory=dict)
     lagging: set[str] = field(default_factory=set)
     before: dict[float, float] = field(default_factory=dict)
+    sent: int = 0
+    """Messages of tables that can be loaded."""
 
     def look(self, aggregators: Mapping[str, AggregatorProcess], at: float) -> None:
         self.seconds.append(at)
@@ -87,7 +90,7 @@ class Observed:
 def main(
     minutes: Annotated[float, typer.Option(help="How long the load lasts.")] = 10,
     tables: Annotated[int, typer.Option(help="Tables, the pinned one not counted.")] = 149,
-    rate: Annotated[float, typer.Option(help="Messages per second over all tables.")] = 60,
+    rate: Annotated[float, typer.Option(help="Messages per second over all tables: each is a quorum insert.")] = 15,
     seed: Annotated[int, typer.Option(help="Of the load.")] = 1,
 ) -> None:
     """Measure one topic with many tables, one of which cannot be loaded."""
@@ -102,11 +105,11 @@ def main(
                 store = SchemaStore(session)
                 pools = schemas(store, [f"default.{name}" for name in names], seed)
             pipeline.wait_for("every stream owned", pipeline.quiet, 60)
-            run(pipeline, pools, WARM_UP, rate, seed)
+            warmed = run(pipeline, pools, WARM_UP, rate, seed)
             pipeline.wait_for("the first messages stored", lambda: settled(pipeline), 60)
             observed = run(pipeline, pools, minutes * 60, rate, seed + 1)
             pipeline.wait_for("all but the pinned table", lambda: settled(pipeline), 120)
-            report(pipeline, observed, names)
+            report(pipeline, observed, names, ROWS * (warmed.sent + observed.sent))
 
 
 def schemas(store: SchemaStore, names: list[str], seed: int) -> list[MessagePool]:
@@ -136,7 +139,7 @@ def run(pipeline: Pipeline, pools: list[MessagePool], seconds: float, rate: floa
             transport = transports[sent % len(transports)]
             if sent % 50 == 0:
                 transport.send(b"whatever", {"table": PINNED, "schema": "1"}, partition=sent // 50 % 2)
-            transport.send(pool.message(10), pool.headers, partition=rng.randrange(pipeline.spec.partitions))
+            transport.send(pool.message(ROWS), pool.headers, partition=rng.randrange(pipeline.spec.partitions))
             sent += 1
         for transport in transports:
             transport.poll()
@@ -152,6 +155,7 @@ def run(pipeline: Pipeline, pools: list[MessagePool], seconds: float, rate: floa
             )
     for transport in transports:
         transport.flush(30)
+    observed.sent = sent
     return observed
 
 
@@ -167,11 +171,11 @@ def settled(pipeline: Pipeline) -> bool:
     )
 
 
-def report(pipeline: Pipeline, observed: Observed, names: list[str]) -> None:
+def report(pipeline: Pipeline, observed: Observed, names: list[str], produced: int) -> None:
     counted: Callable[[str], int] = lambda name: pipeline.stack.clickhouse[1, 1].execute(  # noqa: E731
         f"SELECT count() FROM {name}"
     )[0][0]
-    print(f"\nrows stored                     {sum(map(counted, names))}")
+    print(f"\nrows stored, of those produced   {sum(map(counted, names))} of {produced}")
     print(f"slowest acknowledgement         <= {observed.slowest():g} s")
     print(f"largest metadata                {observed.units} of 4095 UTF-16 units")
     for name, program in observed.memory:
