@@ -9,7 +9,7 @@ from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.clickhouse.errors import Fault, ServerFault
 from blockhouse_aggregator.clickhouse.presence import Absent, Ambiguous, Complete, Partial, Presence, decide
 from blockhouse_aggregator.clickhouse.provenance import stored_rows
-from blockhouse_aggregator.clickhouse.tables import describe
+from blockhouse_aggregator.clickhouse.tables import caught_up, describe
 from e2e.stack import Stack
 from e2e.stack.clickhouse import ClickHouseServer
 from e2e.stack.process import wait_until
@@ -90,6 +90,8 @@ def test_without_row_numbers_half_a_message_is_ambiguous(stack: Stack, table: Ta
     server = stack.clickhouse[1, 1]
     server.execute(f"INSERT INTO {name} VALUES", [(1, CLUSTER, PARTITION, BEGIN)])
     with replica(server) as r1:
+        # It reads its own entry of the replication log some time after it has answered.
+        assert wait_until(lambda: caught_up(r1, "default", name), timeout=30)
         assert presence(r1, name) == Ambiguous((BEGIN,))
 
 
