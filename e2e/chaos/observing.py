@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import psutil
 
 from e2e.chaos.world import World
 from e2e.demo.tally import Tally, read_counters
 from e2e.pipeline import AggregatorProcess
+from e2e.stack.periodic import Periodic
 from e2e.stack.process import session_members
 
 INTERVAL = 0.5
@@ -42,10 +41,11 @@ class Resident:
     size: int
 
 
-class Observer:
+class Observer(Periodic):
     """A context manager; threads of its own. `sent` says how many messages brokers have acknowledged by now."""
 
     def __init__(self, world: World, sent: Callable[[], int], clock: Callable[[], float]) -> None:
+        super().__init__(self._look_and_weigh, INTERVAL, name="observer")
         self.tally = Tally()
         self.samples: list[Sample] = []
         self.memory: list[Resident] = []
@@ -53,8 +53,7 @@ class Observer:
         self._sent = sent
         self._clock = clock
         self._stored: dict[str, int] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
+        self._weighed = 0.0
         self._pool = ThreadPoolExecutor(len(world.aggregators) or 1, thread_name_prefix="observe")
 
     @property
@@ -106,23 +105,13 @@ class Observer:
                 sizes[part] = sizes.get(part, 0) + _resident(pid)
             self.memory += [Resident(at, name + part, leader, size) for part, size in sizes.items()]
 
-    def _run(self) -> None:
-        weighed = 0.0
-        while not self._stop.wait(INTERVAL):
-            self.look()
-            if time.monotonic() - weighed >= MEMORY_EVERY:
-                weighed = time.monotonic()
-                self._weigh()
+    def _look_and_weigh(self) -> None:
+        self.look()
+        if time.monotonic() - self._weighed >= MEMORY_EVERY:
+            self._weighed = time.monotonic()
+            self._weigh()
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._thread.join(10)
+    def over(self) -> None:
         self._pool.shutdown(wait=False)
 
 

@@ -22,7 +22,7 @@ from e2e.chaos.injecting import Injected, Injector
 from e2e.chaos.observing import Observer
 from e2e.chaos.scenario import Scenario
 from e2e.chaos.supervisor import Supervisor
-from e2e.chaos.verdict import judge
+from e2e.chaos.verdict import judge, rows_in_kafka
 from e2e.chaos.world import LOADED, World
 from e2e.demo.load import Load
 from e2e.demo.verdict import Check
@@ -110,8 +110,9 @@ def perform(scenario: Scenario, folder: Path, tell: Tell, *, isolated: bool) -> 
         observer.forget()
         _play(scenario, load, injector, timeline)
         injector.join(FAULT_TIMEOUT)
-        load.finish(DRAIN_TIMEOUT)
-        timeline.say(f"produced {load.rows:,} rows; waiting until everything is stored")
+        unknown = load.finish(DRAIN_TIMEOUT)
+        not_acknowledged = f" ({unknown:,} messages never acknowledged by the brokers)" if unknown else ""
+        timeline.say(f"produced {load.rows:,} rows{not_acknowledged}; waiting until everything is stored")
         _quiesce(world)
         observer.look()
         timeline.say("quiet; auditing every replica")
@@ -201,11 +202,12 @@ def _outcome(
     seconds: float,
 ) -> Outcome:
     tally, samples = observer.tally, list(observer.samples)
+    rows = max(load.rows, rows_in_kafka(report))
     checks = judge(
         report,
         replicas=scenario.replicas,
         tables=[table.full_name for table in LOADED],
-        rows=load.rows,
+        rows=rows,
         replays=tally.total("replays") if scenario.replays else None,
         surplus=tally.total("surplus_rows"),
         faults=injector.done,
@@ -223,7 +225,7 @@ def _outcome(
         faults=tuple(zip(injector.done, recoveries(injector.done, samples, scenario.rate), strict=True)),
         memory=memory(observer.memory),
         lag_peak=max((sample.lag for sample in samples), default=0),
-        rows=load.rows,
+        rows=rows,
         replays=tally.total("replays"),
         deduplicated=tally.total("deduplicated"),
         by_provenance=tally.total("provenance_decisions"),

@@ -6,25 +6,23 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Self
 
 from blockhouse.errors import BlockhouseError
+from e2e.stack.periodic import Periodic
 from e2e.stack.server import Server
 
 INTERVAL = 0.3
 
 
-class Supervisor:
+class Supervisor(Periodic):
     """A context manager; a thread of its own. `tell` is called with what it did."""
 
     def __init__(self, servers: Mapping[str, Server], tell: Callable[[str], None]) -> None:
+        super().__init__(self._start_the_dead, INTERVAL, name="supervisor", patience=30)
         self._servers = servers
         self._tell = tell
         self._held: Counter[str] = Counter()
         self._guard = threading.RLock()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
 
     @contextmanager
     def holding_down(self, names: Sequence[str]) -> Iterator[None]:
@@ -37,25 +35,14 @@ class Supervisor:
             with self._guard:
                 self._held.subtract(names)
 
-    def _run(self) -> None:
-        while not self._stop.wait(INTERVAL):
-            for name, server in self._servers.items():
-                with self._guard:
-                    if self._held[name] > 0 or server.alive or self._stop.is_set():
-                        continue
-                    try:
-                        server.start(wait=False)
-                    except (BlockhouseError, OSError) as error:
-                        self._tell(f"{name} could not be started: {error}")
-                    else:
-                        self._tell(f"{name} started again")
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._thread.join(30)
+    def _start_the_dead(self) -> None:
+        for name, server in self._servers.items():
+            with self._guard:
+                if self._held[name] > 0 or server.alive or self._stop.is_set():
+                    continue
+                try:
+                    server.start(wait=False)
+                except (BlockhouseError, OSError) as error:
+                    self._tell(f"{name} could not be started: {error}")
+                else:
+                    self._tell(f"{name} started again")

@@ -180,10 +180,10 @@ class ApiServer(Program):
         return [f"--audit-policy-file={policy}", f"--audit-log-path={self.audit_log}", "--audit-log-maxsize=0"]
 
 
-class ControllerManager(Program):
-    """Quick about StatefulSets and garbage, so that a test of hundreds of pods measures us, not it."""
+class ApiClient(Program):
+    """A program that talks to the API server as `subject` (of its certificate)."""
 
-    program = "kube-controller-manager"
+    subject: ClassVar[str]
 
     def __init__(
         self,
@@ -198,9 +198,20 @@ class ControllerManager(Program):
         super().__init__(folder, binaries, authority, port, dies_with_parent=dies_with_parent)
         self.api = api
 
+    def kubeconfig(self) -> Path:
+        """Its way to the API server, written anew."""
+        identity = self.authority.issue(self.program.removeprefix("kube-"), self.subject)
+        return self.authority.kubeconfig(self.folder / "kubeconfig", self.api.url, identity=identity)
+
+
+class ControllerManager(ApiClient):
+    """Quick about StatefulSets and garbage, so that a test of hundreds of pods measures us, not it."""
+
+    program = "kube-controller-manager"
+    subject = "/CN=system:kube-controller-manager"
+
     def prepare(self) -> list[str]:
-        identity = self.authority.issue("controller-manager", "/CN=system:kube-controller-manager")
-        kubeconfig = self.authority.kubeconfig(self.folder / "kubeconfig", self.api.url, identity=identity)
+        kubeconfig = self.kubeconfig()
         return [
             self.binaries["kube-controller-manager"],
             f"--kubeconfig={kubeconfig}",
@@ -218,25 +229,12 @@ class ControllerManager(Program):
         ]
 
 
-class Scheduler(Program):
+class Scheduler(ApiClient):
     program = "kube-scheduler"
-
-    def __init__(
-        self,
-        folder: Path,
-        binaries: Binaries,
-        authority: Authority,
-        port: int,
-        *,
-        api: ApiServer,
-        dies_with_parent: bool,
-    ) -> None:
-        super().__init__(folder, binaries, authority, port, dies_with_parent=dies_with_parent)
-        self.api = api
+    subject = "/CN=system:kube-scheduler"
 
     def prepare(self) -> list[str]:
-        identity = self.authority.issue("scheduler", "/CN=system:kube-scheduler")
-        kubeconfig = self.authority.kubeconfig(self.folder / "kubeconfig", self.api.url, identity=identity)
+        kubeconfig = self.kubeconfig()
         return [
             self.binaries["kube-scheduler"],
             f"--kubeconfig={kubeconfig}",
@@ -250,34 +248,21 @@ class Scheduler(Program):
         ]
 
 
-class Kwok(Program):
+class Kwok(ApiClient):
     """Plays the kubelet of every node with KWOK's annotation: pods become ready at once, and nothing runs in them.
 
     Pods have addresses at which nobody is (RFC 2544): those of loopback are refused in endpoints.
     """
 
     program = "kwok"
-
-    def __init__(
-        self,
-        folder: Path,
-        binaries: Binaries,
-        authority: Authority,
-        port: int,
-        *,
-        api: ApiServer,
-        dies_with_parent: bool,
-    ) -> None:
-        super().__init__(folder, binaries, authority, port, dies_with_parent=dies_with_parent)
-        self.api = api
+    subject = "/O=system:masters/CN=kwok"
 
     @property
     def health(self) -> str:
         return f"http://{LOOPBACK}:{self.port}/healthz"
 
     def prepare(self) -> list[str]:
-        identity = self.authority.issue("kwok", "/O=system:masters/CN=kwok")
-        kubeconfig = self.authority.kubeconfig(self.folder / "kubeconfig", self.api.url, identity=identity)
+        kubeconfig = self.kubeconfig()
         return [
             self.binaries["kwok"],
             f"--kubeconfig={kubeconfig}",

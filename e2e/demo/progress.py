@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -16,6 +15,7 @@ from rich.text import Text
 
 from e2e.demo.load import Load
 from e2e.demo.watch import Seen, Watcher
+from e2e.stack.periodic import Periodic
 
 LINE_EVERY = 5.0
 RATE_OVER = 5.0
@@ -122,28 +122,4 @@ def progress_of(teller: Teller, figures: Figures) -> Progress:
     """Shown as long as the context lasts."""
     if teller.console.is_terminal:
         return Live(get_renderable=figures.grid, console=teller.console, refresh_per_second=2, transient=True)
-    return Lines(lambda: teller.say(figures.line()))
-
-
-class Lines:
-    """Calls `tell` every few seconds, in a thread."""
-
-    def __init__(self, tell: Callable[[], None], every: float = LINE_EVERY) -> None:
-        self._tell = tell
-        self._every = every
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="lines", daemon=True)
-
-    def _run(self) -> None:
-        while not self._stop.wait(self._every):
-            self._tell()
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._thread.join(5)
+    return Periodic(lambda: teller.say(figures.line()), LINE_EVERY, name="lines", patience=5)

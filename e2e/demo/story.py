@@ -189,7 +189,8 @@ def _wait_for_two(stage: Stage) -> None:
 def _drain(stage: Stage) -> None:
     """Until all is produced and stored."""
     load = stage.load
-    load.finish(DRAIN_TIMEOUT)
+    if unknown := load.finish(DRAIN_TIMEOUT):
+        raise StackError(f"{unknown:,} messages were not acknowledged by the brokers: see their logs")
     stage.teller.say(f"produced {load.rows:,} rows in {load.messages:,} messages; waiting until all are stored")
     stage.pipeline.wait_for("every stream quiet", stage.pipeline.quiet, DRAIN_TIMEOUT)
 

@@ -40,7 +40,7 @@ def judge(
     between = sum(kill.between_commit_and_acknowledgement for kill in killed)
     beyond = sum(freeze.beyond_session for freeze in frozen)
     return (
-        _audit(report, replicas, tables, rows),
+        exact(report, replicas, tables, rows),
         Check(
             "an aggregator was killed between commit and acknowledgement",
             between > 0,
@@ -74,7 +74,7 @@ def _verifier(verified: Mapping[str, Any], streams: int) -> Check:
     )
 
 
-def _audit(report: AuditReport, replicas: int, tables: Collection[str], rows: int) -> Check:
+def exact(report: AuditReport, replicas: int, tables: Collection[str], rows: int) -> Check:
     """Exact, and about everything: an audit of too few tables, replicas or rows is none."""
     pairs = {(result.table, result.replica) for result in report.tables if result.exists}
     names = {replica for _, replica in pairs}
@@ -82,10 +82,9 @@ def _audit(report: AuditReport, replicas: int, tables: Collection[str], rows: in
     stored = {name: sum(r.stored for r in report.tables if r.replica == name) for name in sorted(names)}
     lost = sum(result.missing for result in report.tables)
     doubled = sum(result.duplicates for result in report.tables)
-    holds = report.exact and everything and set(stored.values()) == {rows}
     found = ", ".join(f"{name} {count:,}" for name, count in stored.items())
     return Check(
         "every produced row is stored exactly once on every replica",
-        holds,
+        report.exact and everything and set(stored.values()) == {rows},
         f"{rows:,} produced; stored: {found or 'nothing'}; {lost:,} lost, {doubled:,} duplicates",
     )

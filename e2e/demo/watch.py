@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from e2e.demo.tally import Tally, read_counters
 from e2e.pipeline import AggregatorProcess, Pipeline
+from e2e.stack.periodic import Periodic
 
 INTERVAL = 0.5
 
@@ -44,15 +43,14 @@ class Seen:
         return sum(self.lags.values())
 
 
-class Watcher:
+class Watcher(Periodic):
     """Keeps the latest look at each aggregator, and the tally. Thread-safe."""
 
     def __init__(self, pipeline: Pipeline) -> None:
+        super().__init__(self._look_at_all, INTERVAL, name="watcher")
         self.tally = Tally()
         self._aggregators = pipeline.aggregators
         self._seen = {name: Seen(name, "starting", {}, {}, (), frozenset()) for name in self._aggregators}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
         self._pool = ThreadPoolExecutor(len(self._aggregators), thread_name_prefix="watch")
 
     @property
@@ -80,19 +78,10 @@ class Watcher:
         if pid is not None:
             self.tally.note(aggregator.replica, pid, read_counters(page))
 
-    def _run(self) -> None:
-        while not self._stop.wait(INTERVAL):
-            list(self._pool.map(self.look, self._aggregators))
+    def _look_at_all(self) -> None:
+        list(self._pool.map(self.look, self._aggregators))
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._thread.join(10)
+    def over(self) -> None:
         self._pool.shutdown(wait=False)
 
 

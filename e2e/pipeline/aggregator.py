@@ -91,13 +91,13 @@ class AggregatorProcess(Server):
         """One stream's part of the status page, by `cluster/topic/partition`; empty when it is not held here."""
         return next((stream for stream in self.streams() if stream["stream"] == name), {})
 
-    def in_flight(self, table: str, stage: str) -> list[Mapping[str, Any]]:
-        """The blocks of `database.table` that are in `stage` (sealed, inserting, replay, blocked) in any stream."""
+    def in_flight(self, table: str, *stages: str) -> list[Mapping[str, Any]]:
+        """The blocks of `database.table` in any stream at one of `stages`: sealed, inserting, replay or blocked."""
         return [
             block
             for stream in self.streams()
             for block in stream.get("inFlight", ())
-            if (block["table"], block["stage"]) == (table, stage)
+            if block["table"] == table and block["stage"] in stages
         ]
 
     def logged(self, event: str, /, **values: Any) -> list[Mapping[str, Any]]:

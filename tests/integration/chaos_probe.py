@@ -28,8 +28,7 @@ _ASK = (
     "import socket, sys, time\n"
     "began = time.monotonic()\n"
     "try:\n"
-    "    with socket.create_connection(('127.0.0.1', int(sys.argv[1])), 1.5) as s:\n"
-    "        s.settimeout(1.5)\n"
+    "    with socket.create_connection(('127.0.0.1', int(sys.argv[1])), float(sys.argv[3])) as s:\n"
     "        for _ in range(int(sys.argv[2])): s.sendall(b'x'); assert s.recv(9)\n"
     "    print(time.monotonic() - began)\n"
     "except OSError as error: print(type(error).__name__)\n"
@@ -43,9 +42,9 @@ def as_group(name: str, program: str, *arguments: object) -> list[str]:
     return [*prefix, sys.executable, "-c", program, *map(str, arguments)]
 
 
-def ask(client: str, server: str, times: int = 1) -> str:
-    """Seconds that the exchange took, or the name of the error."""
-    command = as_group(client, _ASK, SERVERS[server], times)
+def ask(client: str, server: str, times: int = 1, patience: float = 1.5) -> str:
+    """Seconds that the exchange took, or the name of the error; no step of it may take more than `patience`."""
+    command = as_group(client, _ASK, SERVERS[server], times, patience)
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -63,7 +62,7 @@ def network() -> dict[str, str]:
         net.mend("cut")
         found["mended"] = ask("client", "server")
         net.cut("loss", ["server"], ["client"], share=0.2)
-        found["loss"] = ask("client", "server", 20)
+        found["loss"] = ask("client", "server", 20, patience=25)  # retransmissions back off
         net.mend_all()
         proxies = DelayProxies([SERVERS["server"]], 0.2)
         net.redirect("delay", ["client"], SERVERS["server"], proxies.listening[SERVERS["server"]])

@@ -30,11 +30,12 @@ def pipeline(running: Loading) -> Iterator[Loading]:
 def with_a_block_in_flight(pipeline: Loading, table: str) -> AggregatorProcess:
     """The owner of STREAM, once its replica has written a block of `table` that no other replica may fetch.
 
-    Whoever has the block in flight is the owner: the stream may still be moving when the block is sent.
+    Whoever has the block in flight is the owner. The stream may still be moving when the block is sent: it is then
+    the new owner that waits for the quorum, replaying it.
     """
     pipeline.feed.send(table, 20, to=[STREAM])
     aggregators = pipeline.pipeline.aggregators.values()
-    pipeline.wait("a block in flight", lambda: any(a.in_flight(table, "inserting") for a in aggregators))
+    pipeline.wait("a block in flight", lambda: any(a.in_flight(table, "inserting", "replay") for a in aggregators))
     pipeline.wait("its part written", lambda: pipeline.written_without_quorum(table))
     return pipeline.owner(*STREAM)
 
