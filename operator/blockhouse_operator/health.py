@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from blockhouse.serving import Answer, HttpServer
 from blockhouse_operator.handlers.loop import OperatorLoop
 
 Current = Callable[[], OperatorLoop | None]
@@ -33,38 +33,20 @@ class Figures:
         )
 
 
-class HealthServer:
+class HealthServer(HttpServer):
     """Serves on every address: probes come from the node. Everything it says is harmless."""
 
     def __init__(self, port: int, current: Current) -> None:
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(Figures(current))
+        super().__init__("0.0.0.0", port, registry)
         self._current = current
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(Figures(current))
-        self._runner: web.AppRunner | None = None
-        self.port = port
 
-    async def start(self) -> None:
-        app = web.Application()
-        app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/metrics", self._metrics)
-        self._runner = web.AppRunner(app, access_log=None)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "0.0.0.0", self.port).start()
-        self.port = self._runner.addresses[0][1]
-
-    async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
-
-    async def _healthz(self, _: web.Request) -> web.Response:
+    def health(self) -> Answer:
         loop = self._current()
         sick = loop.sick() if loop is not None else ""
-        return web.Response(text=f"{sick}\n", status=503) if sick else web.Response(text="ok\n")
+        return Answer(not sick, sick or "ok")
 
-    async def _readyz(self, _: web.Request) -> web.Response:
+    def readiness(self) -> Answer:
         """A candidate that waits for the lease is ready: it is ready to take over."""
-        return web.Response(text="leading\n" if self._current() else "standing by\n")
-
-    async def _metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return Answer(True, "leading" if self._current() else "standing by")

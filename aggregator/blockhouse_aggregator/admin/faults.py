@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterable
 
 from aiohttp import web
 from pydantic import ValidationError
 
+from blockhouse.serving import Handler
 from blockhouse_aggregator.faults.armed import Faults
 from blockhouse_aggregator.faults.model import ArmedFault, Point
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class FaultRoutes:
@@ -20,11 +19,11 @@ class FaultRoutes:
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
 
-    def add_to(self, app: web.Application) -> None:
-        app.router.add_get("/faults", self._guarded(self._list))
-        app.router.add_delete("/faults", self._guarded(self._disarm))
-        app.router.add_put("/faults/{point}", self._guarded(self._arm))
-        app.router.add_delete("/faults/{point}", self._guarded(self._disarm))
+    def all(self) -> Iterable[web.RouteDef]:
+        yield web.get("/faults", self._guarded(self._list))
+        yield web.delete("/faults", self._guarded(self._disarm))
+        yield web.put("/faults/{point}", self._guarded(self._arm))
+        yield web.delete("/faults/{point}", self._guarded(self._disarm))
 
     def _guarded(self, handler: Handler) -> Handler:
         async def answer(request: web.Request) -> web.StreamResponse:

@@ -7,7 +7,7 @@ names the rollout, and no stream has a block of it in flight.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import TypeVar
 
@@ -15,9 +15,8 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from blockhouse.errors import Blocked, Permanent, Retryable
+from blockhouse.serving import Handler
 from blockhouse_aggregator.runtime.rollouts import Rollouts
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class _Body(BaseModel):
@@ -53,11 +52,11 @@ class TableRoutes:
     def __init__(self, rollouts: Callable[[], Rollouts]) -> None:
         self._rollouts = rollouts
 
-    def add_to(self, app: web.Application) -> None:
-        app.router.add_put("/tables/{table}/hold", _answered(self._hold))
-        app.router.add_delete("/tables/{table}/hold", _answered(self._release))
-        app.router.add_post("/tables/{table}/difference", _answered(self._difference))
-        app.router.add_put("/tables/{table}", _answered(self._apply))
+    def all(self) -> Iterable[web.RouteDef]:
+        yield web.put("/tables/{table}/hold", _answered(self._hold))
+        yield web.delete("/tables/{table}/hold", _answered(self._release))
+        yield web.post("/tables/{table}/difference", _answered(self._difference))
+        yield web.put("/tables/{table}", _answered(self._apply))
 
     async def _hold(self, request: web.Request) -> web.Response:
         body = await _body(request, Held)

@@ -5,17 +5,14 @@ It listens on loopback unless a token is set, and changes nothing.
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 
 from blockhouse.config.pipeline import Admin
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-OPEN = frozenset({"/healthz", "/readyz"})
+from blockhouse.serving import Answer, HttpServer
 
 
 class Answerable(Protocol):
@@ -32,54 +29,24 @@ class Answerable(Protocol):
     def anomalies(self) -> list[dict[str, Any]]: ...
 
 
-class VerifierServer:
-    """Serves on the event loop it is started on."""
+class VerifierServer(HttpServer):
+    """/healthz, /readyz, /metrics, /anomalies and /verdict."""
 
     def __init__(self, config: Admin, verifier: Answerable) -> None:
-        self._config = config
+        token = config.token.read() if config.token else None
+        super().__init__(config.host, config.port, verifier.registry, token=token)
         self._verifier = verifier
-        self._token = config.token.read() if config.token else None
-        self._runner: web.AppRunner | None = None
-        self.port = config.port
 
-    async def start(self) -> None:
-        app = web.Application(middlewares=[self._authorized])
-        for path, handler in (
-            ("/healthz", self._healthz),
-            ("/readyz", self._readyz),
-            ("/metrics", self._metrics),
-            ("/anomalies", self._anomalies),
-            ("/verdict", self._verdict),
-        ):
-            app.router.add_get(path, handler)
-        self._runner = web.AppRunner(app, access_log=None)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, self._config.host, self._config.port).start()
-        self.port = self._runner.addresses[0][1]
-
-    async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
-
-    @web.middleware
-    async def _authorized(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if self._token is not None and request.path not in OPEN:
-            given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-            if not hmac.compare_digest(given.encode(), self._token.encode()):
-                raise web.HTTPUnauthorized(text="give the token of admin.token as 'Authorization: Bearer ...'\n")
-        return await handler(request)
-
-    async def _healthz(self, _: web.Request) -> web.Response:
+    def health(self) -> Answer:
         alive = self._verifier.alive
-        return web.Response(text="ok\n" if alive else "dead\n", status=200 if alive else 503)
+        return Answer(alive, "ok" if alive else "dead")
 
-    async def _readyz(self, _: web.Request) -> web.Response:
+    def readiness(self) -> Answer:
         ready = self._verifier.ready
-        return web.Response(text="ready\n" if ready else "reading history\n", status=200 if ready else 503)
+        return Answer(ready, "ready" if ready else "reading history")
 
-    async def _metrics(self, _: web.Request) -> web.Response:
-        body = generate_latest(self._verifier.registry)
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+    def routes(self) -> Iterable[web.RouteDef]:
+        return web.get("/anomalies", self._anomalies), web.get("/verdict", self._verdict)
 
     async def _anomalies(self, _: web.Request) -> web.Response:
         return web.json_response(self._verifier.anomalies())

@@ -19,7 +19,7 @@ Client = TestClient[web.Request, web.Application]
 @asynccontextmanager
 async def serving(faults: Faults) -> AsyncIterator[Client]:
     app = web.Application()
-    FaultRoutes(faults).add_to(app)
+    app.add_routes(FaultRoutes(faults).all())
     async with TestClient(TestServer(app)) as client:
         yield client
 
