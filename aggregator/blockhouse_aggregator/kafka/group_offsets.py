@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
@@ -17,16 +18,11 @@ from blockhouse_aggregator.kafka.group import Committed
 
 def committed_offsets(cluster: KafkaCluster, group: str, *, timeout: float = 10.0) -> Mapping[StreamId, Committed]:
     """Every stream of the group that has a committed offset. Raises Retryable or Permanent."""
-    admin = AdminClient({**cluster.client_config(), "client.id": "blockhouse-offsets", "log_level": 0})
     doing = f"reading the offsets of group {group} in cluster {cluster.name}"
     request = ConsumerGroupTopicPartitions(group)
+    admin = _admin(cluster)  # kept until it has answered
     future = admin.list_consumer_group_offsets([request], request_timeout=timeout)[group]
-    try:
-        answer = future.result(timeout + 1)
-    except KafkaException as error:
-        raise translate(error, doing) from error
-    except FutureTimeoutError as error:
-        raise Retryable(f"Kafka: {doing} took longer than {timeout:g} s", after=1.0) from error
+    answer = _answer(future, doing, timeout)
     return {
         StreamId(cluster.name, found.topic, found.partition): Committed(found.offset, found.metadata or "")
         for found in answer.topic_partitions or ()
@@ -41,17 +37,25 @@ def set_offsets(
 
     Raises Retryable or Permanent; some streams may be set then, and all may be set again.
     """
-    admin = AdminClient({**cluster.client_config(), "client.id": "blockhouse-offsets", "log_level": 0})
     doing = f"setting the offsets of group {group} in cluster {cluster.name}"
     targets = [TopicPartition(s.topic, s.partition, offset, text) for s, (offset, text) in offsets.items()]
     request = ConsumerGroupTopicPartitions(group, targets)
+    admin = _admin(cluster)  # kept until it has answered
     future = admin.alter_consumer_group_offsets([request], request_timeout=timeout)[group]
+    for found in _answer(future, doing, timeout).topic_partitions or ():
+        if found.error is not None:
+            raise translate(found.error, f"{doing}, partition {found.partition}")
+
+
+def _admin(cluster: KafkaCluster) -> AdminClient:
+    return AdminClient({**cluster.client_config(), "client.id": "blockhouse-offsets", "log_level": 0})
+
+
+def _answer(future: Future[ConsumerGroupTopicPartitions], doing: str, timeout: float) -> ConsumerGroupTopicPartitions:
+    """Raises Retryable or Permanent; `doing` is what the message says was tried."""
     try:
-        answer = future.result(timeout + 1)
+        return future.result(timeout + 1)
     except KafkaException as error:
         raise translate(error, doing) from error
     except FutureTimeoutError as error:
         raise Retryable(f"Kafka: {doing} took longer than {timeout:g} s", after=1.0) from error
-    for found in answer.topic_partitions or ():
-        if found.error is not None:
-            raise translate(found.error, f"{doing}, partition {found.partition}")
