@@ -12,6 +12,8 @@ Make = Callable[[random.Random, int], list[Fault]]
 
 FIRST, QUIET = 5.0, 15.0
 """Seconds without a fault at the beginning, and at the end of the production."""
+PAUSE, RECOVERY_TIMEOUT = 3.0, 90.0
+"""Seconds between a recovery and the next fault of a series, and after which a fault counts as not recovered from."""
 
 
 def _aggregator(rng: random.Random, replicas: int) -> str:
@@ -95,13 +97,24 @@ _LONG = {"zones-in-turn", "rolling-restart-aggregators", "rolling-restart-clickh
 """Cases that take a minute or more: only in runs of three minutes and more."""
 
 
-def alone(case: str, seed: int, replicas: int, rate: float) -> Scenario:
-    """One case after a quiet beginning, with time to recover."""
-    faults = [_moved(fault, FIRST + 3) for fault in CASES[case](random.Random(seed), replicas)]
-    seconds = max(fault.end for fault in faults) + QUIET + (30 if case in _LONG else 5)
-    replays = case.startswith("strike")  # others may fall between two blocks
+def series(cases: Sequence[str], runs: int, seed: int, replicas: int, rate: float) -> Scenario:
+    """Each case so many times and never two at once, in an order of chance: what one leaves behind is not always the
+    same other's burden."""
+    rng = random.Random(seed)
+    order = [case for case in cases for _ in range(runs)]
+    rng.shuffle(order)
+    faults = tuple(
+        fault.model_copy(update={"at": PAUSE, "case": case}) for case in order for fault in CASES[case](rng, replicas)
+    )
     return Scenario(
-        name=case, seed=seed, replicas=replicas, seconds=seconds, rate=rate, replays=replays, faults=tuple(faults)
+        name="table",
+        seed=seed,
+        replicas=replicas,
+        seconds=sum(fault.seconds + RECOVERY_TIMEOUT for fault in faults),
+        rate=rate,
+        replays=any(case.startswith("strike") for case in cases),  # others may fall between two blocks
+        in_turn=True,
+        faults=faults,
     )
 
 
@@ -109,9 +122,7 @@ def plan(seed: int, seconds: float, replicas: int, rate: float, *, without: Sequ
     """Random cases that fill `seconds`, some of them at the same time. The first is always a kill between insert and
     acknowledgement: a run without a replay proves little. `without`: kinds that this machine does not permit."""
     rng = random.Random(seed)
-    usable = [
-        name for name, make in CASES.items() if not {f.kind for f in make(random.Random(0), replicas)} & {*without}
-    ]
+    usable = permitted_cases(without)
     short = [name for name in usable if name not in _LONG or seconds >= 180]
     faults = [_moved(fault, FIRST) for fault in CASES["strike-after-insert"](rng, replicas)]
     at = FIRST + rng.uniform(4, 10)
@@ -131,6 +142,11 @@ def plan(seed: int, seconds: float, replicas: int, rate: float, *, without: Sequ
 def not_permitted(network: bool, disk: bool) -> tuple[Kind, ...]:
     """Kinds to leave out on a machine without these."""
     return (*(() if network else tuple(sorted(NETWORK))), *(() if disk else (Kind.DISK_FULL,)))
+
+
+def permitted_cases(without: Sequence[Kind]) -> list[str]:
+    """The cases that need none of these kinds."""
+    return [name for name, make in CASES.items() if not {f.kind for f in make(random.Random(0), 2)} & {*without}]
 
 
 def _moved(fault: Fault, by: float) -> Fault:

@@ -79,31 +79,26 @@ def run_file(
 def scenario_table(
     cases: Annotated[list[str] | None, typer.Argument(help="Cases; default: all.")] = None,
     runs: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 10,
-    seed: Annotated[int, typer.Option(envvar="SEED", help="Of the first run of each case.")] = 1,
+    seed: Annotated[int, typer.Option(envvar="SEED", help="Of the order and the details of all faults.")] = 1,
     replicas: Replicas = 4,
     rate: Rate = 200,
     folder: Folder = DEFAULT_FOLDER,
     json_file: Json = None,
 ) -> None:
-    """Each fault alone, several times: the table of docs/testing.md. On a quiet machine, it takes hours.
+    """Each fault alone, several times in one run: the table of docs/testing.md. On a quiet machine; it takes two hours.
 
     Example: blockhouse chaos table kill-aggregator zone-down --runs 3
     """
-    from e2e.chaos.catalogue import CASES, alone
-    from e2e.chaos.report import TITLES, table_row
+    from e2e.chaos.catalogue import CASES, not_permitted, permitted_cases, series
+    from e2e.chaos.report import table
 
     isolated = _isolated()
     if unknown := set(cases or ()) - set(CASES):
         raise typer.BadParameter(f"no case {', '.join(sorted(unknown))}: there are {', '.join(CASES)}")
-    every, rows = [], [TITLES]
-    for case in cases or CASES:
-        found = [_perform(alone(case, seed + number, replicas, rate), folder, isolated) for number in range(runs)]
-        recoveries = [recovered for outcome in found for _, recovered in outcome.faults]
-        rows.append(table_row(case, recoveries, sum(not outcome.passed for outcome in found)))
-        typer.echo(rows[-1])
-        every += found
-    typer.echo("\n".join(rows))
-    _finish(every, json_file)
+    wanted = cases or permitted_cases(not_permitted(isolated, isolated))
+    outcome = _perform(series(wanted, runs, seed, replicas, rate), folder, isolated)
+    typer.echo(table(outcome))
+    _finish([outcome], json_file)
 
 
 @app.command("plan")
@@ -142,7 +137,7 @@ def _perform(scenario: Scenario, folder: Path, isolated: bool) -> Outcome:
 
     console = Console() if sys.stdout.isatty() else Console(width=160)
     with workspace(folder) as home, stderr_to(home / "chaos.log"):
-        for fault in scenario.faults:
+        for fault in () if scenario.in_turn else scenario.faults:
             console.print(f"plan: {fault.at:6.1f} s  {fault}", highlight=False)
         try:
             outcome = perform(scenario, home, lambda line: console.print(line, highlight=False), isolated=isolated)

@@ -32,7 +32,7 @@ def recovery(fault: Injected, samples: Sequence[Sample], rate: float, until: flo
     """What a fault did before the moment `until`, at which the next one began."""
     ended = fault.ended if fault.ended is not None else fault.began
     after = [s for s in samples if fault.began <= s.at <= until]
-    steady = _steady(after, rate * STEADY_SECONDS)
+    steady = steady_since(after, rate)
     return Recovery(
         from_begin=None if steady is None else max(0.0, steady - fault.began),
         from_end=None if steady is None else max(0.0, steady - ended),
@@ -50,8 +50,9 @@ def recoveries(faults: Sequence[Injected], samples: Sequence[Sample], rate: floa
     )
 
 
-def _steady(samples: Sequence[Sample], limit: float) -> float | None:
-    """The moment since which the lag is below the limit; None when it is above it at the end."""
+def steady_since(samples: Sequence[Sample], rate: float) -> float | None:
+    """The moment since which no more than STEADY_SECONDS of production is on its way; None when more is at the end."""
+    limit = rate * STEADY_SECONDS
     above = [at for at, sample in enumerate(samples) if sample.lag > limit]
     if not above:
         return samples[0].at if samples else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from statistics import median
 from typing import Any
@@ -70,22 +71,27 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-TITLES = (
-    "| fault alone | runs | from its beginning: median, worst | from its end: median, worst"
-    " | takeover, worst | lag peak |\n"
-    "|---|---|---|---|---|---|"
-)
+def table(outcome: Outcome) -> str:
+    """The table in docs/testing.md: a line for each case. Times in seconds, lag in messages."""
+    by_case: dict[str, list[Recovery]] = defaultdict(list)
+    for injected, found in outcome.faults:
+        by_case[injected.fault.case].append(found)
+    titles = (
+        "| fault alone | faults | from its beginning: median, worst | from its end: median, worst"
+        " | takeover: median, worst | lag peak |",
+        "|---|---|---|---|---|---|",
+    )
+    return "\n".join((*titles, *(_line(case, by_case[case]) for case in sorted(by_case))))
 
 
-def table_row(case: str, found: Sequence[Recovery], failed: int) -> str:
-    """A line of the table in docs/testing.md. Times in seconds, lag in messages."""
+def _line(case: str, found: Sequence[Recovery]) -> str:
     begins = [r.from_begin for r in found if r.from_begin is not None]
     ends = [r.from_end for r in found if r.from_end is not None]
     takeovers = [r.takeover for r in found if r.takeover is not None]
-    runs = f"{len(found)}" + (f", {failed} FAILED" if failed else "")
-    worst = f"{max(takeovers):.1f}" if takeovers else ""
-    peak = max((r.lag_peak for r in found), default=0)
-    return f"| {case} | {runs} | {_pair(begins)} | {_pair(ends)} | {worst} | {peak:,} |"
+    never = len(found) - len(begins)
+    count = f"{len(found)}" + (f", {never} not recovered from" if never else "")
+    peak = max(r.lag_peak for r in found)
+    return f"| {case} | {count} | {_pair(begins)} | {_pair(ends)} | {_pair(takeovers)} | {peak:,} |"
 
 
 def _pair(values: Sequence[float]) -> str:

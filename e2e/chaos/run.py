@@ -17,7 +17,8 @@ from blockhouse_aggregator.audit import run as run_audit
 from blockhouse_aggregator.coordination.schema_store import SchemaStore
 from blockhouse_aggregator.coordination.session import Session
 from blockhouse_aggregator.produce import LoadSpec, MessagePool
-from e2e.chaos.figures import Memory, Recovery, memory, recoveries
+from e2e.chaos.catalogue import RECOVERY_TIMEOUT
+from e2e.chaos.figures import STEADY_SECONDS, Memory, Recovery, memory, recoveries, steady_since
 from e2e.chaos.injecting import Injected, Injector
 from e2e.chaos.observing import Observer
 from e2e.chaos.scenario import Scenario
@@ -108,7 +109,10 @@ def perform(scenario: Scenario, folder: Path, tell: Tell, *, isolated: bool) -> 
         exits.callback(injector.abort)
         timeline.restart()
         observer.forget()
-        _play(scenario, load, injector, timeline)
+        if scenario.in_turn:
+            _play_in_turn(scenario, load, injector, observer, timeline)
+        else:
+            _play(scenario, load, injector, timeline)
         injector.join(FAULT_TIMEOUT)
         unknown = load.finish(DRAIN_TIMEOUT)
         not_acknowledged = f" ({unknown:,} messages never acknowledged by the brokers)" if unknown else ""
@@ -162,6 +166,27 @@ def _play(scenario: Scenario, load: Load, injector: Injector, timeline: Timeline
         load.wait(fault.at)
         injector.start(fault)
     load.wait(scenario.seconds)
+
+
+def _play_in_turn(scenario: Scenario, load: Load, injector: Injector, observer: Observer, timeline: Timeline) -> None:
+    """Each fault alone, with time to recover, while rows flow."""
+    load.start()
+    timeline.say(f"producing {scenario.rate:g} messages a second, for {len(scenario.faults)} faults in turn")
+
+    def recovered(since: float) -> bool:
+        samples = [sample for sample in observer.samples if sample.at >= since]
+        steady = steady_since(samples, scenario.rate)
+        return steady is not None and samples[-1].at - steady >= STEADY_SECONDS
+
+    for number, fault in enumerate(scenario.faults, start=1):
+        load.wait(load.clock() + fault.at)
+        injector.start(fault)
+        injector.join(FAULT_TIMEOUT)
+        over = timeline.clock()
+        if not wait_until(lambda over=over: recovered(over), timeout=RECOVERY_TIMEOUT, interval=0.5):  # type: ignore[misc]
+            timeline.say(f"not recovered from within {RECOVERY_TIMEOUT:g} s: {fault}")
+        timeline.say(f"{number} of {len(scenario.faults)} faults done")
+    load.stop()
 
 
 def _quiesce(world: World) -> None:

@@ -43,7 +43,8 @@ NETWORK = {Kind.PARTITION, Kind.LOSS, Kind.DELAY}
 
 class Fault(BaseModel):
     """One fault. `target` and `peer` name a process (`aggregator-r1`, `clickhouse-r1`, `kafka-a`, `zookeeper`) or a
-    group (`replica-r1`, `zone-a`, `aggregators`, `clickhouses`). Times are in seconds of the production."""
+    group (`replica-r1`, `zone-a`, `aggregators`, `clickhouses`). `at` is in seconds of the production; `case` is the
+    line of a table of recoveries that the fault counts for."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
@@ -56,6 +57,7 @@ class Fault(BaseModel):
     point: str = "after-insert"
     share: float = Field(default=0.3, gt=0, lt=1)
     delay: float = Field(default=0.02, gt=0, le=5)
+    case: str = ""
 
     @model_validator(mode="after")
     def _needs_a_peer(self) -> Fault:
@@ -90,6 +92,9 @@ class Scenario(BaseModel):
     rate: Annotated[float, Field(gt=0)] = 200
     window: Annotated[int, Field(ge=1, description="deduplication window of the tables, in blocks")] = 10_000
     replays: Annotated[bool, Field(description="fail a run in which no block was replayed")] = True
+    in_turn: Annotated[
+        bool, Field(description="each fault waits until the one before is recovered from; `at` counts from there")
+    ] = False
     faults: tuple[Fault, ...] = ()
 
     @model_validator(mode="after")

@@ -31,14 +31,14 @@ def judge(
     `crashes` are internal errors found in the logs."""
     failed = [f"{injected.fault}: {injected.error}" for injected in faults if injected.error]
     done = len(faults) - len(failed)
-    wrong = [*_stopped(statuses), *_blocked(statuses)]
+    wrong = standing_still(statuses)
     replayed = [] if replays is None else [Check("at least one block was replayed", replays > 0, f"{replays} replays")]
     return (
         exact(report, replicas, tables, rows),
         Check("no aggregator found rows stored twice", surplus == 0, f"{surplus} rows too many"),
         *replayed,
         Check("every fault was carried out", bool(faults) and not failed, "; ".join(failed) or f"{done} faults"),
-        _verifier(verified, streams=2 * replicas),
+        watched(verified, streams=2 * replicas),
         Check("everything resumed by itself", not wrong, "; ".join(wrong) or "no stream stopped, no table blocked"),
         Check("no aggregator failed internally", not crashes, "; ".join(crashes[:3]) or "no internal error logged"),
     )
@@ -50,7 +50,7 @@ def rows_in_kafka(report: AuditReport) -> int:
     return max((sum(r.rows for r in report.tables if r.replica == name) for name in replicas), default=0)
 
 
-def _verifier(verified: Mapping[str, Any], streams: int) -> Check:
+def watched(verified: Mapping[str, Any], streams: int) -> Check:
     """It watches the commits of every stream, from outside, by the rules of docs/protocol.md alone."""
     commits = sum(cluster["commits"] for cluster in verified["coverage"].values())
     latest = verified["latest"]
@@ -60,6 +60,11 @@ def _verifier(verified: Mapping[str, Any], streams: int) -> Check:
         f"{verified['verdict']}: {commits:,} commits of {verified['streams']} of {streams} streams"
         + (f"; {latest['kind']} in {latest['stream']}: {latest['message']}" if latest else ""),
     )
+
+
+def standing_still(statuses: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Streams that are stopped and blocks that are blocked, in the status pages of replicas."""
+    return [*_stopped(statuses), *_blocked(statuses)]
 
 
 def _stopped(statuses: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -67,6 +67,10 @@ class Load:
         self._thread.join(max(0.0, until - self.clock()))
         self._raise_failure()
 
+    def stop(self) -> None:
+        """Produce no more than is on its way."""
+        self._stop.set()
+
     def finish(self, timeout: float) -> int:
         """Wait until every message is out; returns how many the brokers never acknowledged, and may or may not have.
 
@@ -76,7 +80,13 @@ class Load:
         self._raise_failure()
         if self._thread.is_alive():
             raise BlockhouseError(f"production did not end within {timeout:g} s: {self.messages:,} messages are out")
-        return self._spec.messages - self.messages
+        return self._first.sent + self._rest.sent - self.messages
+
+    def end(self, timeout: float) -> int:
+        """Produce no more; returns how many messages are out and were never acknowledged. Raises as `finish` does."""
+        self._stop.set()
+        self.finish(timeout)
+        return self._first.sent + self._rest.sent - self.messages
 
     def _raise_failure(self) -> None:
         if self._error is not None:

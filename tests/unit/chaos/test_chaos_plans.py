@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 import yaml
 from pydantic import ValidationError
 
-from e2e.chaos.catalogue import CASES, alone, not_permitted, plan
+from e2e.chaos.catalogue import CASES, not_permitted, plan, series
 from e2e.chaos.scenario import NETWORK, Fault, Kind, Scenario, groups, names, processes
 
 
@@ -16,9 +17,19 @@ from e2e.chaos.scenario import NETWORK, Fault, Kind, Scenario, groups, names, pr
 @pytest.mark.parametrize("replicas", [2, 3, 4])
 def test_every_case_is_a_valid_scenario(case: str, replicas: int) -> None:
     for seed in range(20):
-        scenario = alone(case, seed, replicas, rate=100)
-        assert scenario.faults
-        assert all(fault.at > 5 and fault.end < scenario.seconds for fault in scenario.faults)
+        scenario = series([case], 3, seed, replicas, rate=100)
+        assert {fault.case for fault in scenario.faults} == {case}
+        assert len(scenario.faults) in (3, 6)
+
+
+def test_a_series_has_every_case_so_many_times_in_an_order_of_chance() -> None:
+    first, second = (series([*CASES], 10, seed, 4, rate=60) for seed in (1, 2))
+    assert first == series([*CASES], 10, 1, 4, rate=60)
+    assert [fault.case for fault in first.faults] != [fault.case for fault in second.faults]
+    counts = Counter(fault.case for fault in first.faults)
+    assert counts == {case: 20 if case == "zones-in-turn" else 10 for case in CASES}
+    assert first.in_turn
+    assert first.messages > 0
 
 
 def test_the_same_seed_gives_the_same_run_and_another_one_another() -> None:
