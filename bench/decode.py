@@ -2,8 +2,8 @@
 
     python bench/decode.py [--rows 50000] [--repeat 7] [--shape NAME] [--format NAME]
 
-The same rows in every format; the loop always reads them as `rows`. CPU time, medians; the two ways run interleaved, so
-that a busy machine slows both. Figures, never pass or fail.
+The same rows in every format; the loop (decode_loop.py) always reads them as `rows`, and both give the same bytes. CPU
+time, medians; the two ways run interleaved, so that a busy machine slows both. Figures, never pass or fail.
 """
 
 from __future__ import annotations
@@ -20,45 +20,30 @@ from functools import partial
 from itertools import accumulate
 from typing import Any
 
-from clickhouse_driver.bufferedwriter import BufferedSocketWriter
-from clickhouse_driver.columns.service import write_column
-from clickhouse_driver.context import Context
-
+from bench.decode_loop import Nowhere, loop
 from blockhouse.config.pipeline import MAX_ROWS
 from blockhouse.schema.history import first_revision
 from blockhouse.schema.model import ServerColumn, TableHistory
 from blockhouse.schema.proto import row_batch_class
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.blocks.build import BlockBuilder
+from blockhouse_aggregator.blocks.build import BlockBuilder, EncodedBlock
 from blockhouse_aggregator.blocks.collecting import DECODE_STEP
 from blockhouse_aggregator.wire.formats import Format
 from blockhouse_aggregator.wire.nucolumnar_messages import request_class
 
 STREAM = StreamId("a", "events-0", 0)
-PROVENANCE = "_kafka_cluster LowCardinality(String), _kafka_partition UInt32, _kafka_offset UInt64"
+# Not LowCardinality: the two sides would write different dictionaries, and the driver slowly.
+PROVENANCE = "_kafka_cluster String, _kafka_partition UInt32, _kafka_offset UInt64"
 ROWS_PER_MESSAGE = 10
-MIB = 1 << 20
-CONTEXT = Context()
-CONTEXT.client_settings = {"use_numpy": False, "strings_as_bytes": True, "strings_encoding": "utf-8"}
-CONTEXT.settings = {}
-
-
-class Nowhere:
-    """A socket whose bytes nobody reads."""
-
-    def sendall(self, data: bytes) -> None:
-        pass
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     name: str
     columns: str
-    provenance: bool = True
 
     def table(self) -> TableHistory:
-        text = f"{self.columns}, {PROVENANCE}" if self.provenance else self.columns
-        named = (part.strip().split(" ", 1) for part in text.split(", "))
+        named = (part.split(" ", 1) for part in f"{self.columns}, {PROVENANCE}".split(", "))
         revision = first_revision([ServerColumn(name=name, type=type_) for name, type_ in named])
         return TableHistory(id=1, name=f"bench.{self.name}", revisions=(revision,))
 
@@ -177,7 +162,7 @@ def say(value: Any, given: Any, type_: str) -> None:
             value.long_value = given
 
 
-def vectorised(form: Format, table: TableHistory, payloads: Sequence[bytes]) -> int:
+def vectorised(form: Format, table: TableHistory, payloads: Sequence[bytes]) -> EncodedBlock:
     """What the aggregator does: take and decode a few MiB at a time, seal one block."""
     assert table.current is not None
     builder = BlockBuilder(table, table.current, STREAM)
@@ -193,37 +178,10 @@ def vectorised(form: Format, table: TableHistory, payloads: Sequence[bytes]) -> 
     sealed = builder.seal(MAX_ROWS)
     assert sealed.block is not None
     assert not sealed.dead
-    return sealed.block.rows
+    return sealed.block
 
 
-def loop(table: TableHistory, payloads: Sequence[bytes]) -> int:
-    """What a plain consumer does: the official runtime, one append per value, clickhouse-driver's columns."""
-    assert table.current is not None
-    parse = row_batch_class(table, table.current).FromString
-    columns: dict[str, list[object]] = {column.name: [] for column in table.current.row}
-    simple = [(c.name, columns[c.name].append) for c in table.current.row if c.type[:5] not in ("Array", "Nulla")]
-    lists = [(c.name, columns[c.name].append) for c in table.current.row if c.type.startswith("Array(")]
-    maybe = [(c.name, columns[c.name].append) for c in table.current.row if c.type.startswith("Nullable(")]
-    rows = 0
-    for payload in payloads:
-        for row in parse(payload).rows:  # type: ignore[attr-defined]
-            rows += 1
-            for name, append in simple:
-                append(getattr(row, name))
-            for name, append in lists:
-                append([list(v.value) if hasattr(v, "value") else v for v in getattr(row, name)])
-            for name, append in maybe:
-                append(getattr(row, name) if row.HasField(name) else None)
-    out = BufferedSocketWriter(Nowhere(), MIB)
-    for column in table.current.row:
-        # The driver would ask a server for its time zone to encode a DateTime; the stored number is a UInt32.
-        type_ = "UInt32" if column.type == "DateTime" else column.type
-        write_column(CONTEXT, column.name, type_, columns[column.name], out)
-    out.flush()
-    return rows
-
-
-def medians(one: Callable[[], int], other: Callable[[], int], repeat: int) -> tuple[float, float]:
+def medians(one: Callable[[], object], other: Callable[[], object], repeat: int) -> tuple[float, float]:
     """Median CPU seconds of both, run in turn."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(repeat):
@@ -252,7 +210,11 @@ def main() -> None:
                 continue
             payloads = translated(form, table, rows)
             size = sum(map(len, payloads))
-            ours, plain = medians(partial(vectorised, form, table, payloads), partial(loop, table, rows), chosen.repeat)
+            ours, plain = medians(
+                partial(vectorised, form, table, payloads),
+                partial(loop, table, rows, STREAM, Nowhere()),
+                chosen.repeat,
+            )
             print(
                 f"{shape.name:10} {form:10} {size / chosen.rows:6.0f} {chosen.rows / ours:10,.0f} rows/s "
                 f"{size / ours / 1e6:7.0f} {chosen.rows / plain:8,.0f} rows/s {plain / ours:5.1f}x"
