@@ -72,6 +72,7 @@ CASES: dict[str, Make] = {
     "kill-kafka": lambda rng, _: _one(Kind.KILL, _cluster(rng), 1, 8, rng),
     "freeze-kafka": lambda rng, _: _one(Kind.FREEZE, _cluster(rng), 2, 12, rng),
     "kill-zookeeper": lambda rng, _: _one(Kind.KILL, "zookeeper", 1, 6, rng),
+    "kill-verifier": lambda rng, _: _one(Kind.KILL, "verifier", 1, 6, rng),
     "freeze-zookeeper": lambda rng, _: _one(Kind.FREEZE, "zookeeper", 2, 10, rng),
     "partition": lambda rng, n: [
         Fault(at=0, kind=Kind.PARTITION, target=t, peer=p, seconds=rng.uniform(3, 14)) for t, p in [_pair(rng, n)]

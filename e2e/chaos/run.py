@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ from e2e.chaos.verdict import judge, rows_in_kafka
 from e2e.chaos.world import LOADED, World
 from e2e.demo.load import Load
 from e2e.demo.verdict import Check
-from e2e.pipeline import Pipeline, verifier_of
+from e2e.pipeline import Pipeline
 from e2e.stack import Stack
 from e2e.stack.process import wait_until
 from e2e.stack.server import StackError
@@ -97,14 +97,12 @@ def perform(scenario: Scenario, folder: Path, tell: Tell, *, isolated: bool) -> 
         schemas = SchemaStore(session)
         for table in LOADED:
             schemas.ensure_id(table.full_name)
-        verifier = verifier_of(world.pipeline)
-        exits.callback(verifier.kill)
-        verifier.start(wait=False)
+        world.verifier.start(wait=False)
         world.pipeline.start()
         load = exits.enter_context(_load(scenario, world, schemas, folder / "manifest.jsonl"))
         observer = exits.enter_context(Observer(world, lambda: load.messages, timeline.clock))
         _warm_up(load, observer)
-        supervisor = exits.enter_context(Supervisor({**world.servers, "verifier": verifier}, timeline.say))
+        supervisor = exits.enter_context(Supervisor(world.servers, timeline.say))
         injector = Injector(world, supervisor, timeline.clock, timeline.say)
         exits.callback(injector.abort)
         timeline.restart()
@@ -121,9 +119,10 @@ def perform(scenario: Scenario, folder: Path, tell: Tell, *, isolated: bool) -> 
         observer.look()
         timeline.say("quiet; auditing every replica")
         report = _audit(world, folder / "manifest.jsonl")
-        verified = verifier.settled(VERIFIER_TIMEOUT)
+        verified = world.verifier.settled(VERIFIER_TIMEOUT)
         seconds = time.monotonic() - began
-        return _outcome(scenario, world, load, observer, injector, report, verified, timeline, seconds)
+        anomalies = world.verifier.anomalies()
+        return _outcome(scenario, world, load, observer, injector, report, verified, anomalies, timeline, seconds)
 
 
 def _load(scenario: Scenario, world: World, schemas: SchemaStore, manifest: Path) -> Load:
@@ -223,6 +222,7 @@ def _outcome(
     injector: Injector,
     report: AuditReport,
     verified: Mapping[str, Any],
+    anomalies: Sequence[Mapping[str, Any]],
     timeline: Timeline,
     seconds: float,
 ) -> Outcome:
@@ -238,6 +238,7 @@ def _outcome(
         faults=injector.done,
         statuses={replica: aggregator.status() for replica, aggregator in world.aggregators.items()},
         verified=verified,
+        anomalies=anomalies,
         crashes=[
             f"{replica}: {line.get('error')}"
             for replica, aggregator in world.aggregators.items()

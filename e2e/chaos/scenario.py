@@ -42,9 +42,9 @@ NETWORK = {Kind.PARTITION, Kind.LOSS, Kind.DELAY}
 
 
 class Fault(BaseModel):
-    """One fault. `target` and `peer` name a process (`aggregator-r1`, `clickhouse-r1`, `kafka-a`, `zookeeper`) or a
-    group (`replica-r1`, `zone-a`, `aggregators`, `clickhouses`). `at` is in seconds of the production; `case` is the
-    line of a table of recoveries that the fault counts for."""
+    """One fault. `target` and `peer` name a process (`aggregator-r1`, `clickhouse-r1`, `kafka-a`, `zookeeper`,
+    `verifier`) or a group (`replica-r1`, `zone-a`, `aggregators`, `clickhouses`). `at` is in seconds of the production;
+    `case` is the line of a table of recoveries that the fault counts for."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
@@ -120,7 +120,7 @@ DISK = "clickhouse-r2"
 
 
 def zones(replicas: int) -> dict[str, list[str]]:
-    """Two zones with a Kafka cluster and half of the replicas each; ZooKeeper is in neither."""
+    """Two zones with a Kafka cluster and half of the replicas each; ZooKeeper and verifier are in neither."""
     half = -(-replicas // 2)
     found: dict[str, list[str]] = {}
     for zone, numbers in (("a", range(1, half + 1)), ("b", range(half + 1, replicas + 1))):
@@ -144,4 +144,4 @@ def names(replicas: int) -> Iterable[str]:
 
 def processes(replicas: int) -> list[str]:
     pods = [f"{kind}-r{n}" for n in range(1, replicas + 1) for kind in ("aggregator", "clickhouse")]
-    return ["zookeeper", "kafka-a", "kafka-b", *pods]
+    return ["zookeeper", "kafka-a", "kafka-b", "verifier", *pods]

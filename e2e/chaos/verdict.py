@@ -24,11 +24,12 @@ def judge(
     faults: Sequence[Injected],
     statuses: Mapping[str, Mapping[str, Any]],
     verified: Mapping[str, Any],
+    anomalies: Sequence[Mapping[str, Any]],
     crashes: Sequence[str],
 ) -> tuple[Check, ...]:
     """All checks, in the order in which they are told. `rows` is how many are to be on every replica;
     `replays` is None when none is demanded; `verified` is the verifier's verdict about everything that was committed,
-    `crashes` are internal errors found in the logs."""
+    `anomalies` are all it has found, `crashes` internal errors found in the logs."""
     failed = [f"{injected.fault}: {injected.error}" for injected in faults if injected.error]
     done = len(faults) - len(failed)
     wrong = standing_still(statuses)
@@ -38,7 +39,7 @@ def judge(
         Check("no aggregator found rows stored twice", surplus == 0, f"{surplus} rows too many"),
         *replayed,
         Check("every fault was carried out", bool(faults) and not failed, "; ".join(failed) or f"{done} faults"),
-        watched(verified, streams=2 * replicas),
+        watched(verified, 2 * replicas, anomalies),
         Check("everything resumed by itself", not wrong, "; ".join(wrong) or "no stream stopped, no table blocked"),
         Check("no aggregator failed internally", not crashes, "; ".join(crashes[:3]) or "no internal error logged"),
     )
@@ -50,15 +51,21 @@ def rows_in_kafka(report: AuditReport) -> int:
     return max((sum(r.rows for r in report.tables if r.replica == name) for name in replicas), default=0)
 
 
-def watched(verified: Mapping[str, Any], streams: int) -> Check:
-    """It watches the commits of every stream, from outside, by the rules of docs/protocol.md alone."""
+def watched(verified: Mapping[str, Any], streams: int, anomalies: Sequence[Mapping[str, Any]] = ()) -> Check:
+    """The verifier watches the commits of every stream, from outside, by the rules of docs/protocol.md alone.
+
+    That a stream stood still while faults went on is true and no anomaly of the protocol, once it has gone on.
+    """
     commits = sum(cluster["commits"] for cluster in verified["coverage"].values())
-    latest = verified["latest"]
+    stood = [anomaly for anomaly in anomalies if anomaly["kind"] == "stalled" and anomaly["ended"]]
+    wrong = [anomaly for anomaly in anomalies if anomaly not in stood]
+    seen = verified["verdict"] == ("anomalies" if anomalies else "clean") and verified["streams"] == streams
     return Check(
         "the verifier found no anomaly in what was committed",
-        verified["verdict"] == "clean" and verified["streams"] == streams and commits >= streams,
+        not wrong and seen and commits >= streams,
         f"{verified['verdict']}: {commits:,} commits of {verified['streams']} of {streams} streams"
-        + (f"; {latest['kind']} in {latest['stream']}: {latest['message']}" if latest else ""),
+        + (f"; {len(stood)} times one stood still for long and went on" if stood else "")
+        + "".join(f"; {each['kind']} in {each['stream']}: {each['message']}" for each in wrong[:3]),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 from e2e.chaos.network import FIRST_GROUP, Endpoint, Network, SmallDisk
 from e2e.chaos.scenario import DISK, Scenario, groups, processes
 from e2e.demo.scenario import TABLES, Table
-from e2e.pipeline import AggregatorProcess, Pipeline, PipelineSpec
+from e2e.pipeline import AggregatorProcess, Pipeline, PipelineSpec, verifier_of
 from e2e.stack import Stack, StackSpec
 from e2e.stack.clickhouse import ClickHouseServer
 from e2e.stack.kafka import KafkaBroker
@@ -47,6 +47,7 @@ class World:
         self.pipeline = Pipeline(
             self.stack, folder, PipelineSpec(name="chaos", partitions=scenario.replicas, overrides=SETTINGS)
         )
+        self.verifier = verifier_of(self.pipeline)
         self.servers = self._by_name()
         self.network: Network | None = None
         self.disk: SmallDisk | None = None
@@ -94,6 +95,7 @@ class World:
                 order_by=table.order_by,
                 settings={"replicated_deduplication_window": self.scenario.window},
             )
+        self._exits.callback(self.verifier.kill)
         self._exits.enter_context(self.pipeline)
         self.pipeline.create_topic()
 
@@ -104,7 +106,7 @@ class World:
         shutil.rmtree(self.stack.folder, ignore_errors=True)
 
     def _by_name(self) -> dict[str, Server]:
-        found: dict[str, Server] = {"zookeeper": self.stack.zookeeper}
+        found: dict[str, Server] = {"zookeeper": self.stack.zookeeper, "verifier": self.verifier}
         found |= {f"kafka-{name}": cluster.brokers[0] for name, cluster in self.stack.kafka.items()}
         found |= {f"clickhouse-{server.replica}": server for server in self.stack.clickhouse.values()}
         found |= {f"aggregator-{replica}": process for replica, process in self.aggregators.items()}
@@ -120,7 +122,7 @@ class World:
 
 
 def listens(server: Server) -> tuple[int, ...]:
-    """Ports on which others reach the server; none for an aggregator, whose admin API is only ours."""
+    """Ports on which others reach the server; none for an aggregator and the verifier, whose APIs are only ours."""
     match server:
         case KafkaBroker():
             return (server.port,)

@@ -80,6 +80,8 @@ def report(*, missing: int = 0, duplicates: int = 0, replicas: int = 2) -> Audit
 
 
 CLEAN: dict[str, Any] = {"verdict": "clean", "streams": 4, "coverage": {"a": {"commits": 90}}, "latest": None}
+ALARMED: dict[str, Any] = {**CLEAN, "verdict": "anomalies"}
+STOOD: dict[str, Any] = {"kind": "stalled", "stream": "a/t/0", "message": "nothing scanned for 300 s", "ended": "12:00"}
 
 
 def verdict(found: AuditReport | None = None, **changes: Any) -> list[str]:
@@ -93,6 +95,7 @@ def verdict(found: AuditReport | None = None, **changes: Any) -> list[str]:
         "faults": [Injected(KILL, 10, 15)],
         "statuses": {},
         "verified": CLEAN,
+        "anomalies": [],
         "crashes": [],
     }
     return [check.wanted for check in judge(found or report(), **{**given, **changes}) if not check.holds]
@@ -100,6 +103,10 @@ def verdict(found: AuditReport | None = None, **changes: Any) -> list[str]:
 
 def test_an_exact_run_under_fire_passes() -> None:
     assert verdict() == []
+
+
+def test_a_stream_that_stood_still_and_went_on_is_no_anomaly_of_the_protocol() -> None:
+    assert verdict(verified=ALARMED, anomalies=[STOOD]) == []
 
 
 def test_a_run_that_demands_no_replay_passes_without() -> None:
@@ -118,7 +125,9 @@ def test_a_run_that_demands_no_replay_passes_without() -> None:
         ({"surplus": 1}, "no aggregator found rows stored twice"),
         ({"faults": []}, "every fault was carried out"),
         ({"faults": [Injected(KILL, 1, 2, error="no root")]}, "every fault was carried out"),
-        ({"verified": {**CLEAN, "verdict": "anomalies"}}, "the verifier found no anomaly"),
+        ({"verified": ALARMED, "anomalies": [{**STOOD, "ended": None}]}, "the verifier found no anomaly"),
+        ({"verified": ALARMED, "anomalies": [STOOD, {**STOOD, "kind": "gap"}]}, "the verifier found no anomaly"),
+        ({"verified": ALARMED}, "the verifier found no anomaly"),
         ({"verified": {**CLEAN, "verdict": "unknown"}}, "the verifier found no anomaly"),
         ({"verified": {**CLEAN, "streams": 3}}, "the verifier found no anomaly"),
         ({"verified": {**CLEAN, "coverage": {"a": {"commits": 0}}}}, "the verifier found no anomaly"),

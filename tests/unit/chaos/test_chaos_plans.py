@@ -74,10 +74,10 @@ def test_a_wrong_fault_is_refused_by_name(fault: dict[str, object], complaint: s
         Scenario.model_validate({"replicas": 4, "faults": [fault]})
 
 
-def test_zones_share_everything_but_zookeeper() -> None:
+def test_zones_share_everything_but_zookeeper_and_verifier() -> None:
     for replicas in (2, 3, 4, 5):
         found = groups(replicas)
-        assert sorted(found["zone-a"] + found["zone-b"] + ["zookeeper"]) == sorted(processes(replicas))
+        assert sorted(found["zone-a"] + found["zone-b"] + ["verifier", "zookeeper"]) == sorted(processes(replicas))
         assert len(set(names(replicas))) == len(list(names(replicas)))
 
 
