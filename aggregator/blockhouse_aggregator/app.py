@@ -38,6 +38,7 @@ from blockhouse_aggregator.runtime.leases import Leases
 from blockhouse_aggregator.runtime.owner import StreamOwner
 from blockhouse_aggregator.runtime.ports import Group, Outside
 from blockhouse_aggregator.runtime.presence import Presence, Suspension
+from blockhouse_aggregator.runtime.restarting import Restarting
 from blockhouse_aggregator.runtime.rollouts import Rollouts
 from blockhouse_aggregator.runtime.storing import Storing
 from blockhouse_aggregator.runtime.surroundings import SPARE_UNITS, MetadataRoom, Surroundings
@@ -110,6 +111,7 @@ class Aggregator:
         self.suspension = Suspension(config.suspend_file)
         self._presence = Presence(self._move)
         self._ending = asyncio.Event()
+        self._leaves = False
         self._session = Session(config.zookeeper)
         self._background: set[asyncio.Task[None]] = set()
         self._serving: set[asyncio.Task[None]] = set()
@@ -170,6 +172,8 @@ class Aggregator:
             markers=adapters.StoredMarkers(config, self._session, now_ms),
         )
         self.catalog = Catalog(outside, check_loadable(config), config.clickhouse.database)
+        self.restarting = Restarting(adapters.StoredRestarts(config, self._session, now_ms), self._restart)
+        await self._patiently("restarts", self.restarting.start)
         self._rollouts = Rollouts(
             config,
             outside.holds,
@@ -178,6 +182,7 @@ class Aggregator:
             check_columns,
             self._in_flight,
             lambda: self.hazards.partitions,
+            self.restarting,
         )
         lifetime = config.quorum.timeout * 2
         storing = Storing(shard, locks, lifetime=lifetime, now_ms=now_ms, slots=INSERTS_AT_ONCE)
@@ -318,6 +323,7 @@ class Aggregator:
             since += UNKNOWN_REFRESH
             try:
                 await self.catalog.refresh_holds()
+                await self.restarting.refresh()
                 if since >= REFRESH:
                     since = 0.0
                     await self.catalog.refresh()
@@ -361,6 +367,11 @@ class Aggregator:
             self.exit_code = code
             self._ending.set()
 
+    def _restart(self, why: str) -> None:
+        """End, and let others have the streams meanwhile: Spark takes longer to start than anybody should wait."""
+        self._leaves = True
+        self.end(EXIT_OK, why)
+
     async def _finish(self) -> None:
         """One budget for everything: finish inserts, record them, close. What is left is a replay for the next."""
         deadline = asyncio.get_running_loop().time() + self.config.shutdown_budget
@@ -378,6 +389,6 @@ class Aggregator:
         for task in tuple(self._background):
             task.cancel()
         for member in getattr(self, "members", {}).values():
-            await asyncio.to_thread(member.close, False)
+            await asyncio.to_thread(member.close, self._leaves)
         await asyncio.to_thread(self._session.close)
         await asyncio.to_thread(self._application.stop)

@@ -12,6 +12,8 @@ from blockhouse_aggregator.protocol.takeover import Stop
 from blockhouse_aggregator.runtime.reporting import Counters
 from e2e.simulator.groups import Owned
 
+NO_RESTART: Mapping[str, int] = {"wanted": 0, "seen": 0}
+
 
 class Play(StrEnum):
     """What a pod is told to play by its annotation `simulator.blockhouse.test/play`."""
@@ -35,6 +37,7 @@ def status(
     now: float,
     play: Play = Play.WELL,
     suspended: bool = False,
+    restart: Mapping[str, int] = NO_RESTART,
     tables: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """The status page of an aggregator that has nothing to do."""
@@ -44,6 +47,7 @@ def status(
         "replica": config.replica,
         "ready": ready,
         "suspended": suspended,
+        "restart": dict(restart),
         "clusters": {cluster.name: "ok" for cluster in config.kafka.clusters},
         "streams": [stream_status(one, now, play) for one in owned],
         "tables": list(tables),

@@ -36,6 +36,8 @@ PIPELINE_LABEL = "ingest.blockhouse.dev/pipeline"
 SHARD_LABEL = "ingest.blockhouse.dev/shard"
 SELECTOR = "app.kubernetes.io/part-of=blockhouse"
 OPEN = frozenset({"healthz", "readyz"})
+RESTART_SECONDS = 1.0
+"""How long an aggregator that restarts is away."""
 TOPICS_EVERY = 1.0
 """Seconds between two looks at the brokers."""
 
@@ -67,7 +69,7 @@ class SimulatorServer:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         key = (request.match_info["namespace"], request.match_info["name"])
         program = self.world.programs.get(key)
-        if program is None or program.play is Play.SILENT:
+        if program is None or program.play is Play.SILENT or key in self.world.down:
             if request.transport is not None:
                 request.transport.abort()
             raise web.HTTPServiceUnavailable
@@ -77,18 +79,28 @@ class SimulatorServer:
             raise web.HTTPUnauthorized(text="give the token of admin.token as 'Authorization: Bearer ...'\n")
         if path.startswith("tables/") and isinstance(program.config, AggregatorConfig):
             return self._table(request.method, path.split("/"), key, await request.json())
+        if path == "restart" and request.method == "POST":
+            return self._restart(key, int((await request.json())["number"]))
         if request.method != "GET":
             raise web.HTTPMethodNotAllowed(request.method, ["GET"])
         return self._page(path, key, program)
 
-    def _table(self, method: str, path: list[str], key: Key, body: dict[str, str]) -> web.Response:
+    def _restart(self, key: Key, number: int) -> web.Response:
+        """The container ends, and its kubelet starts it again."""
+        ends = self.world.end(key, number, time.monotonic())
+        if ends:
+            asyncio.get_running_loop().call_later(RESTART_SECONDS, lambda: self.world.begin(key, time.monotonic()))
+        return web.json_response({"ends": ends})
+
+    def _table(self, method: str, path: list[str], key: Key, body: dict[str, Any]) -> web.Response:
         tables, now_ms = self.world.tables_of(key), time.time_ns() // 1_000_000
         try:
             match method, path:
                 case "POST", [_, table, "difference"]:
                     return web.json_response(tables.gap(key[1], table, body["ddl"]))
                 case "PUT", [_, table]:
-                    return web.json_response(tables.apply(key[1], table, body["ddl"], body["rollout"]))
+                    restart = bool(body.get("restart", False))
+                    return web.json_response(tables.apply(key[1], table, body["ddl"], body["rollout"], restart=restart))
                 case "PUT", [_, table, "hold"]:
                     return web.json_response(tables.hold(table, body["rollout"], now_ms))
                 case "DELETE", [_, table, "hold"]:
@@ -116,6 +128,7 @@ class SimulatorServer:
                     now=now,
                     play=program.play,
                     suspended=self.world.is_suspended(key),
+                    restart=self.world.restarts(key),
                     tables=self.world.tables_of(key).page(key[1]),
                 )
                 return web.json_response(page)

@@ -33,6 +33,8 @@ class ShardTables:
     """The tables of one shard, by name."""
 
     tables: dict[str, Table] = field(default_factory=dict)
+    restarts: int = 0
+    """Demands to restart so far."""
 
     def page(self, replica: str) -> list[dict[str, Any]]:
         """The part of a replica's status page."""
@@ -61,7 +63,7 @@ class ShardTables:
             "refused": list(difference.refused if difference else ()),
         }
 
-    def apply(self, replica: str, name: str, ddl: str, rollout: str) -> dict[str, Any]:
+    def apply(self, replica: str, name: str, ddl: str, rollout: str, *, restart: bool = False) -> dict[str, Any]:
         """Answer of PUT /tables/TABLE. Raises Permanent and Blocked as the real one does."""
         declared, gap = read_declaration(name, ddl), self.gap(replica, name, ddl)
         table = self.tables.setdefault(name, Table())
@@ -75,6 +77,7 @@ class ShardTables:
                 raise Blocked(f"table {name} is not held by {rollout}", on="NotHeld")
             new = tuple(each.column for each in declared.columns if each.column.name in gap["added"])
             table.columns, table.revision = (*table.columns, *new), table.revision + 1
+            self.restarts += restart
         table.replicas.add(replica)
         return gap
 

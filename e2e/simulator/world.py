@@ -35,17 +35,43 @@ class World:
     """Partitions by bootstrap servers and topic."""
     tables: dict[Key, ShardTables] = field(default_factory=dict)
     """By namespace and name of a ClickHouseShardIngest."""
+    restarts_seen: dict[str, int] = field(default_factory=dict)
+    """By uid of a pod: how many demands to restart there had been when its program started."""
+    down: set[Key] = field(default_factory=set)
+    """Programs that restart."""
     suspended: frozenset[Key] = frozenset()
     """Shards, as for `tables`, whose aggregators are told to own nothing."""
 
     def put(self, key: Key, program: Program, now: float) -> None:
         self.programs[key] = program
+        if isinstance(program.config, AggregatorConfig):
+            self.restarts_seen.setdefault(program.uid, self.tables_of(key).restarts)
         self.rebalance(now)
 
     def drop(self, key: Key, uid: str, now: float) -> None:
         """Forgets a program, unless its pod was replaced already."""
         if key in self.programs and self.programs[key].uid == uid:
             del self.programs[key]
+            self.down.discard(key)
+            self.rebalance(now)
+
+    def restarts(self, key: Key) -> dict[str, int]:
+        """The part of an aggregator's status page."""
+        return {"wanted": self.tables_of(key).restarts, "seen": self.restarts_seen[self.programs[key].uid]}
+
+    def end(self, key: Key, number: int, now: float) -> bool:
+        """Ends an aggregator unless it was started after demand `number`; returns whether it ends."""
+        if self.restarts(key)["seen"] >= number:
+            return False
+        self.down.add(key)
+        self.rebalance(now)
+        return True
+
+    def begin(self, key: Key, now: float) -> None:
+        """Starts again what has ended, if its pod is still there."""
+        if key in self.down:
+            self.down.discard(key)
+            self.restarts_seen[self.programs[key].uid] = self.tables_of(key).restarts
             self.rebalance(now)
 
     def learn(self, partitions: Mapping[tuple[str, str], int], now: float) -> None:
@@ -114,7 +140,8 @@ class World:
         return self.groups.setdefault((bootstrap, config.kafka.group), Group())
 
     def _aggregators(self) -> dict[Key, AggregatorConfig]:
-        return {k: p.config for k, p in self.programs.items() if isinstance(p.config, AggregatorConfig)}
+        programs = {key: program for key, program in self.programs.items() if key not in self.down}
+        return {k: p.config for k, p in programs.items() if isinstance(p.config, AggregatorConfig)}
 
 
 def _member(key: Key) -> str:

@@ -9,7 +9,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +42,7 @@ PAGE = {
     "replica": str,
     "ready": bool,
     "suspended": bool,
+    "restart": dict,
     "clusters": dict,
     "streams": list,
     "tables": list,
@@ -67,6 +68,8 @@ class Admin:
 
     url: str
     config: AggregatorConfig
+    start_again: Callable[[], None] = lambda: None
+    """What a kubelet does when the process has ended."""
 
     def get(self, path: str, token: str | None = TOKEN) -> str:
         request = urllib.request.Request(self.url + path)
@@ -87,7 +90,7 @@ class Admin:
             return error.code
         return 200
 
-    def ask(self, method: str, path: str, body: dict[str, str]) -> dict[str, Any]:
+    def ask(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
         data = json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data=data, method=method, headers=headers)
@@ -168,9 +171,15 @@ def admin(
         config = parse_as(AggregatorConfig, json.dumps(aggregator.config))
         running = real(pipeline, aggregator) if kind == "real" else simulated(config, Ports()["simulator"])
         with running as url:
-            found = Admin(url, config)
+            found = Admin(url, config, lambda: _start_again(aggregator)) if kind == "real" else Admin(url, config)
             assert wait_until(lambda: _consumes(found), timeout=90), _last_words(aggregator)
             yield found
+
+
+def _start_again(aggregator: AggregatorProcess) -> None:
+    assert wait_until(lambda: not aggregator.alive, timeout=60), "it does not end"
+    assert aggregator.exit_code == 0
+    aggregator.start()
 
 
 def _consumes(admin: Admin) -> bool:
@@ -251,6 +260,31 @@ def test_what_no_rollout_may_do_is_refused(admin: Admin) -> None:
     dropped = admin.ask("POST", f"/tables/{table}/difference", {"ddl": ddl.replace(", text String", "")})
     assert dropped["refused"] == ["column text is on the server and not in the DDL: columns are never dropped"]
     assert admin.refusal("POST", f"/tables/{table}/difference", {"ddl": "CREATE TABEL x"}) == 422
+
+
+def test_an_aggregator_restarts_once_for_a_demand(admin: Admin) -> None:
+    table = f"default.restarted_{admin.config.replica}_{admin.config.pipeline.replace('-', '_')}"
+    ddl, wider = (text.replace("contract", table, 1) for text in (DDL, WIDER))
+    admin.ask("PUT", f"/tables/{table}", {"ddl": ddl, "rollout": "r"})
+    before = admin.status()["restart"]
+    assert before["wanted"] == before["seen"]
+    admin.ask("PUT", f"/tables/{table}/hold", {"rollout": "r"})
+    admin.ask("PUT", f"/tables/{table}", {"ddl": wider, "rollout": "r", "restart": True})
+    admin.ask("DELETE", f"/tables/{table}/hold", {"rollout": "r"})
+    wanted = before["wanted"] + 1
+    assert admin.status()["restart"] == {"wanted": wanted, "seen": before["seen"]}
+    assert admin.ask("POST", "/restart", {"number": before["seen"]}) == {"ends": False}, "that is done"
+    assert admin.ask("POST", "/restart", {"number": wanted}) == {"ends": True}
+    admin.start_again()
+    assert wait_until(lambda: _restarted(admin, wanted), timeout=120, interval=0.2)
+    assert admin.ask("POST", "/restart", {"number": wanted}) == {"ends": False}
+
+
+def _restarted(admin: Admin, number: int) -> bool:
+    try:
+        return admin.status()["restart"] == {"wanted": number, "seen": number} and admin.consumes()
+    except OSError:
+        return False
 
 
 def test_one_aggregator_alone_owns_every_stream(admin: Admin) -> None:

@@ -7,13 +7,18 @@ from collections.abc import Iterator
 
 import pytest
 
+from blockhouse_operator.api.parts import Rollout
+from blockhouse_operator.decide.tables import ROLLOUT
+from e2e.chaos.supervisor import Supervisor
+from e2e.rollouts.plan import requests
 from e2e.stack import Stack
 from tests.integration.runtime_pipeline import Loading, eventually, healed, loading
-from tests.integration.schema_operator import SchemaOperator
+from tests.integration.schema_operator import Death, SchemaOperator
 
 pytestmark = pytest.mark.integration
 
 ENGINE = "ENGINE = MergeTree ORDER BY id"
+TWO_COLUMNS = ", seven UInt32 DEFAULT 7, loud String DEFAULT upper(text)"
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +58,7 @@ def test_two_columns_are_added_under_load(pipeline: Loading, forgetful: bool) ->
     operator = declared(pipeline, table, other, forgetful=forgetful)
     with pipeline.feed.flowing(table, other):
         assert eventually(lambda: all(wrong(pipeline, table, "1")))
-        operator.ddl[table] = ddl(table, ", seven UInt32 DEFAULT 7, loud String DEFAULT upper(text)")
+        operator.change(table, ddl(table, TWO_COLUMNS))
         statuses = operator.run()
         assert statuses[table].revision == statuses[other].revision + 1
         pipeline.feed.mix_revisions(table)
@@ -61,7 +66,7 @@ def test_two_columns_are_added_under_load(pipeline: Loading, forgetful: bool) ->
         assert eventually(lambda: pipeline.feed.delivered > before + 200)
     pipeline.settle(table, other)
     assert wrong(pipeline, table, "loud != upper(text)") == [0, 0]
-    states = [status.message.split(" ")[0] for _, status in operator.history if status.name == table]
+    states = [status.message.split(" ")[0] for status in operator.history if status.name == table]
     assert [s for s in states if s in ("holding", "adding", "releasing")] == ["holding", "adding", "releasing"]
 
 
@@ -81,7 +86,7 @@ def test_a_bad_change_is_refused_before_anything_is_touched(pipeline: Loading, c
     operator = declared(pipeline, table)
     columns = "SELECT name, type FROM system.columns WHERE database = 'default' AND table = 'never_changed'"
     before = [server.execute(columns) for server in pipeline.stack.clickhouse.values()]
-    operator.ddl[table] = change(table)  # type: ignore[operator]
+    operator.change(table, change(table))  # type: ignore[operator]
     status = operator.run(("SchemaMismatch",))[table]
     assert says in status.message
     assert [server.execute(columns) for server in pipeline.stack.clickhouse.values()] == before
@@ -94,7 +99,7 @@ def test_a_replica_that_is_down_holds_the_change_up_and_nothing_else(pipeline: L
     operator = declared(pipeline, table)
     down = pipeline.aggregators[1]
     down.kill()
-    operator.ddl[table] = ddl(table, ", more UInt8")
+    operator.change(table, ddl(table, ", more UInt8"))
     with pytest.raises(AssertionError, match=f"waiting for replica {down.replica}"):
         operator.run(within=10)
     pipeline.feed.send(table, 3)
@@ -102,3 +107,73 @@ def test_a_replica_that_is_down_holds_the_change_up_and_nothing_else(pipeline: L
     pipeline.heal()
     operator.run()
     pipeline.settle(table)
+
+
+DEATHS = [
+    Death(request, number, moment)
+    for request, number in requests(replicas=2, restarts=False)
+    for moment in ("begun", "done")
+]
+"""Before each request of a change leaves the operator, and before its answer is noted."""
+
+
+@pytest.mark.parametrize("death", DEATHS, ids=lambda death: f"{death.request}-{death.moment}")
+def test_an_operator_killed_at_any_step_of_a_change_is_followed_by_one_that_ends_it(
+    pipeline: Loading, death: Death
+) -> None:
+    table = f"default.killed_{death.request}_{death.moment}"
+    operator = declared(pipeline, table)
+    with pipeline.feed.flowing(table):
+        operator.change(table, ddl(table, TWO_COLUMNS), deaths=[death])
+        status = operator.run()[table]
+        assert not operator.deaths
+        pipeline.feed.mix_revisions(table)
+        before = pipeline.feed.delivered
+        assert eventually(lambda: pipeline.feed.delivered > before + 50)
+    assert (status.revision, status.held_since) == (2, "")
+    pipeline.settle(table)
+    assert wrong(pipeline, table, "loud != upper(text)") == [0, 0]
+
+
+def test_an_abort_releases_a_table_that_waits_and_changes_nothing(pipeline: Loading) -> None:
+    table = "default.aborted"
+    operator = declared(pipeline, table)
+    asked, silent = pipeline.aggregators[:2]
+    asked.hold(table, ROLLOUT)
+    silent.freeze()
+    operator.change(table, ddl(table, TWO_COLUMNS))
+    with pytest.raises(AssertionError, match="held to add seven, loud"):
+        operator.run(within=5)
+    operator.rollout = Rollout(abort=True)
+    assert operator.run(("Aborted",))[table].held_since == ""
+    assert not asked.release(table, ROLLOUT), "it is released already"
+    assert wrong(pipeline, "system.columns", "table = 'aborted' AND name = 'seven'") == [0, 0]
+    pipeline.heal()
+    pipeline.feed.send(table, 3)
+    operator.rollout = Rollout(strategy="Reload")
+    assert operator.run()[table].revision == 2
+    pipeline.settle(table)
+
+
+RESTART_DEATHS = [Death("restart", n, "begun") for n in (1, 3)] + [Death("restart", n, "done") for n in (1, 2)]
+
+
+def test_aggregators_restart_one_after_the_other_whatever_operators_die_meanwhile(pipeline: Loading) -> None:
+    table = "default.restarting"
+    operator = declared(pipeline, table)
+    operator.rollout = Rollout()
+    lives = {aggregator.replica: aggregator.pid for aggregator in pipeline.aggregators}
+    kubelet = Supervisor({aggregator.name: aggregator for aggregator in pipeline.aggregators}, lambda _: None)
+    with pipeline.feed.flowing(table), kubelet:
+        operator.change(table, ddl(table, TWO_COLUMNS), deaths=[*DEATHS, *RESTART_DEATHS])
+        status = operator.run(within=400)[table]
+        assert not operator.deaths
+        pipeline.feed.mix_revisions(table)
+        before = pipeline.feed.delivered
+        assert eventually(lambda: pipeline.feed.delivered > before + 50)
+    assert (status.revision, operator.record.status.rollout) == (2, None)
+    assert all(aggregator.pid != lives[aggregator.replica] for aggregator in pipeline.aggregators)
+    pages = [aggregator.status()["restart"] for aggregator in pipeline.aggregators]
+    assert pages == [{"wanted": 1, "seen": 1}] * 2
+    pipeline.settle(table)
+    assert wrong(pipeline, table, "loud != upper(text)") == [0, 0]

@@ -1,6 +1,6 @@
 """What people and Kubernetes ask a running aggregator: /healthz, /readyz, /metrics, /status; and /faults in tests.
 
-It listens on loopback unless a token is set. Only /tables, for rollouts, changes anything, and
+It listens on loopback unless a token is set. Only /tables and /restart, for rollouts, change anything, and
 /faults when fault injection is on.
 """
 

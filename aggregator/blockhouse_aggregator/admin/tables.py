@@ -1,4 +1,5 @@
-"""`/tables/TABLE`: what a rollout asks: compare a table with its declaration, hold it, make it so, release it.
+"""`/tables/TABLE` and `/restart`: what a rollout asks: compare a table with its declaration, hold it, make it so,
+release it; restart.
 
 The answer to a hold says only that it is recorded. That it is obeyed is seen in every replica's `/status`: the table
 names the rollout, and no stream has a block of it in flight.
@@ -36,14 +37,22 @@ class Declared(_Body):
 
 
 class Applied(Held, Declared):
-    """Body of /tables/TABLE."""
+    """Body of /tables/TABLE. `restart`: the aggregators of the shard are to restart after a change."""
+
+    restart: bool = False
+
+
+class Restarted(_Body):
+    """Body of /restart: the demand that is obeyed."""
+
+    number: int = Field(ge=1)
 
 
 BodyT = TypeVar("BodyT", bound=_Body)
 
 
 class TableRoutes:
-    """PUT and DELETE /tables/TABLE/hold, POST /tables/TABLE/difference, PUT /tables/TABLE.
+    """PUT and DELETE /tables/TABLE/hold, POST /tables/TABLE/difference, PUT /tables/TABLE, POST /restart.
 
     400 for a bad request, 409 for what cannot be done now (another rollout, no hold, a difference nobody may remove),
     422 for a declaration that cannot be used, 503 while the aggregator starts or a server is away.
@@ -57,6 +66,7 @@ class TableRoutes:
         yield web.delete("/tables/{table}/hold", _answered(self._release))
         yield web.post("/tables/{table}/difference", _answered(self._difference))
         yield web.put("/tables/{table}", _answered(self._apply))
+        yield web.post("/restart", _answered(self._restart))
 
     async def _hold(self, request: web.Request) -> web.Response:
         body = await _body(request, Held)
@@ -72,7 +82,13 @@ class TableRoutes:
 
     async def _apply(self, request: web.Request) -> web.Response:
         body = await _body(request, Applied)
-        return web.json_response(asdict(await self._rollouts().apply(_table(request), body.ddl, body.rollout)))
+        rollouts = self._rollouts()
+        done = await rollouts.apply(_table(request), body.ddl, body.rollout, restart=body.restart)
+        return web.json_response(asdict(done))
+
+    async def _restart(self, request: web.Request) -> web.Response:
+        body = await _body(request, Restarted)
+        return web.json_response({"ends": self._rollouts().restart(body.number)})
 
 
 def _answered(handler: Handler) -> Handler:

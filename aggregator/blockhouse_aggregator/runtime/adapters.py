@@ -19,6 +19,7 @@ from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.coordination.holds import Hold, TableHolds
 from blockhouse_aggregator.coordination.locks import Lease, TableLocks
 from blockhouse_aggregator.coordination.markers import Decision, Decisions, StreamMarker, StreamMarkers, block_subject
+from blockhouse_aggregator.coordination.restarts import RestartDemand, RestartDemands
 from blockhouse_aggregator.coordination.schema_store import RevisionConflict, SchemaStore
 from blockhouse_aggregator.coordination.session import Session
 from blockhouse_aggregator.kafka.facts import ClusterFacts
@@ -229,6 +230,21 @@ class StoredHolds:
 
     def close(self) -> None:
         self._threads.close()
+
+
+class StoredRestarts:
+    """`ports.Restarts` over ZooKeeper."""
+
+    def __init__(self, config: AggregatorConfig, session: Session, now_ms: Callable[[], int]) -> None:
+        self._demands = RestartDemands(session, config.shard)
+        self._now_ms = now_ms
+        self._threads = Threads("restarts", 1)
+
+    async def latest(self) -> RestartDemand:
+        return await self._threads.run(self._demands.latest)
+
+    async def add(self, rollout: str) -> RestartDemand:
+        return await self._threads.run(self._demands.add, rollout, self._now_ms())
 
 
 class StoredMarkers:

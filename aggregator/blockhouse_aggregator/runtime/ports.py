@@ -18,6 +18,7 @@ from blockhouse_aggregator.clickhouse.quorum import QuorumSnapshot
 from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.coordination.holds import Hold
 from blockhouse_aggregator.coordination.markers import Decision
+from blockhouse_aggregator.coordination.restarts import RestartDemand
 from blockhouse_aggregator.runtime.survey import TableCount
 
 
@@ -98,6 +99,13 @@ class Holds(Protocol):
     async def all(self) -> Mapping[str, Hold]: ...
     async def put(self, table: str, rollout: str) -> Hold: ...
     async def remove(self, table: str, rollout: str) -> bool: ...
+
+
+class Restarts(Protocol):
+    """Demands on the shard's aggregators to restart."""
+
+    async def latest(self) -> RestartDemand: ...
+    async def add(self, rollout: str) -> RestartDemand: ...
 
 
 class Markers(Protocol):

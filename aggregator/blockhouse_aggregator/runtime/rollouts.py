@@ -22,6 +22,7 @@ from blockhouse.schema.model import TableHistory
 from blockhouse_aggregator.coordination.holds import Hold
 from blockhouse_aggregator.runtime.catalog import Catalog
 from blockhouse_aggregator.runtime.ports import Holds
+from blockhouse_aggregator.runtime.restarting import Restarting
 
 log = structlog.get_logger(__name__)
 Settings = Sequence[tuple[str, int]]
@@ -61,6 +62,7 @@ class Rollouts:
         check: Callable[[TableHistory], None],
         in_flight: Callable[[str], bool],
         partitions: Callable[[], int],
+        restarting: Restarting,
     ) -> None:
         self._config = config
         self._holds = holds
@@ -69,6 +71,7 @@ class Rollouts:
         self._check = check
         self._in_flight = in_flight
         self._partitions = partitions
+        self._restarting = restarting
 
     async def hold(self, table: str, rollout: str) -> Hold:
         """Hold the table in every stream of the shard. Raises Retryable, or Blocked when another rollout holds it."""
@@ -87,9 +90,15 @@ class Rollouts:
         declared = read_declaration(table, ddl)
         return self._gap(declared, await self._server.compared(declared))
 
-    async def apply(self, table: str, ddl: str, rollout: str) -> Gap:
+    def restart(self, number: int) -> bool:
+        """End this aggregator unless it was started after demand `number`; returns whether it ends."""
+        return self._restarting.restart(number)
+
+    async def apply(self, table: str, ddl: str, rollout: str, *, restart: bool = False) -> Gap:
         """Create the table here if it is missing; add what columns it lacks if this rollout holds it and nothing of it
-        is in flight. Returns what was missing. Raises as `gap`, and Blocked naming what stands in the way."""
+        is in flight, with `restart` demanding that the aggregators of the shard restart. Its schema is recorded, so
+        that producers know it before the first message. Returns what was missing. Raises as `gap`, and Blocked naming
+        what stands in the way."""
         declared = read_declaration(table, ddl)
         difference = await self._server.compared(declared)
         gap = self._gap(declared, difference)
@@ -101,8 +110,11 @@ class Rollouts:
             log.info("rollout.created", table=table, rollout=rollout)
         elif difference.added:
             await self._require_hold(table, rollout)
+            if restart:  # before: after the ALTER nothing would tell that it is still owed
+                await self._restarting.demand(rollout)
             await self._server.add_columns(declared, difference.added)
             log.info("rollout.altered", table=table, rollout=rollout, added=gap.added)
+        await self._catalog.id_of(table)
         return gap
 
     async def _require_hold(self, table: str, rollout: str) -> None:

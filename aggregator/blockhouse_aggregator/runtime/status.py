@@ -15,6 +15,7 @@ from blockhouse_aggregator.runtime.figures import Figures
 from blockhouse_aggregator.runtime.hazards import HazardWatch
 from blockhouse_aggregator.runtime.owner import StreamOwner
 from blockhouse_aggregator.runtime.presence import Suspension
+from blockhouse_aggregator.runtime.restarting import Restarting
 
 
 class Answerable(Protocol):
@@ -33,12 +34,14 @@ class Answerable(Protocol):
 def status(aggregator: Answerable) -> Mapping[str, Any]:
     catalog: Catalog | None = getattr(aggregator, "catalog", None)
     config = aggregator.config
+    restarting: Restarting | None = getattr(aggregator, "restarting", None)
     return {
         "pipeline": config.pipeline,
         "shard": config.shard,
         "replica": config.replica,
         "ready": aggregator.ready,
         "suspended": aggregator.suspension.suspended,
+        "restart": restarting.page if restarting is not None else {"wanted": 0, "seen": 0},
         "clusters": {
             cluster.name: aggregator.cluster_errors.get(cluster.name, "ok") for cluster in config.kafka.clusters
         },

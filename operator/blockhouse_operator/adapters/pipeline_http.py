@@ -58,9 +58,15 @@ class PipelineHttp:
         """End a hold; no error when it has ended. Raises Blocked as `hold` does."""
         await self._change("DELETE", f"{base}/tables/{table}/hold", token, {"rollout": rollout})
 
-    async def apply(self, base: str, token: str, table: str, ddl: str, rollout: str) -> None:
-        """Create the table at this replica, or add its columns. Raises Blocked naming what stands in the way."""
-        await self._change("PUT", f"{base}/tables/{table}", token, {"ddl": ddl, "rollout": rollout}, DDL_SECONDS)
+    async def apply(self, base: str, token: str, table: str, ddl: str, rollout: str, *, restart: bool = False) -> None:
+        """Create the table at this replica, or add its columns, which with `restart` demands that the shard's
+        aggregators restart. Raises Blocked naming what stands in the way."""
+        body = {"ddl": ddl, "rollout": rollout, "restart": restart}
+        await self._change("PUT", f"{base}/tables/{table}", token, body, DDL_SECONDS)
+
+    async def restart(self, base: str, token: str, demand: int) -> None:
+        """End the aggregator in order, unless it was started after this demand."""
+        await self._change("POST", f"{base}/restart", token, {"number": demand})
 
     async def _change(
         self, method: str, url: str, token: str, body: Mapping[str, Any], seconds: float = SECONDS
@@ -111,10 +117,13 @@ def _understood(base: str, content: Any, reader: Callable[[Any], Answer]) -> Ans
 
 def aggregator_seen(content: Mapping[str, Any]) -> AggregatorSeen:
     """An aggregator's status page as a value. Raises KeyError or TypeError for anything else."""
+    restart = content.get("restart") or {}
     return AggregatorSeen(
         ready=bool(content["ready"]),
         streams=tuple(_stream(stream) for stream in content["streams"]),
         suspended=bool(content.get("suspended", False)),
+        restart_wanted=int(restart.get("wanted") or 0),
+        restart_seen=int(restart.get("seen") or 0),
         clusters={name: str(state) for name, state in content["clusters"].items() if state != "ok"},
         tables=tuple(
             TableSeen(

@@ -58,6 +58,7 @@ class Reason(StrEnum):
     SCALING = "Scaling", "Replicas or shards are being added or removed."
     DRAINING = "Draining", "A replica or shard to be removed still has something to finish."
     REPLAYING = "Replaying", "Blocks left by a former owner are being sent again."
+    ABORTED = "Aborted", "spec.rollout.abort gave up a change of tables."
     PAUSED = "Paused", "spec.rollout.paused holds back changes."
     SUSPENDED = "Suspended", "spec.suspend is true."
     DELETING = "Deleting", "The resource is being deleted."

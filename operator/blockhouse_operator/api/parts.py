@@ -231,8 +231,15 @@ class Rollout(Part):
 
     max_parallel_shards: Annotated[int, Field(ge=1, le=MAX_SHARDS)] = 1
     """Shards restarted at the same time; within a shard it is always one replica at a time."""
+    strategy: Literal["RollingRestart", "Reload"] = "RollingRestart"
+    """After columns were added: restart the aggregators too, one of a shard at a time (never ClickHouse), or only let
+    them take the new revision in place."""
     paused: bool = False
-    """Change nothing that restarts a pod or alters a table; go on where it stopped when set to false."""
+    """Begin nothing that restarts anything or alters a table; go on where it stopped when set to false. A table that is
+    held already gets its columns."""
+    abort: bool = False
+    """Give up changing tables: held tables are released at their old revision, unless they are altered already, and
+    neither are tables changed nor aggregators restarted until it is false again."""
     step_timeout: Annotated[Duration, Between("1s", "24h")] = "15m"
     """How long one step may take before the rollout stops with a condition."""
 

@@ -134,6 +134,11 @@ class TableStatus(Part):
     """AsSpecified, or the reason why not."""
     message: Message = ""
     """What is wrong with it."""
+    held_since: Annotated[str, Field(max_length=64)] = ""
+    """Since when a rollout holds it: its messages wait in Kafka."""
+
+
+RESTART, AGGREGATOR_RESTART = "Restart", "RestartAggregator"
 
 
 class RolloutStatus(Part):
@@ -142,7 +147,7 @@ class RolloutStatus(Part):
     replica: Name = ""
     """The replica it is about."""
     step: Name = ""
-    """What is being done."""
+    """What is being done: Restart (the pod is replaced) or RestartAggregator."""
     since: Annotated[str, Field(max_length=64)] = ""
     """Since when."""
 

@@ -1,5 +1,7 @@
 """Which replica may be restarted now: a chain of small checks, each of which can hold a restart back with a reason.
 
+A restart replaces a pod that was made from an older spec, or only ends an aggregator that tables were changed under.
+
 Never two replicas of a shard at once, and never one while another one of the shard is not well. A step that was begun
 is the only one until the replica it is about is well again. If the spec is corrected meanwhile, the same replica is
 restarted again, for it is the one that is down already.
@@ -28,6 +30,7 @@ class BeginStep:
 
     replica: str
     why: str
+    aggregator_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,15 @@ class Restart:
 
     replica: str
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RestartAggregator:
+    """Tell the aggregator to end in order, unless it was started after this demand; the kubelet starts it again."""
+
+    replica: str
+    why: str
+    demand: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +67,12 @@ class Hold:
     stalled: bool = False
 
 
-RolloutStep = BeginStep | Restart | EndStep | Hold
+RolloutStep = BeginStep | Restart | RestartAggregator | EndStep | Hold
+
+RESTART = (BeginStep, RestartAggregator, EndStep)
+"""The steps, for one replica after the other, that follow a change of tables (`decide.tables.CHANGE`)."""
+OUTDATED = "its pod was made from an older spec"
+CHANGED = "a table's columns were added since its aggregator started"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +101,13 @@ def plan_rollout(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutSte
     if (left_behind := _left_behind(spec, seen)) is not None:
         return left_behind
     candidate = next(_candidates(seen), None)
-    if candidate is None:
-        return None
-    held = _held(BEFORE_A_STEP, Look(spec, seen, candidate))
-    return held or BeginStep(candidate.name, "its pod was made from an older spec")
+    if candidate is not None:
+        return _held(BEFORE_A_STEP, Look(spec, seen, candidate)) or BeginStep(candidate.name, OUTDATED)
+    due = next(_due(seen), None)
+    if due is not None and spec.rollout.strategy == "RollingRestart":
+        look = Look(spec, seen, due)
+        return _held((not_aborted, *BEFORE_A_STEP), look) or BeginStep(due.name, CHANGED, aggregator_only=True)
+    return None
 
 
 def _left_behind(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> EndStep | None:
@@ -98,7 +118,7 @@ def _left_behind(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> EndStep | 
         return None
     if seen.claimed_by not in wanted:
         return EndStep(seen.claimed_by, "it is not wanted any more")
-    if seen.claimed_by in ours and not ours[seen.claimed_by].outdated:
+    if seen.claimed_by in ours and not (ours[seen.claimed_by].outdated or ours[seen.claimed_by].restart_due):
         return EndStep(seen.claimed_by, "its claim was left behind")
     return None
 
@@ -111,6 +131,12 @@ def _candidates(seen: ShardSeen) -> Iterator[ReplicaSeen]:
 
     outdated = [replica for replica in seen.replicas if replica.outdated]
     yield from sorted(outdated, key=lambda replica: (replica.name != seen.claimed_by, _worth(replica)))
+
+
+def _due(seen: ShardSeen) -> Iterator[ReplicaSeen]:
+    """Replicas whose aggregator is to restart: the one that has the claim first, then those that are not well."""
+    due = [replica for replica in seen.replicas if replica.restart_due]
+    yield from sorted(due, key=lambda replica: (replica.name != seen.claimed_by, _worth(replica)))
 
 
 def _worth(replica: ReplicaSeen) -> tuple[bool, bool]:
@@ -128,20 +154,33 @@ def _go_on(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutStep:
         held = _held(BEFORE_A_RESTART, Look(spec, seen, replica))
         if held is not None and any(r.outdated and _worth(r) < _worth(replica) for r in seen.replicas):
             return EndStep(replica.name, f"it was not restarted: {held.why}, outdated as well and goes first")
-        return held or Restart(replica.name, "its pod was made from an older spec")
-    state = replica.state()
-    if state in WELL:
+        return held or Restart(replica.name, OUTDATED)
+    if replica.restart_due and spec.rollout.strategy == "RollingRestart":
+        held = _held(BEFORE_A_RESTART, Look(spec, seen, replica))
+        return held or RestartAggregator(replica.name, CHANGED, replica.restart_due)
+    state, behind = replica.state(), _behind(seen, replica)
+    if state in WELL and not behind:
         return EndStep(replica.name, f"it runs the present spec and is {state}")
     if replica.pod is not None and replica.pod.ready and _others_down(seen, replica):
         return EndStep(replica.name, f"it is {state} and may need another one that is outdated and down")
     if seen.turn.since_seconds > seconds(spec.rollout.step_timeout):
         return Hold(
             Reason.STEP_TIMED_OUT,
-            f"replica {replica.name} is {state} for longer than {spec.rollout.step_timeout} after its restart"
+            f"replica {replica.name} is {state}{behind} for longer than {spec.rollout.step_timeout} after its restart"
             f"{_trouble(replica)}; nothing else of the shard is restarted",
             stalled=True,
         )
-    return Hold(Reason.ROLLING_OUT, f"replica {replica.name} was restarted and is {state}{_trouble(replica)}")
+    return Hold(Reason.ROLLING_OUT, f"replica {replica.name} was restarted and is {state}{behind}{_trouble(replica)}")
+
+
+def _behind(seen: ShardSeen, replica: ReplicaSeen) -> str:
+    """A table of which others load a revision that this replica does not know yet."""
+    known = {table.name: table.revision for table in replica.aggregator.tables} if replica.aggregator else {}
+    for other in seen.replicas:
+        for table in other.aggregator.tables if other.aggregator else ():
+            if known.get(table.name, 0) < table.revision:
+                return f" without revision {table.revision} of {table.name}"
+    return ""
 
 
 def _held(checks: tuple[Check, ...], look: Look) -> Hold | None:
@@ -159,7 +198,23 @@ def _trouble(replica: ReplicaSeen) -> str:
 
 def not_paused(look: Look) -> Hold | None:
     if look.spec.rollout.paused:
-        return Hold(Reason.PAUSED, f"{look.candidate.name} is outdated; spec.rollout.paused is true")
+        return Hold(Reason.PAUSED, f"{look.candidate.name} is to restart; spec.rollout.paused is true")
+    return None
+
+
+def not_aborted(look: Look) -> Hold | None:
+    if look.spec.rollout.abort:
+        return Hold(Reason.ABORTED, f"{look.candidate.name} is to restart; spec.rollout.abort is true")
+    return None
+
+
+def no_table_held(look: Look) -> Hold | None:
+    """A held table waits for every replica. One that is down is none of those: its restart may be its cure."""
+    if look.candidate.state() in DOWN:
+        return None
+    for replica in look.seen.replicas:
+        if replica.held_table:
+            return Hold(Reason.SCHEMA_CHANGING, f"{look.candidate.name} is to restart; {replica.held_table} is held")
     return None
 
 
@@ -190,7 +245,9 @@ def others_well(look: Look) -> Hold | None:
         return None
     for name, state in others.items():
         if state not in WELL:
-            return Hold(Reason.ROLLING_OUT, f"{look.candidate.name} is outdated; waiting for {name}, which is {state}")
+            return Hold(
+                Reason.ROLLING_OUT, f"{look.candidate.name} is to restart; waiting for {name}, which is {state}"
+            )
     return None
 
 
@@ -202,7 +259,7 @@ def other_zones_heard(look: Look) -> Hold | None:
     for zone in look.seen.silent_zones:
         return Hold(
             Reason.STATUS_UNKNOWN,
-            f"{look.candidate.name} is outdated; nothing was heard of the operator of zone {zone}, "
+            f"{look.candidate.name} is to restart; nothing was heard of the operator of zone {zone}, "
             "so nothing is restarted here",
         )
     return None
@@ -213,13 +270,15 @@ def nothing_removed(look: Look) -> Hold | None:
     if not _quorum(look, look.seen.states()):
         return None
     for replica in look.seen.surplus:
-        return Hold(Reason.SCALING, f"{look.candidate.name} is outdated; {replica.name} is being removed first")
+        return Hold(Reason.SCALING, f"{look.candidate.name} is to restart; {replica.name} is being removed first")
     return None
 
 
 def shard_not_claimed(look: Look) -> Hold | None:
     if look.seen.claimed_by and look.seen.claimed_by != look.candidate.name:
-        return Hold(Reason.ROLLING_OUT, f"{look.candidate.name} is outdated; {look.seen.claimed_by} is being restarted")
+        return Hold(
+            Reason.ROLLING_OUT, f"{look.candidate.name} is to restart; {look.seen.claimed_by} is being restarted"
+        )
     return None
 
 
@@ -227,7 +286,7 @@ def parallel_shards_left(look: Look) -> Hold | None:
     if look.seen.busy_shards >= look.spec.rollout.max_parallel_shards:
         return Hold(
             Reason.ROLLING_OUT,
-            f"{look.candidate.name} is outdated; {look.seen.busy_shards} other shards are being restarted, "
+            f"{look.candidate.name} is to restart; {look.seen.busy_shards} other shards are being restarted, "
             f"spec.rollout.maxParallelShards allows {look.spec.rollout.max_parallel_shards}",
         )
     return None
@@ -238,6 +297,7 @@ BEFORE_A_STEP: tuple[Check, ...] = (
     not_paused,
     nothing_removed,
     *BEFORE_A_RESTART,
+    no_table_held,
     shard_not_claimed,
     parallel_shards_left,
 )

@@ -62,6 +62,10 @@ class AggregatorSeen:
     suspended: bool = False
     clusters: Mapping[str, str] = field(default_factory=dict)
     tables: tuple[TableSeen, ...] = ()
+    restart_wanted: int = 0
+    """Number of the last demand to restart."""
+    restart_seen: int = 0
+    """Number of the demand that was the last when it started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,18 @@ class ReplicaSeen:
         return State.STOPPED if "STOPPED" in phases else State.CONSUMING
 
     @property
+    def restart_due(self) -> int:
+        """The demand to restart which its aggregator has not followed yet; 0 when there is none."""
+        known = self.aggregator
+        return known.restart_wanted if known is not None and known.restart_seen < known.restart_wanted else 0
+
+    @property
+    def held_table(self) -> str:
+        """A table that a rollout holds, as its aggregator says; empty without one."""
+        tables = self.aggregator.tables if self.aggregator is not None else ()
+        return next((table.name for table in tables if table.rollout), "")
+
+    @property
     def outdated(self) -> bool:
         """Whether its pod was made from another spec than the present one. A missing pod is made anew by itself."""
         return self.pod is not None and not self.pod.terminating and self.pod.revision != self.wanted_revision
@@ -145,6 +161,8 @@ class TableAt:
     revision: int = 0
     why: str = ""
     served: bool = True
+    restart_due: bool = False
+    """Its aggregator is still to restart after a change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +183,8 @@ class Turn:
     replica: str
     since_seconds: float
     """How long ago it was begun."""
+    aggregator_only: bool = False
+    """Only its aggregator restarts, because tables were changed."""
 
 
 @dataclass(frozen=True, slots=True)

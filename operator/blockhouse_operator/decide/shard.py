@@ -14,11 +14,11 @@ from blockhouse_operator.api.status import (
     TopicStatus,
 )
 from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister, plan_removal
-from blockhouse_operator.decide.rollout import BeginStep, EndStep, Hold, Restart, plan_rollout
+from blockhouse_operator.decide.rollout import BeginStep, EndStep, Hold, Restart, RestartAggregator, plan_rollout
 from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State
 from blockhouse_operator.decide.shard_conditions import shard_conditions
 
-Step = BeginStep | Restart | EndStep | Drain | Unregister | DeleteReplica
+Step = BeginStep | Restart | RestartAggregator | EndStep | Drain | Unregister | DeleteReplica
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def plan_shard(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> ShardPlan:
     holds = [hold for hold in decided if isinstance(hold, Hold)]
     if isinstance(rollout, Hold):
         holds.append(rollout)
-    elif rollout is not None and not (steps and isinstance(rollout, (BeginStep, Restart))):
+    elif rollout is not None and not (steps and isinstance(rollout, (BeginStep, Restart, RestartAggregator))):
         steps.append(rollout)
     return ShardPlan(tuple(steps), tuple(holds))
 

@@ -8,7 +8,7 @@ from blockhouse_operator.api.conditions import Condition, ConditionType, Reason,
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 from blockhouse_operator.api.status import ClickHouseShardIngestStatus
 from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister
-from blockhouse_operator.decide.rollout import BeginStep, EndStep, Hold, Restart
+from blockhouse_operator.decide.rollout import BeginStep, EndStep, Hold, Restart, RestartAggregator
 from blockhouse_operator.decide.seen import ShardSeen, State, TableSeen
 
 HAZARD_REASONS = {  # what an aggregator calls them
@@ -16,7 +16,7 @@ HAZARD_REASONS = {  # what an aggregator calls them
     "DeduplicationUnsafe": Reason.WINDOW_TOO_SMALL,
 }
 
-Step = BeginStep | Restart | EndStep | Drain | Unregister | DeleteReplica
+Step = BeginStep | Restart | RestartAggregator | EndStep | Drain | Unregister | DeleteReplica
 
 
 def reason_of(word: str) -> Reason:

@@ -22,7 +22,9 @@ class TableLook:
 
     `unowned` are streams nobody owns, `unheard` zones of which nothing was heard. `now_ms` is Unix time.
     `gave_up`: the declaration of this generation of the spec has timed out before. `refused`: the DDL itself cannot be
-    used (reason, text). `busy_shards` are other shards of the pipeline with a table held.
+    used (reason, text).
+    `restarting` is a replica whose restart was begun; `rolling`: because tables were changed; `reload`: nobody restarts
+    for that. `busy_shards` are other shards of the pipeline with a table held or a replica that restarts.
     """
 
     name: str
@@ -32,15 +34,25 @@ class TableLook:
     unheard: tuple[str, ...] = ()
     refused: str = ""
     paused: bool = False
+    aborted: bool = False
+    restarting: str = ""
+    rolling: bool = False
+    reload: bool = False
     gave_up: bool = False
     timeout_seconds: float = 900.0
     busy_shards: int = 0
     max_parallel_shards: int = 1
 
+    @property
+    def asked(self) -> str:
+        """The replica whose aggregator is asked for what concerns the whole shard: one of ours that answers."""
+        ours = [at.replica for at in self.at if at.served and at.gap is not None]
+        return ours[0] if ours else self.at[0].replica
+
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create the table at this replica."""
+    """Create the table at this replica, or record the schema of one that nobody knows yet."""
 
     replica: str
 
@@ -69,6 +81,9 @@ class Release:
 
 TableStep = Create | HoldTable | Alter | Release
 
+CHANGE: tuple[type[TableStep], ...] = (HoldTable, Alter, Release)
+"""The steps by which columns are added, in order; restarts of aggregators follow (`decide.rollout.RESTART`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
@@ -88,7 +103,7 @@ def plan_table(look: TableLook) -> TablePlan:
     revision = min((at.revision for at in known), default=0)
     if look.refused or (refusals := _refusals(known)):
         text = look.refused or "; ".join(refusals)
-        step = Release(look.at[0].replica) if holders else None
+        step = Release(look.asked) if holders else None
         return TablePlan(step, Reason.SCHEMA_MISMATCH, text, revision, stalled=True)
     if not known:
         silent = "; ".join(at.silence for at in look.at if at.silence)
@@ -103,7 +118,8 @@ def plan_table(look: TableLook) -> TablePlan:
         text = f"creating it at {', '.join(at.replica for at in missing)}"
         return TablePlan(Create(ours[0].replica) if ours else None, Reason.SCHEMA_CHANGING, text)
     if holders:
-        return TablePlan(Release(look.at[0].replica), Reason.SCHEMA_CHANGING, "releasing it: all columns are there")
+        text = "releasing it: all columns are there"
+        return TablePlan(Release(look.asked), Reason.SCHEMA_CHANGING, text, revision)
     return _settled(look, known, revision)
 
 
@@ -123,20 +139,25 @@ def _change(
         return _spread(look, lacking, holders, revision)
     if not holders:
         return _begin(look, columns, revision)
+    if look.aborted:
+        text = f"gave up adding {columns}: spec.rollout.abort is true; the table goes on as it was"
+        return TablePlan(Release(look.asked, gave_up=True), Reason.ABORTED, text, revision)
     waits = _not_obeyed(look)
     if not waits:
         text = f"adding {columns}"
         # Of several operators that find so, the later ones find nothing left to add.
-        return TablePlan(Alter(look.at[0].replica), Reason.SCHEMA_CHANGING, text, revision)
+        return TablePlan(Alter(look.asked), Reason.SCHEMA_CHANGING, text, revision)
     if _held_for(look, holders) > look.timeout_seconds:
         text = f"gave up adding {columns}: {waits} after {look.timeout_seconds:.0f} s; the table goes on as it was"
-        step = Release(look.at[0].replica, gave_up=True)
+        step = Release(look.asked, gave_up=True)
         return TablePlan(step, Reason.STEP_TIMED_OUT, text, revision, stalled=True)
     return TablePlan(None, Reason.SCHEMA_CHANGING, f"held to add {columns}: {waits}", revision)
 
 
 def _begin(look: TableLook, columns: str, revision: int) -> TablePlan:
     """Whether the table may be held now. It is never held for long in vain: all that is needed must be there before."""
+    if look.aborted:
+        return TablePlan(None, Reason.ABORTED, f"{columns} would be added; spec.rollout.abort is true", revision)
     if look.gave_up:
         text = f"adding {columns} timed out; change the spec (or pause and resume it) to have it tried again"
         return TablePlan(None, Reason.STEP_TIMED_OUT, text, revision, stalled=True)
@@ -150,7 +171,7 @@ def _begin(look: TableLook, columns: str, revision: int) -> TablePlan:
     if look.busy_shards >= look.max_parallel_shards:
         text = f"{columns} to add: {look.busy_shards} other shards are being changed"
         return TablePlan(None, Reason.SCHEMA_CHANGING, text, revision)
-    return TablePlan(HoldTable(look.at[0].replica), Reason.SCHEMA_CHANGING, f"holding it to add {columns}", revision)
+    return TablePlan(HoldTable(look.asked), Reason.SCHEMA_CHANGING, f"holding it to add {columns}", revision)
 
 
 def _unfit(look: TableLook) -> str:
@@ -158,6 +179,8 @@ def _unfit(look: TableLook) -> str:
     for at in look.at:
         if at.gap is None or not at.ready:
             return f"waiting for replica {at.replica}{f' ({at.silence})' if at.silence else ''}"
+    if look.restarting:
+        return f"waiting for replica {look.restarting}, which restarts"
     if look.unheard:
         return f"waiting for the operator of zone {look.unheard[0]}"
     if look.unowned:
@@ -187,20 +210,35 @@ def _spread(look: TableLook, lacking: list[TableAt], holders: list[TableAt], rev
     """Altered, and some replica does not have the columns yet. Its aggregator does not load the table before it does,
     so after the time-out the others need not wait for it."""
     names = ", ".join(at.replica for at in lacking)
+    if holders and look.aborted:
+        text = f"released by spec.rollout.abort although {names} has not got the new columns yet"
+        return TablePlan(Release(look.asked), Reason.SCHEMA_CHANGING, text, revision)
     if holders and _held_for(look, holders) > look.timeout_seconds:
         text = f"released although {names} has not got the new columns yet; it does not load the table before"
-        return TablePlan(Release(look.at[0].replica), Reason.SCHEMA_CHANGING, text, revision)
+        return TablePlan(Release(look.asked), Reason.SCHEMA_CHANGING, text, revision)
     return TablePlan(None, Reason.SCHEMA_CHANGING, f"waiting for the new columns at {names}", revision)
 
 
 def _settled(look: TableLook, known: list[TableAt], revision: int) -> TablePlan:
     newest = max(at.revision for at in known)
+    unrecorded = [at for at in known if at.served and not at.revision and not at.why]
+    if unrecorded:
+        text = "recording its columns, for producers to know them"
+        return TablePlan(Create(unrecorded[0].replica), Reason.SCHEMA_CHANGING, text)
     for at in known:
         if at.why:
             return TablePlan(None, Reason.TABLE_BLOCKED, f"replica {at.replica}: {at.why}", revision)
         if at.revision < newest:
             text = f"waiting for revision {newest} at replica {at.replica}"
             return TablePlan(None, Reason.SCHEMA_CHANGING, text, revision)
+    if due := [at.replica for at in look.at if at.restart_due and not look.reload]:
+        text = f"the new revision is loaded; still to restart: {', '.join(due)}"
+        stopped = Reason.ABORTED if look.aborted else Reason.PAUSED if look.paused else Reason.SCHEMA_CHANGING
+        return TablePlan(None, stopped, text, revision)
+    if look.rolling:
+        return TablePlan(
+            None, Reason.SCHEMA_CHANGING, f"the new revision is loaded; {look.restarting} restarts", revision
+        )
     if silent := [at for at in look.at if at.gap is None]:
         return TablePlan(None, Reason.STATUS_UNKNOWN, f"replica {silent[0].replica}: {silent[0].silence}", revision)
     return TablePlan(None, Reason.AS_SPECIFIED, "", revision)

@@ -9,7 +9,9 @@ from blockhouse_operator.api.conditions import Condition, ConditionType
 
 BAD_WHEN_TRUE = frozenset({ConditionType.STALLED.value})
 NEUTRAL = frozenset({ConditionType.RECONCILING.value, ConditionType.SUSPENDED.value})
-ON_THE_WAY = frozenset({"Progressing", "Suspended", "RollingOut", "Scaling", "Replaying", "Deleting", "PodsNotReady"})
+ON_THE_WAY = frozenset(
+    {"Progressing", "Suspended", "RollingOut", "Scaling", "Replaying", "Deleting", "PodsNotReady", "SchemaChanging"}
+)
 """Reasons of an ordinary start or change: no warning."""
 
 

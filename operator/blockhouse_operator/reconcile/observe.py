@@ -14,6 +14,7 @@ from blockhouse_operator.adapters.secrets import Contents
 from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.resource import ClickHouseShardIngest
 from blockhouse_operator.api.shard import Replica
+from blockhouse_operator.api.status import AGGREGATOR_RESTART
 from blockhouse_operator.decide.pods import pod_seen, running
 from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, TableAt, Turn, ZoneReport
 from blockhouse_operator.desired.revision import revision
@@ -57,7 +58,7 @@ async def look_at_shard(
     seen = ShardSeen(
         replicas=tuple(asked[: len(replicas)]),
         surplus=tuple(asked[len(replicas) :]),
-        turn=_turn(shard, services.wall()),
+        turn=turn_of(shard, services.wall()),
         kafka_trouble=_kafka_trouble(asked),
         missing_references=tuple(missing),
     )
@@ -108,7 +109,8 @@ async def _ask(services: Services, namespace: str, replica: ReplicaSeen, pod: Ob
     return replace(replica, aggregator=answer)
 
 
-def _turn(shard: ClickHouseShardIngest, now: datetime) -> Turn | None:
+def turn_of(shard: ClickHouseShardIngest, now: datetime) -> Turn | None:
+    """The step of a rollout that the shard's status says was begun."""
     begun = shard.status.rollout
     if begun is None or not begun.replica:
         return None
@@ -116,7 +118,7 @@ def _turn(shard: ClickHouseShardIngest, now: datetime) -> Turn | None:
         since = (now - datetime.fromisoformat(begun.since)).total_seconds()
     except ValueError:
         since = 0.0
-    return Turn(begun.replica, since)
+    return Turn(begun.replica, since, aggregator_only=begun.step == AGGREGATOR_RESTART)
 
 
 def _kafka_trouble(replicas: Sequence[ReplicaSeen]) -> dict[str, str]:

@@ -26,6 +26,7 @@ from blockhouse_operator.decide.references import Reference, references
 from blockhouse_operator.decide.seen import ShardSeen
 from blockhouse_operator.decide.shard import ShardPlan, describe_shard, plan_shard
 from blockhouse_operator.desired.shard import children
+from blockhouse_operator.reconcile.busy import busy_shards
 from blockhouse_operator.reconcile.children import Applied, apply_children, list_children, prune_children
 from blockhouse_operator.reconcile.observe import ShardLook, look_at_shard
 from blockhouse_operator.reconcile.report import report, with_times
@@ -84,7 +85,8 @@ class ShardTurns:
         tables = shard.status.tables
         if not spec.suspend:  # suspended aggregators own nothing: tables stay as they are
             secret = contents.text(token.name, token.key) or ""
-            tables = await self._tables.keep(shard, look.seen, contents, secret)
+            noted = shard.status.model_copy(update={"rollout": taken.rollout})
+            tables = await self._tables.keep(replace(shard, status=noted), live, look.seen, contents, secret)
         status, conditions = describe_shard(spec, look.seen, plan, topics, tables)
         timed = with_times(services, shard.status.conditions, conditions, shard.generation)
         whole = status.model_copy(
@@ -98,20 +100,14 @@ class ShardTurns:
     async def _act(self, shard: ClickHouseShardIngest, look: ShardLook, steps: ShardSteps) -> tuple[ShardPlan, Taken]:
         """Take the steps of the plan."""
         services, seen = self._services, look.seen
-        if seen.turn is not None or not any(replica.outdated for replica in seen.replicas):
+        if seen.turn is not None or not any(replica.outdated or replica.restart_due for replica in seen.replicas):
             plan = plan_shard(shard.spec, seen)
             return plan, await steps.take(plan)
         # Noting a new step and counting those of other shards must be one: else two begin where one is allowed.
         async with services.rollout_lock(shard.namespace, shard.spec.pipeline):
-            seen = replace(seen, busy_shards=await self._busy(shard))
+            seen = replace(seen, busy_shards=await busy_shards(services, shard))
             plan = plan_shard(shard.spec, seen)
             return plan, await steps.take(plan)
-
-    async def _busy(self, shard: ClickHouseShardIngest) -> int:
-        of_pipeline = labels.of_pipeline(shard.spec.pipeline)
-        shards = await self._services.kubernetes.list(SHARD_INGEST, shard.namespace, of_pipeline)
-        others = [other for other in shards if other["metadata"]["name"] != shard.name]
-        return sum(bool((other.get("status") or {}).get("rollout", {}).get("replica")) for other in others)
 
     def _next(self, plan: ShardPlan, status: ClickHouseShardIngestStatus, applied: Applied) -> float:
         if plan.steps or applied.ending or in_progress(status.tables):

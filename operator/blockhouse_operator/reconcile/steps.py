@@ -10,12 +10,12 @@ import structlog
 from blockhouse.errors import Blocked, Retryable
 from blockhouse_operator.adapters.kinds import SHARD_INGEST, STATEFUL_SET, Object
 from blockhouse_operator.adapters.secrets import Contents
-from blockhouse_operator.api import labels
+from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.resource import ClickHouseShardIngest
-from blockhouse_operator.api.status import RolloutStatus
+from blockhouse_operator.api.status import AGGREGATOR_RESTART, RESTART, RolloutStatus
 from blockhouse_operator.decide.paths import replication_path
 from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister
-from blockhouse_operator.decide.rollout import BeginStep, EndStep, Restart
+from blockhouse_operator.decide.rollout import BeginStep, EndStep, Restart, RestartAggregator
 from blockhouse_operator.decide.shard import ShardPlan, Step
 from blockhouse_operator.reconcile.children import Children
 from blockhouse_operator.reconcile.observe import ShardLook, ensemble_of, other_zones
@@ -71,6 +71,8 @@ class ShardSteps:
                 return await self._begin(step)
             case Restart():
                 await self._restart(step)
+            case RestartAggregator():
+                await self._restart_aggregator(step)
             case EndStep():
                 await self._release(step.replica)
                 return None
@@ -91,7 +93,8 @@ class ShardSteps:
             holder = await asyncio.to_thread(ensemble.claim_restart, root, shard.spec.shard, step.replica)
             if holder != step.replica:
                 return None
-        rollout = RolloutStatus(replica=step.replica, step="Restart", since=services.now())
+        what = AGGREGATOR_RESTART if step.aggregator_only else RESTART
+        rollout = RolloutStatus(replica=step.replica, step=what, since=services.now())
         # Written at once, and not with the rest of the status: the lock on the pipeline's rollouts is held only now.
         noted = shard.status.model_copy(update={"rollout": rollout})
         await services.kubernetes.apply_status(SHARD_INGEST, self._live, as_json(noted))
@@ -107,6 +110,15 @@ class ShardSteps:
         else:
             await self._services.kubernetes.delete(pod, why=step.why, same_version=True)
         await self._tell("Restarting", f"pod of {step.replica} is replaced: {step.why}")
+
+    async def _restart_aggregator(self, step: RestartAggregator) -> None:
+        services, shard = self._services, self._shard
+        if services.dry_run:
+            return
+        token = self._contents.text(names.internal_secret(shard.spec.pipeline), "token") or ""
+        base = services.endpoints.aggregator(step.replica, shard.namespace)
+        await services.http.restart(base, token, step.demand)
+        await self._tell("Restarting", f"aggregator of {step.replica} restarts: {step.why}")
 
     async def _release(self, replica: str) -> None:
         if other_zones(self._services, self._shard) and not self._services.dry_run:

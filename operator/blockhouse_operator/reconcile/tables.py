@@ -9,16 +9,18 @@ import asyncio
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 import structlog
 
 from blockhouse.errors import Blocked, Permanent, Retryable
+from blockhouse_operator.adapters.kinds import SHARD_INGEST, Object
 from blockhouse_operator.adapters.secrets import Contents
 from blockhouse_operator.api.base import seconds
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.parts import Table
 from blockhouse_operator.api.resource import ClickHouseShardIngest
-from blockhouse_operator.api.status import TableStatus
+from blockhouse_operator.api.status import AGGREGATOR_RESTART, TableStatus
 from blockhouse_operator.decide.seen import Gap, ReplicaSeen, ShardSeen, State, TableAt
 from blockhouse_operator.decide.shard import expected_streams
 from blockhouse_operator.decide.tables import (
@@ -32,11 +34,34 @@ from blockhouse_operator.decide.tables import (
     TableStep,
     plan_table,
 )
+from blockhouse_operator.reconcile.busy import busy_shards
+from blockhouse_operator.reconcile.report import as_json
 from blockhouse_operator.reconcile.services import Services
 
 log = structlog.get_logger(__name__)
 LOOK_AGAIN_SECONDS = 60.0
 """A table found as declared is compared again only after so long, unless its aggregator tells of another revision."""
+
+
+TOLD: Mapping[type[TableStep], str] = {
+    Create: "CreatingTable",
+    HoldTable: "HoldingTable",
+    Alter: "AlteringTable",
+    Release: "ReleasingTable",
+}
+"""Reasons of the Events."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """What one turn of one table is about."""
+
+    shard: ClickHouseShardIngest
+    live: Object
+    seen: ShardSeen
+    table: str
+    ddl: str
+    token: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +77,6 @@ class TableKeeper:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._same: dict[tuple[str, str, str], _Compared] = {}
-        self._holding: dict[tuple[str, str], set[str]] = {}
         self._last: dict[str, dict[str, tuple[TableAt, ...]]] = {}
 
     def last(self, shard: ClickHouseShardIngest) -> Mapping[str, tuple[TableAt, ...]]:
@@ -60,21 +84,21 @@ class TableKeeper:
         return self._last.get(shard.uid, {})
 
     async def keep(
-        self, shard: ClickHouseShardIngest, seen: ShardSeen, contents: Contents, token: str
+        self, shard: ClickHouseShardIngest, live: Object, seen: ShardSeen, contents: Contents, token: str
     ) -> tuple[TableStatus, ...]:
-        """One turn of every declared table."""
-        found = []
+        """One turn of every declared table of the shard, which is `live` in Kubernetes."""
+        found: list[TableStatus] = []
         self._last[shard.uid] = {}
         for table in shard.spec.tables:
             ddl = _ddl(table, contents)
             if ddl is None:
                 found.append(_status(table.name, TablePlan(None, *_undeclared(table, seen))))
                 continue
-            plan = await self._turn(shard, seen, table.name, ddl, token)
-            found.append(_status(table.name, plan))
+            found.append(await self._turn(_Turn(shard, live, seen, table.name, ddl, token)))
         return tuple(found)
 
-    async def _turn(self, shard: ClickHouseShardIngest, seen: ShardSeen, table: str, ddl: str, token: str) -> TablePlan:
+    async def _turn(self, turn: _Turn) -> TableStatus:
+        shard, seen, table, ddl, token = turn.shard, turn.seen, turn.table, turn.ddl, turn.token
         try:
             at = await asyncio.gather(*(self._at(shard, replica, table, ddl, token) for replica in seen.replicas))
             refused = ""
@@ -82,12 +106,18 @@ class TableKeeper:
             at, refused = [_held(r, table) for r in seen.replicas], str(error)
         self._last[shard.uid][table] = tuple(at)
         at = [*at, *_elsewhere(seen, table, _digest(ddl))]
-        async with self._services.rollout_lock(shard.namespace, shard.spec.pipeline):
-            plan = plan_table(self._look(shard, seen, table, tuple(at), refused))
-            self._note(shard, table, holds=isinstance(plan.step, HoldTable) or any(a.rollout == ROLLOUT for a in at))
-            if isinstance(plan.step, HoldTable):
-                return await self._take(shard, plan, plan.step, table, ddl, token)
-        return await self._take(shard, plan, plan.step, table, ddl, token) if plan.step is not None else plan
+        look = self._look(shard, seen, table, tuple(at), refused)
+        plan = plan_table(look)
+        if isinstance(plan.step, HoldTable):
+            # Noting a hold and counting those of other shards must be one: else two begin where one is allowed.
+            async with self._services.rollout_lock(shard.namespace, shard.spec.pipeline):
+                plan = plan_table(replace(look, busy_shards=await busy_shards(self._services, shard)))
+                if isinstance(plan.step, HoldTable):
+                    await self._note(turn)
+                    return _status(table, await self._take(turn, plan, plan.step), self._services.now())
+        if plan.step is not None:
+            plan = await self._take(turn, plan, plan.step)
+        return _status(table, plan, _since(at))
 
     def _look(
         self,
@@ -97,7 +127,7 @@ class TableKeeper:
         at: tuple[TableAt, ...],
         refused: str,
     ) -> TableLook:
-        spec, owned = shard.spec, seen.streams()
+        spec, owned, begun = shard.spec, seen.streams(), shard.status.rollout
         before = next((status for status in shard.status.tables if status.name == table), None)
         return TableLook(
             name=table,
@@ -111,18 +141,24 @@ class TableKeeper:
             and before.state == Reason.STEP_TIMED_OUT.value
             and shard.status.observed_generation == shard.generation,
             timeout_seconds=seconds(spec.rollout.step_timeout),
-            busy_shards=len(self._holding.get((shard.namespace, spec.pipeline), set()) - {shard.name}),
             max_parallel_shards=spec.rollout.max_parallel_shards,
+            aborted=spec.rollout.abort,
+            restarting=begun.replica if begun is not None else "",
+            rolling=begun is not None and begun.step == AGGREGATOR_RESTART,
+            reload=spec.rollout.strategy == "Reload",
         )
 
-    def _note(self, shard: ClickHouseShardIngest, table: str, *, holds: bool) -> None:
-        """Which shards hold a table: counted in memory, for there is one leader, and seen anew when another leads."""
-        holding = self._holding.setdefault((shard.namespace, shard.spec.pipeline), set())
-        others = any(t.name != table and t.state == Reason.SCHEMA_CHANGING.value for t in shard.status.tables)
-        if holds:
-            holding.add(shard.name)
-        elif not others:
-            holding.discard(shard.name)
+    async def _note(self, turn: _Turn) -> None:
+        """Note the hold before it is asked for, so that whoever counts sees it."""
+        if self._services.dry_run:
+            return
+        held = TableStatus(name=turn.table, state=Reason.SCHEMA_CHANGING.value, held_since=self._services.now())
+        before = turn.shard.status
+        others = tuple(table for table in before.tables if table.name != turn.table)
+        known = next((table for table in before.tables if table.name == turn.table), held)
+        noted = known.model_copy(update={"held_since": held.held_since})
+        status = before.model_copy(update={"tables": (*others, noted)})
+        await self._services.kubernetes.apply_status(SHARD_INGEST, turn.live, as_json(status))
 
     async def _at(
         self, shard: ClickHouseShardIngest, replica: ReplicaSeen, table: str, ddl: str, token: str
@@ -145,9 +181,8 @@ class TableKeeper:
             self._same.pop(key, None)
         return _with_gap(known, gap)
 
-    async def _take(
-        self, shard: ClickHouseShardIngest, plan: TablePlan, step: TableStep, table: str, ddl: str, token: str
-    ) -> TablePlan:
+    async def _take(self, turn: _Turn, plan: TablePlan, step: TableStep) -> TablePlan:
+        shard, table, ddl, token = turn.shard, turn.table, turn.ddl, turn.token
         log.info("table_step", shard=shard.name, table=table, step=type(step).__name__, why=plan.message)
         if self._services.dry_run:
             return plan
@@ -156,12 +191,22 @@ class TableKeeper:
             match step:
                 case HoldTable():
                     await http.hold(base, token, table, ROLLOUT)
-                case Create() | Alter():
+                case Create():
                     await http.apply(base, token, table, ddl, ROLLOUT)
+                case Alter():
+                    rolling = shard.spec.rollout.strategy == "RollingRestart"
+                    await http.apply(base, token, table, ddl, ROLLOUT, restart=rolling)
                 case Release():
                     await http.release(base, token, table, ROLLOUT)
         except (Retryable, Blocked, Permanent) as error:
             return TablePlan(None, Reason.SCHEMA_CHANGING, f"{plan.message}: {error}", plan.revision)
+        await self._services.kubernetes.tell(
+            turn.live,
+            warning=plan.stalled,
+            reason=TOLD[type(step)],
+            message=f"table {table}: {plan.message}",
+            at=self._services.now(),
+        )
         return plan
 
 
@@ -212,8 +257,9 @@ def _held(replica: ReplicaSeen, table: str) -> TableAt:
     seen = next((found for found in aggregator.tables if found.name == table), None)
     ready = replica.state() in (State.CONSUMING, State.STOPPED)
     busy = any(table in stream.in_flight for stream in aggregator.streams)
+    due = bool(replica.restart_due)
     if seen is None:
-        return TableAt(replica.name, ready=ready, busy=busy)
+        return TableAt(replica.name, ready=ready, busy=busy, restart_due=due)
     return TableAt(
         replica.name,
         ready=ready,
@@ -222,6 +268,7 @@ def _held(replica: ReplicaSeen, table: str) -> TableAt:
         busy=busy,
         revision=seen.revision,
         why=seen.why if seen.held and not seen.rollout else "",
+        restart_due=due,
     )
 
 
@@ -229,8 +276,20 @@ def _with_gap(at: TableAt, gap: Gap | None, silence: str = "") -> TableAt:
     return replace(at, gap=gap, silence=silence or at.silence)
 
 
-def _status(table: str, plan: TablePlan) -> TableStatus:
-    return TableStatus(name=table, revision=plan.revision, state=plan.reason.value, message=plan.message[:2000])
+def _status(table: str, plan: TablePlan, held_since: str = "") -> TableStatus:
+    return TableStatus(
+        name=table,
+        revision=plan.revision,
+        state=plan.reason.value,
+        message=plan.message[:2000],
+        held_since="" if isinstance(plan.step, Release) else held_since,
+    )
+
+
+def _since(at: Iterable[TableAt]) -> str:
+    """Since when a rollout of the operator's holds the table, RFC 3339; empty when none does."""
+    held = [each.held_since_ms for each in at if each.rollout == ROLLOUT]
+    return datetime.fromtimestamp(min(held) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if held else ""
 
 
 def in_progress(tables: Iterable[TableStatus]) -> bool:

@@ -8,8 +8,8 @@ import pytest
 
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
-from blockhouse_operator.decide.rollout import BeginStep, EndStep, Hold, Restart, plan_rollout
-from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State, Turn, ZoneReport
+from blockhouse_operator.decide.rollout import BeginStep, EndStep, Hold, Restart, RestartAggregator, plan_rollout
+from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State, TableSeen, Turn, ZoneReport
 from tests.unit.operator.shard_world import consuming, replaying, shard, spec_of, unready
 
 SPEC = spec_of(3)
@@ -139,3 +139,76 @@ def test_a_claim_whose_operator_died_before_noting_it_is_used_or_given_back() ->
         given_back = plan_rollout(two_zones(), shard(old(A), consuming(B), elsewhere=other, claimed_by=claimed_by))
         assert isinstance(given_back, EndStep)
         assert given_back.replica == claimed_by
+
+
+# --- aggregators that restart because tables were changed
+
+
+def due(name: str, *, seen: int = 0) -> ReplicaSeen:
+    replica = consuming(name)
+    assert replica.aggregator is not None
+    return replace(replica, aggregator=replace(replica.aggregator, restart_wanted=1, restart_seen=seen))
+
+
+def loading(replica: ReplicaSeen, *tables: TableSeen) -> ReplicaSeen:
+    assert replica.aggregator is not None
+    return replace(replica, aggregator=replace(replica.aggregator, tables=tables))
+
+
+def rolling(**changes: object) -> ClickHouseShardIngestSpec:
+    return SPEC.model_copy(update={"rollout": SPEC.rollout.model_copy(update=changes)})
+
+
+def test_after_a_change_of_tables_one_aggregator_after_the_other_restarts() -> None:
+    first = shard(due(A), due(B), due(C))
+    begun = plan_rollout(SPEC, first)
+    assert isinstance(begun, BeginStep)
+    assert (begun.replica, begun.aggregator_only) == (A, True)
+    turn = Turn(A, 0, aggregator_only=True)
+    restart = plan_rollout(SPEC, replace(first, turn=turn))
+    assert isinstance(restart, RestartAggregator)
+    assert (restart.replica, restart.demand) == (A, 1)
+    silent = replace(due(A), aggregator=None)
+    for on_the_way in (silent, replaying(due(A, seen=1))):
+        assert held(shard(on_the_way, due(B), due(C), turn=turn)) is Reason.ROLLING_OUT
+    done = shard(due(A, seen=1), due(B), due(C), turn=turn)
+    assert isinstance(plan_rollout(SPEC, done), EndStep)
+    following = plan_rollout(SPEC, replace(done, turn=None))
+    assert isinstance(following, BeginStep)
+    assert following.replica == B
+    assert plan_rollout(SPEC, shard(*(due(name, seen=1) for name in (A, B, C)))) is None
+
+
+def test_an_aggregator_that_does_not_know_the_newest_revision_is_not_well_yet() -> None:
+    turn = Turn(A, 9, aggregator_only=True)
+    newest, older = TableSeen("db.t", revision=2), TableSeen("db.t", revision=1)
+    seen = shard(loading(due(A, seen=1), older), loading(due(B), newest), due(C), turn=turn)
+    step = plan_rollout(SPEC, seen)
+    assert isinstance(step, Hold)
+    assert "without revision 2 of db.t" in step.why
+
+
+def test_a_pod_that_is_outdated_is_replaced_rather_than_its_aggregator_restarted() -> None:
+    step = plan_rollout(SPEC, shard(due(A), old(B), consuming(C)))
+    assert isinstance(step, BeginStep)
+    assert (step.replica, step.aggregator_only) == (B, False)
+
+
+def test_no_aggregator_restarts_where_they_reload_or_while_it_is_paused_or_aborted() -> None:
+    seen = shard(due(A), due(B), due(C))
+    assert plan_rollout(rolling(strategy="Reload"), seen) is None
+    assert held(seen, rolling(paused=True)) is Reason.PAUSED
+    assert held(seen, rolling(abort=True)) is Reason.ABORTED
+
+
+@pytest.mark.parametrize("other", [unready(consuming(B)), replaying(consuming(B))])
+def test_no_aggregator_restarts_while_another_replica_is_not_well(other: ReplicaSeen) -> None:
+    assert held(shard(due(A), other, consuming(C))) is Reason.ROLLING_OUT
+    assert held(shard(due(A), other, consuming(C), turn=Turn(A, 0, aggregator_only=True))) is Reason.ROLLING_OUT
+
+
+def test_nothing_restarts_while_a_table_is_held_unless_it_is_down() -> None:
+    holding = loading(due(C), TableSeen("db.t", rollout="operator/schema"))
+    assert held(shard(due(A), due(B), holding)) is Reason.SCHEMA_CHANGING
+    assert held(shard(old(A), consuming(B), holding)) is Reason.SCHEMA_CHANGING
+    assert isinstance(plan_rollout(SPEC, shard(unready(old(A)), consuming(B), holding)), BeginStep)

@@ -132,3 +132,46 @@ def test_an_operator_creates_only_where_it_serves() -> None:
     first, second = both(gap=MISSING)
     plan = plan_table(look(replace(first, gap=SAME), replace(second, served=False)))
     assert (plan.step, plan.reason) == (None, Reason.SCHEMA_CHANGING)
+
+
+def test_what_concerns_the_shard_is_asked_of_a_replica_that_answers() -> None:
+    held = both(gap=SAME, rollout=ROLLOUT)
+    silent = replace(held[0], gap=None, silence="it does not answer")
+    assert plan_table(look(silent, held[1])).step == Release("r2")
+
+
+def test_a_table_that_nobody_knows_is_recorded() -> None:
+    """Created by hand, or by an operator that died: producers could not send to it."""
+    first, second = both(gap=SAME)
+    assert plan_table(look(first, replace(second, revision=0))).step == Create("r2")
+    assert plan_table(look(*both(gap=SAME, revision=0, why="no such type"))).reason is Reason.TABLE_BLOCKED
+
+
+def test_an_abort_releases_a_held_table_at_its_old_revision_and_begins_nothing() -> None:
+    plan = plan_table(look(*both(rollout=ROLLOUT), aborted=True))
+    assert (plan.step, plan.reason) == (Release("r1", gave_up=True), Reason.ABORTED)
+    plan = plan_table(look(*both(), aborted=True))
+    assert (plan.step, plan.reason) == (None, Reason.ABORTED)
+
+
+def test_an_abort_after_the_alter_waits_for_no_replica() -> None:
+    held = both(rollout=ROLLOUT)
+    assert plan_table(look(replace(held[0], gap=SAME), held[1], aborted=True)).step == Release("r1")
+
+
+def test_no_table_is_held_while_a_replica_restarts() -> None:
+    plan = plan_table(look(*both(), restarting="r2"))
+    assert plan.step is None
+    assert "r2, which restarts" in plan.message
+
+
+def test_a_change_is_over_only_when_every_aggregator_has_restarted() -> None:
+    loaded = both(gap=SAME, revision=2)
+    due = replace(loaded[1], restart_due=True)
+    assert plan_table(look(loaded[0], due)).reason is Reason.SCHEMA_CHANGING
+    assert plan_table(look(loaded[0], due, paused=True)).reason is Reason.PAUSED
+    assert plan_table(look(loaded[0], due, aborted=True)).reason is Reason.ABORTED
+    assert plan_table(look(loaded[0], due, reload=True)).reason is Reason.AS_SPECIFIED
+    gone = replace(loaded[1], gap=None, silence="it does not answer", ready=False)
+    assert plan_table(look(loaded[0], gone, restarting="r2", rolling=True)).reason is Reason.SCHEMA_CHANGING
+    assert plan_table(look(loaded[0], gone, restarting="r2")).reason is Reason.STATUS_UNKNOWN
