@@ -2,10 +2,13 @@
 
     .venv/bin/python bench/schema_rollout.py --replicas 4 --rate 2000
     .venv/bin/python bench/schema_rollout.py --seed 1 --seeds 10 --rate 500
+    .venv/bin/python bench/schema_rollout.py --seed 1 --seeds 4 --rate 100 --no-barrier
 
 Without `--seeds` nothing is killed. With it, each seed kills an aggregator, a ClickHouse replica or the operator at one
-step of the rollout. `held` is how long the table was held, `behind` the age of the oldest message that was not stored:
-of the changed table, of the others until the release, of the others from there to the end.
+step of the rollout; with `--no-barrier` the table is altered behind everybody's back while an aggregator dies with a
+block of it in flight, and replays have to be decided by provenance. `held` is how long the table was held, `behind` the
+age of the oldest message that was not stored: of the changed table, of the others until the release, of the others from
+there to the end.
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ def main(
     replicas: Annotated[int, typer.Option(min=2, max=8, help="ClickHouse replicas, and aggregators.")] = 4,
     rate: Annotated[float, typer.Option(min=1, help="Messages a second to both Kafka clusters, ten rows each.")] = 2000,
     strategy: Annotated[Strategy, typer.Option(help="What aggregators do after the change.")] = Strategy.ROLLING,
+    barrier: Annotated[bool, typer.Option(help="Hold the table while it is altered.")] = True,
     folder: Annotated[Path | None, typer.Option(help="Keep the logs of every run here.")] = None,
 ) -> None:
     """Roll schema changes out under load; exit code 0 only if every run was exact."""
@@ -51,8 +55,8 @@ def main(
     failed = 0
     for number in range(max(1, seeds)):
         names = [f"r{n}" for n in range(1, replicas + 1)]
-        kill = plan(seed + number, names, restarts=rollout.strategy == "RollingRestart") if seeds else None
-        story = Story(seed=seed + number, replicas=replicas, rate=rate, rollout=rollout, kill=kill)
+        kill = plan(seed + number, names, restarts=rollout.strategy == "RollingRestart") if seeds and barrier else None
+        story = Story(seed=seed + number, replicas=replicas, rate=rate, rollout=rollout, kill=kill, barrier=barrier)
         out.print(f"SEED={story.seed}: {kill or 'nothing is killed'}", highlight=False)
         rows, found, checks = run(story, folder)
         bad = [check for check in checks if not check.holds]

@@ -68,6 +68,9 @@ class Story:
     after: float = 10.0
     rollout: Rollout = field(default_factory=Rollout)
     kill: Kill | None = None
+    barrier: bool = True
+    """Without it the table is altered behind everybody's back, at the moment at which an aggregator dies with a block
+    of it in flight: what a rollout spares us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,8 @@ class Stage:
     def __init__(self, story: Story, folder: Path) -> None:
         self.story = story
         self.stack = Stack(folder / "stack", StackSpec(replicas=story.replicas, clickhouse_zk_timeout_ms=6_000))
-        spec = PipelineSpec(name="rollout", partitions=story.replicas, overrides=SETTINGS)
+        settings = {**SETTINGS, "faults": {"enabled": not story.barrier}}
+        spec = PipelineSpec(name="rollout", partitions=story.replicas, overrides=settings)
         self.pipeline = Pipeline(self.stack, folder, spec)
         self.operator = RolloutOperator(folder / "operator", site_of(self.pipeline))
         self.verifier: VerifierProcess = verifier_of(self.pipeline)
@@ -190,6 +194,8 @@ def _change(story: Story, stage: Stage, schemas: SchemaStore, pool: MixedPool, t
         if story.kill is not None:
             exits.enter_context(_killing(story.kill, stage, supervisor, before, hit, tell))
         exits.enter_context(_mixing(schemas, pool, tell))
+        if not story.barrier:
+            hit.append(_alter_behind(story, stage, supervisor, tell))
         tell("declaring two more columns")
         stage.want(2, ADDED)
         _wait("the rollout", lambda: stage.settled(2), ROLLOUT_TIMEOUT)
@@ -198,6 +204,19 @@ def _change(story: Story, stage: Stage, schemas: SchemaStore, pool: MixedPool, t
         _wait("everybody up again", lambda: all(s.answers() for s in stage.servers.values()), WARM_TIMEOUT)
         _wait("the rollout still at its end", lambda: stage.settled(2), ROLLOUT_TIMEOUT)
     return "".join(hit)
+
+
+def _alter_behind(story: Story, stage: Stage, supervisor: Supervisor, tell: Tell) -> str:
+    """Let an aggregator die between insert and acknowledgement, and alter the table before anybody takes over."""
+    names = list(stage.pipeline.aggregators)
+    victim = stage.pipeline.aggregators[names[story.seed % len(names)]]
+    with supervisor.holding_down([victim.name]):
+        victim.arm_fault("after-insert", action="kill-aggregator", table=CHANGED)
+        _wait(f"the death of {victim.name}", lambda: not victim.alive, KILL_TIMEOUT)
+        added = ", ".join(f"ADD COLUMN {column}" for column in ADDED.split(", "))
+        stage.stack.clickhouse[1, 1].execute(f"ALTER TABLE {CHANGED} {added}")
+    tell(f"{victim.name} died between an insert and its acknowledgement; the table is altered")
+    return f"{victim.name} after an insert, then ALTER"
 
 
 @contextmanager

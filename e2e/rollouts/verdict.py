@@ -66,5 +66,8 @@ def _checks(told: Told) -> Iterator[Check]:
     yield Check("everything resumed by itself", not stuck, "; ".join(stuck) or "no stream stopped, no table blocked")
     crashes = "; ".join(told.crashes[:3])
     yield Check("no aggregator failed internally", not told.crashes, crashes or "no internal error logged")
+    if not told.story.barrier:
+        decided = figures(told).by_provenance
+        yield Check("replays across the ALTER were decided by provenance", decided > 0, f"{decided} blocks")
     if kill is not None:
         yield Check("the SIGKILL was carried out", bool(told.killed), told.killed or f"nobody died: {kill}")
