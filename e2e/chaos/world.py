@@ -6,8 +6,7 @@ import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from e2e.chaos.network import FIRST_GROUP, Endpoint, Network, SmallDisk
 from e2e.chaos.scenario import DISK, Scenario, groups, processes
@@ -17,6 +16,7 @@ from e2e.stack import Stack, StackSpec
 from e2e.stack.clickhouse import ClickHouseServer
 from e2e.stack.kafka import KafkaBroker
 from e2e.stack.server import Server
+from e2e.stack.stage import Stage
 from e2e.stack.tables import create_replicated_table
 from e2e.stack.zookeeper import ZooKeeperServer
 
@@ -33,7 +33,7 @@ SETTINGS: dict[str, Any] = {
 _DISK_BYTES = 4 << 30
 
 
-class World:
+class World(Stage):
     """Real servers, one shard of them with an aggregator per replica. A context manager: nothing outlives it.
 
     With `isolated` it runs inside `network.enter`, so that networks can be cut and a disk can be full.
@@ -68,20 +68,7 @@ class World:
     def aggregator(self, name: str) -> AggregatorProcess:
         return self.aggregators[name.removeprefix("aggregator-")]
 
-    def __enter__(self) -> Self:
-        try:
-            self._start()
-        except BaseException:
-            self._close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._close()
-
-    def _start(self) -> None:
+    def start(self) -> None:
         if self.disk is not None:
             self.disk.mount()
             self._exits.callback(self.disk.unmount)
@@ -99,7 +86,7 @@ class World:
         self._exits.enter_context(self.pipeline)
         self.pipeline.create_topic()
 
-    def _close(self) -> None:
+    def close(self) -> None:
         if self.network is not None:
             self.network.mend_all()
         self._exits.close()

@@ -10,13 +10,12 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import psutil
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from e2e.cluster.cluster import Cluster, read_state
 from e2e.cluster.spec import ClusterSpec, Zone
+from e2e.stack.listing import show
 
 NOT_RUNNING = 3
 """Exit code of `status` unless every program answers, as service managers have it."""
@@ -55,7 +54,7 @@ def up(
     except BaseException:
         cluster.stop()
         raise
-    show(cluster)
+    _show(cluster)
     for line in (
         f"export PATH={cluster.binaries.folder}:$PATH KUBECONFIG={cluster.kubeconfig}",
         f"blockhouse cluster down --folder {cluster.folder}",
@@ -66,7 +65,7 @@ def up(
 @app.command(epilog="Example:\n\n  blockhouse cluster status || blockhouse cluster up")
 def status(folder: Folder = DEFAULT_FOLDER) -> None:
     """Show what runs where. Exit code 0 when every program answers, 3 otherwise, 1 when there is no cluster."""
-    if not show(Cluster.attach(folder)):
+    if not _show(Cluster.attach(folder)):
         raise typer.Exit(NOT_RUNNING)
 
 
@@ -93,17 +92,5 @@ def parse_zone(text: str) -> Zone:
     return Zone(name, int(nodes))
 
 
-def show(cluster: Cluster) -> bool:
-    """Prints one line for each program and says whether all of them answer."""
-    table = Table(title=f"{cluster.folder}, logs in PROGRAM/server.log", title_justify="left")
-    for column in ("program", "state", "pid", "memory"):
-        table.add_column(column, justify="right" if column in ("pid", "memory") else "left", no_wrap=True)
-    well = True
-    for server in cluster.servers.values():
-        answers = server.alive and not server.frozen and server.answers()
-        well &= answers
-        state = "[green]answers[/]" if answers else "[red]silent[/]" if server.alive else "[red]down[/]"
-        memory = f"{psutil.Process(server.pid).memory_info().rss >> 20} MiB" if server.pid else ""
-        table.add_row(server.name, state, str(server.pid or ""), memory)
-    out.print(table)
-    return well
+def _show(cluster: Cluster) -> bool:
+    return show(out, cluster.folder, "program", cluster.servers.values())

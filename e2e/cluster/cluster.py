@@ -8,8 +8,7 @@ import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from e2e.cluster.audit import AuditLog
 from e2e.cluster.binaries import Binaries
@@ -21,6 +20,7 @@ from e2e.cluster.volumes import STORAGE_CLASS, VolumeProvisioner
 from e2e.stack.ports import Ports
 from e2e.stack.process import wait_until
 from e2e.stack.server import Server
+from e2e.stack.stage import Stage
 
 Progress = Callable[[Server], None]
 
@@ -30,7 +30,7 @@ DEFAULTS_TIMEOUT = 60.0
 """Seconds until the controller manager has made a new namespace's service account."""
 
 
-class Cluster:
+class Cluster(Stage):
     """A Kubernetes of our own. As a context manager it leaves no process, and no data unless `keep`.
 
     In a folder that holds a cluster already its ports and data are used again. Programs of a `detached` one outlive
@@ -152,19 +152,6 @@ class Cluster:
             file.unlink(missing_ok=True)
         if self.folder.exists() and not any(self.folder.iterdir()):
             self.folder.rmdir()
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _control_plane(self) -> None:
         ports, lives = self._ports, self._dies_with_parent

@@ -7,12 +7,12 @@ import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from e2e.cluster import Cluster, ClusterError, ClusterSpec
 from e2e.node.namespaces import Namespaces, Network
 from e2e.node.programs import NODE, Containerd, CoreDns, Kubelet, KubeProxy, NodeProgram
+from e2e.stack.stage import Stage
 
 P = TypeVar("P", bound=NodeProgram)
 
@@ -78,7 +78,7 @@ class Node:
         )
 
 
-class NodeCluster:
+class NodeCluster(Stage):
     """A control plane and one real node, with images at hand. A context manager: nothing outlives it."""
 
     def __init__(self, folder: Path, images: Sequence[str]) -> None:
@@ -88,23 +88,13 @@ class NodeCluster:
         self.cluster = Cluster(self.folder / "cluster", ClusterSpec(zones=(), address=self.network.outside))
         self.node = Node(self.folder / "node", self.cluster, self.network)
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
         images = archives(*self._images)
         self.folder.mkdir(parents=True, exist_ok=True)
-        try:
-            # The API server listens at this machine's end of the node's wire.
-            self.node.namespaces.start()
-            self.cluster.start()
-            self.node.start([images[name] for name in self._images])
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        # The API server listens at this machine's end of the node's wire.
+        self.node.namespaces.start()
+        self.cluster.start()
+        self.node.start([images[name] for name in self._images])
 
     def close(self) -> None:
         self.node.close()

@@ -11,13 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import psutil
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from e2e.stack.clickhouse import ClickHouseServer
 from e2e.stack.kafka import KafkaBroker
+from e2e.stack.listing import show
 from e2e.stack.server import Server
 from e2e.stack.spec import StackSpec
 from e2e.stack.stack import Stack, read_state
@@ -25,8 +24,6 @@ from e2e.stack.zookeeper import ZooKeeperServer
 
 NOT_RUNNING = 3
 """Exit code of `status` unless every server answers, as service managers have it."""
-
-ANSWERS = "answers"
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -95,31 +92,7 @@ def down(
 
 
 def _show(stack: Stack) -> bool:
-    """Prints one line for each server and says whether all of them answer."""
-    table = Table(title=f"{stack.folder}, logs in SERVER/server.log", title_justify="left")
-    for column in ("server", "state", "address", "pid", "memory"):
-        table.add_column(column, justify="right" if column in ("pid", "memory") else "left", no_wrap=True)
-    states = {name: _state(server) for name, server in stack.servers.items()}
-    for name, server in stack.servers.items():
-        colour = "green" if states[name] == ANSWERS else "red"
-        table.add_row(name, f"[{colour}]{states[name]}[/]", _address(server), str(server.pid or ""), _memory(server))
-    out.print(table)
-    return all(state == ANSWERS for state in states.values())
-
-
-def _state(server: Server) -> str:
-    if not server.alive:
-        return "down"
-    if server.frozen:
-        return "frozen"
-    return ANSWERS if server.answers() else "silent"
-
-
-def _memory(server: Server) -> str:
-    try:
-        return f"{psutil.Process(server.pid).memory_info().rss >> 20} MiB" if server.pid else ""
-    except psutil.NoSuchProcess:  # died while we looked
-        return ""
+    return show(out, stack.folder, "server", stack.servers.values(), _address)
 
 
 def _address(server: Server) -> str:

@@ -9,8 +9,6 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from e2e.stack.clickhouse import ClickHouseServer
 from e2e.stack.kafka import KafkaBroker, KafkaClusterServers, broker_ports
@@ -18,6 +16,7 @@ from e2e.stack.ports import Ports
 from e2e.stack.process import wait_until
 from e2e.stack.server import Server, StackError
 from e2e.stack.spec import StackSpec
+from e2e.stack.stage import Stage
 from e2e.stack.zookeeper import ZooKeeperServer
 
 Progress = Callable[[Server], None]
@@ -29,7 +28,7 @@ HEAL_TIMEOUT = 90.0
 """Seconds a replica may take to return to ZooKeeper: its old session has to expire first."""
 
 
-class Stack:
+class Stack(Stage):
     """Real servers for one pipeline. As a context manager it leaves no process, and no data unless `keep`.
 
     In a folder that holds a stack already, its ports and data are used again (StackError when the spec differs).
@@ -68,19 +67,6 @@ class Stack:
         if read_state(folder.absolute()) is None:
             raise StackError(f"there is no stack in {folder}: start one with `blockhouse stack up --folder {folder}`")
         return cls(folder, keep=True, detached=True)
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def start(self, progress: Progress | None = None) -> None:
         """Starts every server that does not run, in parallel. Raises a StackError of one and leaves the rest as is."""
