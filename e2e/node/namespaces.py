@@ -21,10 +21,14 @@ from e2e.stack.server import Server
 
 CGROUPS = Path("/sys/fs/cgroup")
 
+SHARES = {"cpu.shares": "8192", "cpu.weight": "800"}
+"""What all pods together weigh against one other process of this machine, in versions 1 and 2 of control groups: as
+much as eight. By default they weigh one, and on a busy machine every probe of theirs fails."""
+
 FIRST_PROCESS = """\
 mount --make-rshared /
-mkdir -p /run/netns /var/lib/cni /var/lib/kubelet /var/log/pods /var/log/containers
-for folder in /run/netns /var/lib/cni /var/lib/kubelet /var/log/pods /var/log/containers; do
+mkdir -p /run/netns /run/containerd /var/lib/cni /var/lib/kubelet /var/log/pods /var/log/containers
+for folder in /run/netns /run/containerd /var/lib/cni /var/lib/kubelet /var/log/pods /var/log/containers; do
   mount -t tmpfs tmpfs $folder
 done
 ip link set lo up
@@ -86,6 +90,7 @@ class Namespaces(Server):
             if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None:
                 raise ClusterError(f"a node needs {program}: run `scripts/setup node`")
         self.log.unlink(missing_ok=True)
+        self.remove_cgroups()  # of one that was killed
         self.make_cgroups()
         return [
             *("unshare", "--net", "--pid", "--mount", "--fork", "--kill-child=KILL", "--mount-proc"),
@@ -113,6 +118,9 @@ class Namespaces(Server):
             for name in ("cpuset.cpus", "cpuset.mems"):
                 if (folder / name).exists() and not (folder / name).read_text().strip():
                     (folder / name).write_text((hierarchy / name).read_text())
+            for name, value in SHARES.items():
+                if (folder / name).exists():
+                    (folder / name).write_text(value)
 
     def remove_cgroups(self) -> None:
         """Removes the groups that the node's pods leave behind."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from e2e.cluster.surroundings import Surroundings
 from e2e.node import NodeCluster
 from e2e.scenarios.resources import Manifest, at_home, example
 from e2e.scenarios.site import CHART, RELEASE, SYSTEM, is_ready
+from e2e.scenarios.story import Story
 from e2e.stack.process import wait_until
 
 pytestmark = pytest.mark.node
@@ -39,6 +41,7 @@ class Place:
 
     nodes: NodeCluster
     surroundings: Surroundings
+    story: Story
     folder: Path
 
     def kubectl(self, *arguments: str, timeout: float = 120) -> str:
@@ -49,7 +52,8 @@ class Place:
 
     def wait(self, what: str, condition: Any, timeout: float = 120) -> None:
         if not wait_until(condition, timeout=timeout, interval=0.5):
-            raise ClusterError(f"not within {timeout:g} s: {what}\n{self.story()[-6000:]}")
+            told = "\n".join(map(str, self.story.told[-40:]))
+            raise ClusterError(f"not within {timeout:g} s: {what}\n{told}\n{self.shown()[-6000:]}")
 
     def ready(self) -> bool:
         return is_ready(self.get("ba", NAME, "-n", NAMESPACE))
@@ -58,12 +62,22 @@ class Place:
         words = ("clickhouse-client", "--query", sql)
         return self.kubectl("exec", f"{replica}-0", "-n", NAMESPACE, "-c", "clickhouse", "--", *words).strip()
 
-    def story(self) -> str:
-        """Conditions and Events, in the order in which things happened."""
-        wide = self.kubectl("get", "ba,csi,pods", "-n", NAMESPACE, "-o", "wide")
-        described = self.kubectl("describe", "ba", NAME, "-n", NAMESPACE)
-        events = self.kubectl("get", "events", "-A", "--sort-by=.metadata.creationTimestamp")
-        return f"{wide}\n{described}\n{events}"
+    def holds(self, condition: str, status: str) -> bool:
+        """Whether the pipeline has the condition."""
+        found = self.get("ba", NAME, "-n", NAMESPACE)["status"].get("conditions", ())
+        return any((one["type"], one["status"]) == (condition, status) for one in found)
+
+    def shown(self) -> str:
+        """What a person would look at first."""
+        looks = (("get", "ba,csi"), ("get", "pods", "-o", "wide"), ("describe", "ba"))
+        return "\n".join(f"$ kubectl {' '.join(look)}\n{self.look(*look)}" for look in looks)
+
+    def look(self, *arguments: str, namespace: str = NAMESPACE) -> str:
+        """What kubectl prints, or why it prints nothing."""
+        try:
+            return self.kubectl(*arguments, "-n", namespace)
+        except ClusterError as error:
+            return f"{error}\n"
 
 
 def small(surroundings: Surroundings) -> Manifest:
@@ -102,53 +116,123 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     with (
         NodeCluster(folder / "nodes", images=("operator", "aggregator", "clickhouse")) as nodes,
         Surroundings(folder / "surroundings", host=nodes.network.outside) as surroundings,
+        Story(nodes.cluster.kubeconfig) as story,
     ):
-        place = Place(nodes, surroundings, folder)
-        image = "image.repository=docker.io/blockhouse/operator,image.tag=dev"
-        nodes.cluster.helm(
-            *("upgrade", "--install", RELEASE, str(CHART), "--namespace", SYSTEM, "--create-namespace"),
-            *("--set", f"replicas=2,resync=10s,{image}", "--wait", "--timeout", "180s"),
-            timeout=240,
-        )
-        nodes.cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}])
+        place = Place(nodes, surroundings, story, folder)
         try:
+            image = "image.repository=docker.io/blockhouse/operator,image.tag=dev"
+            nodes.cluster.helm(
+                *("upgrade", "--install", RELEASE, str(CHART), "--namespace", SYSTEM, "--create-namespace"),
+                *("--set", f"replicas=2,resync=10s,{image}", "--wait", "--timeout", "300s"),
+                timeout=330,
+            )
+            nodes.cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}])
             yield place
         finally:
             keep_story(place)
 
 
 def keep_story(place: Place) -> None:
-    """Leaves what happened in `.run/e2e-node.txt`."""
+    """Leaves what happened in `.run/e2e-node.txt`, and the last words of every container in `.run/e2e-node-logs`."""
     target = Path(__file__).parents[2] / ".run" / "e2e-node.txt"
     target.parent.mkdir(exist_ok=True)
-    target.write_text(place.story())
+    told = "\n".join(map(str, place.story.told))
+    target.write_text(f"What was told, in order\n\n{told}\n\nHow it was in the end\n\n{place.shown()}\n")
+    logs = target.with_name("e2e-node-logs")
+    shutil.rmtree(logs, ignore_errors=True)
+    logs.mkdir()
+    for pod in place.get("pods", "-A")["items"]:
+        namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        for container in pod["spec"]["containers"]:
+            text = place.look("logs", name, "-c", container["name"], "--tail=2000", namespace=namespace)
+            (logs / f"{name}.{container['name']}.txt").write_text(text)
 
 
 def test_rows_are_stored_once_whatever_is_deleted_or_killed(place: Place) -> None:
     place.nodes.cluster.apply([small(place.surroundings)])
-    place.wait("the pipeline is Ready", place.ready, timeout=420)
+    place.wait("the pipeline is Ready", place.ready, timeout=600)
     with producing(place) as producer:
-        produced_some(place, 1000)
-        place.kubectl("delete", "pod", f"{REPLICAS[0]}-0", "-n", NAMESPACE, "--wait=true", timeout=180)
-        produced_some(place, 2000)
-        place.kubectl("delete", "pod", "-l", "app.kubernetes.io/component=operator", "-n", SYSTEM, timeout=120)
+        more_rows_arrive(place)
+        delete_pod(place, REPLICAS[0])
+        more_rows_arrive(place)
+        kept = replica_pods(place)
+        replace_operators(place)
+        more_rows_arrive(place)
+        assert replica_pods(place) == kept, "operators that are replaced restart nothing"
         kill_container(place, REPLICAS[1], "aggregator")
-        produced_some(place, 4000)
+        more_rows_arrive(place)
         producer.finish()
     place.wait("the pipeline is Ready again", place.ready, timeout=300)
     report = audited(place, producer.manifest)
-    reasons = place.kubectl("get", "events", "-n", NAMESPACE, "-o", "jsonpath={.items[*].reason}").split()
-    assert {"AllConsuming", "Killing"} <= set(reasons), report
+    place.wait("the verifier has found nothing", lambda: place.holds("VerifierHealthy", "True"), timeout=120)
+    assert tells_of_a_fall_and_a_recovery(place.story), report
 
 
-def produced_some(place: Place, rows: int) -> None:
-    def arrived() -> bool:
+def tells_of_a_fall_and_a_recovery(story: Story) -> bool:
+    """Ready was reached, was lost when the pod was deleted, and came back; the kubelet's Events are there, too."""
+    ready = [(told.reason, told.text) for told in story.told if (told.about, told.condition) == (f"ba/{NAME}", "Ready")]
+    true = [text.startswith("True") for _, text in ready]
+    lost = [reason for reason, text in ready if not text.startswith("True")]
+    first = true.index(True)
+    events = story.reasons("Event")
+    return (
+        true[-1]
+        and False in true[first:]
+        and "AllConsuming" in {reason for reason, _ in ready}
+        and bool(set(lost) & {"NotEnoughReplicas", "PodsNotReady", "StreamsNotOwned", "ShardsNotReady", "Replaying"})
+        and {"AllConsuming", "Killing", "Started"} <= set(events)
+    )
+
+
+def more_rows_arrive(place: Place, rows: int = 2000) -> None:
+    """Waits until the second replica has so many rows more than now."""
+    present = stored(place)
+    place.wait(f"{rows} more rows than {present} have arrived", lambda: stored(place) >= present + rows, timeout=300)
+
+
+def stored(place: Place) -> int:
+    """Rows of the second replica; -1 while nobody answers there."""
+    try:
+        return int(place.query(REPLICAS[1], f"SELECT count() FROM {TABLE}"))
+    except (ClusterError, ValueError):
+        return -1
+
+
+def delete_pod(place: Place, replica: str) -> None:
+    """As `kubectl delete pod` does it: the aggregator hands its streams over, and another pod takes the name."""
+    before = place.get("pod", f"{replica}-0", "-n", NAMESPACE)["metadata"]["uid"]
+    place.kubectl("delete", "pod", f"{replica}-0", "-n", NAMESPACE, "--wait=true", timeout=240)
+
+    def replaced() -> bool:
         try:
-            return int(place.query(REPLICAS[1], f"SELECT count() FROM {TABLE}")) >= rows
+            return bool(place.get("pod", f"{replica}-0", "-n", NAMESPACE)["metadata"]["uid"] != before)
         except ClusterError:
             return False
 
-    place.wait(f"{rows} rows have arrived", arrived, timeout=240)
+    place.wait(f"{replica} has another pod", replaced)
+
+
+def replica_pods(place: Place) -> dict[str, tuple[str, int]]:
+    """Uid and restarts of every replica's pod."""
+    found = {}
+    for replica in REPLICAS:
+        pod = place.get("pod", f"{replica}-0", "-n", NAMESPACE)
+        restarts = sum(status["restartCount"] for status in pod["status"]["containerStatuses"])
+        found[replica] = (pod["metadata"]["uid"], restarts)
+    return found
+
+
+def replace_operators(place: Place) -> None:
+    """Deletes every operator, the leader too, and waits until another one leads."""
+    before = leader(place)
+    place.kubectl("delete", "pod", "-l", "app.kubernetes.io/component=operator", "-n", SYSTEM, timeout=180)
+    place.wait("another operator leads", lambda: leader(place) not in ("", before), timeout=180)
+
+
+def leader(place: Place) -> str:
+    """Who holds the lease; empty when nobody does."""
+    lease = place.get("lease", f"{RELEASE}-operator", "-n", SYSTEM)
+    return str(lease["spec"].get("holderIdentity") or "")
 
 
 def kill_container(place: Place, replica: str, container: str) -> None:

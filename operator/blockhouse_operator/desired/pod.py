@@ -23,6 +23,9 @@ CLICKHOUSE_GRACE = 60
 """Seconds that ClickHouse may take to end, after the aggregator."""
 AGGREGATOR_SLACK = 10
 """Seconds beyond its budget after which nobody waits for an aggregator any more."""
+START_FAILURES = 150
+"""Probes, 2 s apart, until a start has failed: on a crowded node Python and Java take a minute and more, and a process
+that is killed while it starts never comes to its end there."""
 
 
 def template(spec: ClickHouseShardIngestSpec, replica: Replica) -> dict[str, Any]:
@@ -172,7 +175,7 @@ def _aggregator(spec: ClickHouseShardIngestSpec, alone: bool) -> dict[str, Any]:
             {"name": "SPARK_USER", "value": "blockhouse"},
         ],
         ports=[{"name": "admin", "containerPort": names.ADMIN_PORT}],
-        startupProbe=http("/healthz", names.ADMIN_PORT, 2, 90),
+        startupProbe=http("/healthz", names.ADMIN_PORT, 2, START_FAILURES),
         livenessProbe=http("/healthz", names.ADMIN_PORT, 10, 6),
         **ready,
         volumeMounts=[

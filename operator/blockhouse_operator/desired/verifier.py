@@ -73,7 +73,7 @@ def _pod(pipeline: BlockAggregator, name: str) -> dict[str, object]:
                 args=["verifier", "run", "--ignore-unknown", "--config", f"{folder}/verifier.yaml"],
                 env=[{"name": "HOME", "value": "/tmp"}],
                 ports=[{"name": "admin", "containerPort": names.ADMIN_PORT}],
-                startupProbe=pod.http("/healthz", names.ADMIN_PORT, 2, 30),
+                startupProbe=pod.http("/healthz", names.ADMIN_PORT, 2, pod.START_FAILURES),
                 readinessProbe=pod.http("/readyz", names.ADMIN_PORT, 5, 3),
                 livenessProbe=pod.http("/healthz", names.ADMIN_PORT, 10, 6),
                 volumeMounts=[

@@ -1,0 +1,120 @@
+"""What a cluster told while a scenario ran: every change of a condition and every Event, in the order they came.
+
+An Event that is repeated is one object with a count, and a condition keeps only its last change: read afterwards they
+no longer say in which order things happened. So they are watched. It only reads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import urllib3
+from kubernetes import client, config, watch
+
+GROUP, VERSION = "ingest.blockhouse.dev", "v1alpha1"
+KINDS = {"blockaggregators": "ba", "clickhouseshardingests": "csi"}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One thing that was told: when it was seen, of which object, and in what words."""
+
+    at: datetime
+    about: str
+    condition: str
+    """Type of the condition; "Event" for an Event."""
+    reason: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.at:%H:%M:%S}  {self.about:<40} {self.condition:<18} {self.reason:<20} {self.text}".rstrip()
+
+
+class Story:
+    """Watches from the beginning of the block to its end."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        api = config.new_client_from_config(str(kubeconfig))  # type: ignore[no-untyped-call]
+        self._custom, self._core = client.CustomObjectsApi(api), client.CoreV1Api(api)
+        self._told: list[Told] = []
+        self._conditions: dict[tuple[str, str], tuple[str, str]] = {}
+        self._counts: dict[str, int] = {}
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+
+    @property
+    def told(self) -> tuple[Told, ...]:
+        with self._lock:
+            return tuple(self._told)
+
+    def reasons(self, condition: str, about: str = "") -> list[str]:
+        """The reasons of a condition's changes (or of Events) in their order, of objects whose name begins so."""
+        return [told.reason for told in self.told if told.condition == condition and told.about.startswith(about)]
+
+    def __enter__(self) -> Self:
+        for plural in KINDS:
+            threading.Thread(target=self._follow, args=(self._resources(plural),), daemon=True).start()
+        threading.Thread(target=self._follow, args=(self._events(),), daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+
+    def _follow(self, source: Iterator[None]) -> None:
+        for _ in source:
+            if self._ended.is_set():
+                return
+
+    def _resources(self, plural: str) -> Iterator[None]:
+        listing = self._custom.list_cluster_custom_object
+        for found in self._stream(listing, group=GROUP, version=VERSION, plural=plural):
+            self._note_conditions(f"{KINDS[plural]}/{found['metadata']['name']}", found.get("status") or {})
+            yield
+
+    def _events(self) -> Iterator[None]:
+        for found in self._stream(self._core.list_event_for_all_namespaces):
+            self._note_event(self._core.api_client.sanitize_for_serialization(found))
+            yield
+
+    def _stream(self, listing: Any, **arguments: str) -> Iterator[Any]:
+        """Objects as they change, until the story ends; a broken watch begins anew."""
+        while not self._ended.is_set():
+            try:
+                changes = watch.Watch().stream(listing, timeout_seconds=60, **arguments)  # type: ignore[no-untyped-call]
+                for event in changes:
+                    if event["type"] in ("ADDED", "MODIFIED"):
+                        yield event["object"]
+            except (client.ApiException, urllib3.exceptions.HTTPError, OSError):
+                self._ended.wait(1)
+
+    def _note_conditions(self, about: str, status: Mapping[str, Any]) -> None:
+        present = {one["type"]: one for one in status.get("conditions", ())}
+        for kind, found in present.items():
+            state = (found["status"], found["reason"])
+            if self._conditions.get((about, kind)) != state:
+                self._conditions[about, kind] = state
+                self._note(about, kind, found["reason"], f"{found['status']}: {found.get('message', '')}")
+        for gone in [key for key in self._conditions if key[0] == about and key[1] not in present]:
+            del self._conditions[gone]
+            self._note(about, gone[1], "", "is over")
+
+    def _note_event(self, found: Mapping[str, Any]) -> None:
+        count = found.get("count") or (found.get("series") or {}).get("count") or 1
+        if self._counts.get(found["metadata"]["uid"]) == count:
+            return
+        self._counts[found["metadata"]["uid"]] = count
+        regarding = found["involvedObject"]
+        kind = KINDS.get(f"{regarding.get('kind', '').lower()}s", regarding.get("kind", "").lower())
+        self._note(f"{kind}/{regarding.get('name')}", "Event", found.get("reason") or "", found.get("message") or "")
+
+    def _note(self, about: str, condition: str, reason: str, text: str) -> None:
+        with self._lock:
+            self._told.append(Told(datetime.now(UTC), about, condition, reason, " ".join(text.split())[:300]))
