@@ -156,6 +156,8 @@ def _go_on(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutStep:
             return EndStep(replica.name, f"it was not restarted: {held.why}, outdated as well and goes first")
         return held or Restart(replica.name, OUTDATED)
     if replica.restart_due and spec.rollout.strategy == "RollingRestart":
+        if replica.aggregator is not None and not replica.aggregator.ready:
+            return Hold(Reason.ROLLING_OUT, f"the aggregator of replica {replica.name} ends, to be started again")
         held = _held(BEFORE_A_RESTART, Look(spec, seen, replica))
         return held or RestartAggregator(replica.name, CHANGED, replica.restart_due)
     state, behind = replica.state(), _behind(seen, replica)

@@ -169,7 +169,10 @@ def test_after_a_change_of_tables_one_aggregator_after_the_other_restarts() -> N
     assert isinstance(restart, RestartAggregator)
     assert (restart.replica, restart.demand) == (A, 1)
     silent = replace(due(A), aggregator=None)
-    for on_the_way in (silent, replaying(due(A, seen=1))):
+    known = due(A).aggregator
+    assert known is not None
+    ending = replace(due(A), aggregator=replace(known, ready=False))
+    for on_the_way in (ending, silent, replaying(due(A, seen=1))):
         assert held(shard(on_the_way, due(B), due(C), turn=turn)) is Reason.ROLLING_OUT
     done = shard(due(A, seen=1), due(B), due(C), turn=turn)
     assert isinstance(plan_rollout(SPEC, done), EndStep)
