@@ -62,7 +62,25 @@ def ready(spec: ClickHouseShardIngestSpec, seen: ShardSeen, status: ClickHouseSh
         return condition(kind, False, Reason.STREAMS_STOPPED, _stopped(seen))
     if streams.owned < streams.expected:
         return condition(kind, False, *_unowned(seen, streams.expected - streams.owned))
+    if waits := next(_not_made_yet(seen, status), ""):
+        return condition(kind, False, Reason.PROGRESSING, waits)
     return condition(kind, True, Reason.ALL_CONSUMING, f"{streams.owned} streams are owned")
+
+
+def _not_made_yet(seen: ShardSeen, status: ClickHouseShardIngestStatus) -> Iterator[str]:
+    """Topics and tables of which nothing is known yet: whoever waits for Ready produces to them next.
+
+    One that was there once makes no shard unready: that it changes, or is not heard of, is said by its own condition.
+    """
+    for topic in status.topics:
+        if topic.state == Reason.PROGRESSING.value and not topic.partitions:
+            yield f"its topic in Kafka cluster {topic.cluster}: {topic.message}"
+    answers = [replica.aggregator for replica in seen.replicas if replica.aggregator is not None]
+    known = {table.name for answer in answers for table in answer.tables if table.revision}
+    known |= {name for zone in seen.elsewhere for name, ats in zone.tables.items() if any(at.revision for at in ats)}
+    for table in status.tables:
+        if table.state in (Reason.SCHEMA_CHANGING.value, Reason.STATUS_UNKNOWN.value) and table.name not in known:
+            yield f"table {table.name}: {table.message or 'nothing is known of it yet'}"
 
 
 def why_unready(status: ClickHouseShardIngestStatus) -> tuple[Reason, str]:

@@ -6,7 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from blockhouse_operator.api.conditions import Condition, ConditionType, Reason, condition, find, merged
-from blockhouse_operator.api.status import ClickHouseShardIngestStatus, StreamCount, TopicStatus, VerifierStatus
+from blockhouse_operator.api.status import (
+    ClickHouseShardIngestStatus,
+    StreamCount,
+    TableStatus,
+    TopicStatus,
+    VerifierStatus,
+)
 from blockhouse_operator.decide.pipeline import PipelineSeen, ShardState, describe_pipeline
 from blockhouse_operator.decide.seen import AggregatorSeen, ReplicaSeen, ShardSeen, StreamSeen, TableSeen, Turn
 from blockhouse_operator.decide.shard import describe_shard, drained, expected_streams, plan_shard
@@ -47,6 +53,25 @@ def test_a_shard_is_ready_when_a_quorum_consumes_and_every_stream_is_owned() -> 
     assert ready(shard(*owners())) == ("True", "AllConsuming")
     assert ready(shard(*owners()[:2], unready(owners()[2]))) == ("False", "StreamsNotOwned")
     assert ready(shard(*owners(streams=STREAMS[1:]))) == ("False", "StreamsNotOwned")
+
+
+def test_a_shard_is_not_ready_before_its_topics_and_tables_are_known_and_stays_ready_when_they_change() -> None:
+    def of(state: str, **seen: Any) -> tuple[str, str]:
+        known = (TableSeen("db.t", revision=2),) if seen.get("known") else ()
+        replicas = [replace(r, aggregator=replace(r.aggregator, tables=known)) for r in owners()]  # type: ignore[type-var]
+        topic = TopicStatus(cluster="a", state=seen.get("topic", "AsSpecified"), partitions=seen.get("partitions", 4))
+        table = TableStatus(name="db.t", state=state)
+        present = shard(*replicas)
+        _, conditions = describe_shard(SPEC, present, plan_shard(SPEC, present), (topic,), (table,))
+        found = find(conditions, ConditionType.READY)
+        assert found is not None
+        return found.status, found.reason
+
+    assert of("SchemaChanging") == of("StatusUnknown") == ("False", "Progressing")
+    assert of("SchemaChanging", known=True) == of("StatusUnknown", known=True) == ("True", "AllConsuming")
+    assert of("AsSpecified", topic="Progressing", partitions=0) == ("False", "Progressing")
+    assert of("AsSpecified", topic="Progressing", partitions=4) == ("True", "AllConsuming")
+    assert of("SchemaMismatch") == ("True", "AllConsuming"), "what a person has to mend is told by another condition"
 
 
 def test_too_few_consuming_replicas_are_told_with_what_they_do_instead() -> None:
