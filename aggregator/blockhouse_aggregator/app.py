@@ -134,7 +134,9 @@ class Aggregator:
         host, port = await gate.start()
         self.leases.address = GateAddress(host, port, key)
         try:
-            await self._prepare()
+            # A worker for one stream of each cluster: what a replica owns where there are as many as partitions.
+            warm = asyncio.to_thread(self._application.warm_up, len(self.config.kafka.clusters))
+            await asyncio.gather(self._prepare(), warm)
             if not self._ending.is_set():
                 self._go(self._refresh_catalog())
                 self._go(self.health.watch(self._hand_over))

@@ -135,8 +135,13 @@ def test_an_operator_killed_at_any_step_of_a_change_is_followed_by_one_that_ends
     assert wrong(pipeline, table, "loud != upper(text)") == [0, 0]
 
 
-def test_an_abort_releases_a_table_that_waits_and_changes_nothing(pipeline: Loading) -> None:
-    table = "default.aborted"
+@pytest.mark.parametrize(
+    ("ended_by", "state"),
+    [(Rollout(abort=True), "Aborted"), (Rollout(step_timeout="2s"), "StepTimedOut")],
+    ids=["abort", "timeout"],
+)
+def test_a_table_that_waits_in_vain_is_released_as_it_was(pipeline: Loading, ended_by: Rollout, state: str) -> None:
+    table = f"default.ended_{state.lower()}"
     operator = declared(pipeline, table)
     asked, silent = pipeline.aggregators[:2]
     asked.hold(table, ROLLOUT)
@@ -144,13 +149,16 @@ def test_an_abort_releases_a_table_that_waits_and_changes_nothing(pipeline: Load
     operator.change(table, ddl(table, TWO_COLUMNS))
     with pytest.raises(AssertionError, match="held to add seven, loud"):
         operator.run(within=5)
-    operator.rollout = Rollout(abort=True)
-    assert operator.run(("Aborted",))[table].held_since == ""
+    operator.rollout = ended_by
+    operator.run((state,))
+    assert operator.run((state,))[table].held_since == "", "and it is not held again"
     assert not asked.release(table, ROLLOUT), "it is released already"
-    assert wrong(pipeline, "system.columns", "table = 'aborted' AND name = 'seven'") == [0, 0]
+    altered = f"table = '{table.partition('.')[2]}' AND name = 'seven'"
+    assert wrong(pipeline, "system.columns", altered) == [0, 0]
     pipeline.heal()
     pipeline.feed.send(table, 3)
     operator.rollout = Rollout(strategy="Reload")
+    operator.change(table, operator.ddl[table])
     assert operator.run()[table].revision == 2
     pipeline.settle(table)
 

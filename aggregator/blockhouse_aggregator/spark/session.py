@@ -10,7 +10,7 @@ import sys
 from pyspark import SparkConf, SparkContext
 
 from blockhouse.config.pipeline import Spark
-from blockhouse_aggregator.spark.task import LeaseFigures, LeaseSpec, run_leases
+from blockhouse_aggregator.spark.task import LeaseFigures, LeaseSpec, get_ready, run_leases
 
 _DEFAULTS = {
     # The JVM only schedules: rows never pass through it.
@@ -53,6 +53,13 @@ class SparkApplication:
         self._context.setJobGroup(_group(spec), f"lease {spec.number} of {spec.stream}", interruptOnCancel=False)
         figures = self._context.parallelize([spec], 1).mapPartitions(run_leases).collect()
         return figures[0]
+
+    def warm_up(self, workers: int) -> None:
+        """Have this many workers up before the first lease needs one: they take seconds to start, during which a stream
+        that was taken over would stand still. Where that fails, the first lease says why."""
+        count = min(workers, self.slots)
+        with contextlib.suppress(Exception):
+            self._context.parallelize(range(count), count).mapPartitions(get_ready).collect()
 
     def cancel(self, spec: LeaseSpec) -> None:
         """End a job whose worker does not answer: Spark kills the worker, and `run_lease` raises."""

@@ -16,6 +16,7 @@ from blockhouse_operator.api.base import seconds
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State
+from blockhouse_operator.decide.streams import expected_streams
 
 WELL = frozenset({State.CONSUMING, State.STOPPED, State.SUSPENDED})
 """Pod ready and nothing inherited left to replay. A stopped stream waits for a person, who may need this rollout."""
@@ -106,7 +107,9 @@ def plan_rollout(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutSte
     due = next(_due(seen), None)
     if due is not None and spec.rollout.strategy == "RollingRestart":
         look = Look(spec, seen, due)
-        return _held((not_aborted, *BEFORE_A_STEP), look) or BeginStep(due.name, CHANGED, aggregator_only=True)
+        return _held((not_aborted, *BEFORE_A_STEP, streams_consumed), look) or BeginStep(
+            due.name, CHANGED, aggregator_only=True
+        )
     return None
 
 
@@ -158,9 +161,11 @@ def _go_on(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutStep:
     if replica.restart_due and spec.rollout.strategy == "RollingRestart":
         if replica.aggregator is not None and not replica.aggregator.ready:
             return Hold(Reason.ROLLING_OUT, f"the aggregator of replica {replica.name} ends, to be started again")
-        held = _held(BEFORE_A_RESTART, Look(spec, seen, replica))
+        held = _held((*BEFORE_A_RESTART, streams_consumed), Look(spec, seen, replica))
         return held or RestartAggregator(replica.name, CHANGED, replica.restart_due)
     state, behind = replica.state(), _behind(seen, replica)
+    if not behind and seen.turn.aggregator_only and state is State.CONSUMING:
+        behind = _without_share(spec, replica)
     if state in WELL and not behind:
         return EndStep(replica.name, f"it runs the present spec and is {state}")
     if replica.pod is not None and replica.pod.ready and _others_down(seen, replica):
@@ -173,6 +178,13 @@ def _go_on(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutStep:
             stalled=True,
         )
     return Hold(Reason.ROLLING_OUT, f"replica {replica.name} was restarted and is {state}{behind}{_trouble(replica)}")
+
+
+def _without_share(spec: ClickHouseShardIngestSpec, replica: ReplicaSeen) -> str:
+    """It is back, and the streams that are its own are not yet: the next one would give its streams to nobody."""
+    share = spec.kafka.topic.partitions >= len(spec.replicas)
+    owns = replica.aggregator is not None and bool(replica.aggregator.streams)
+    return " without a stream" if share and not owns else ""
 
 
 def _behind(seen: ShardSeen, replica: ReplicaSeen) -> str:
@@ -217,6 +229,17 @@ def no_table_held(look: Look) -> Hold | None:
     for replica in look.seen.replicas:
         if replica.held_table:
             return Hold(Reason.SCHEMA_CHANGING, f"{look.candidate.name} is to restart; {replica.held_table} is held")
+    return None
+
+
+def streams_consumed(look: Look) -> Hold | None:
+    """An aggregator that ends gives its streams away: those that are on their way already must have arrived before."""
+    found = look.seen.streams()
+    for name in expected_streams(look.spec):
+        phase = found[name].phase if name in found else "owned by nobody"
+        if phase in ("STARTING", "REPLAY", "owned by nobody"):
+            text = f"{look.candidate.name} is to restart; stream {name} is {phase}"
+            return Hold(Reason.ROLLING_OUT, text)
     return None
 
 

@@ -17,6 +17,7 @@ from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister,
 from blockhouse_operator.decide.rollout import BeginStep, EndStep, Hold, Restart, RestartAggregator, plan_rollout
 from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State
 from blockhouse_operator.decide.shard_conditions import shard_conditions
+from blockhouse_operator.decide.streams import expected_streams
 
 Step = BeginStep | Restart | RestartAggregator | EndStep | Drain | Unregister | DeleteReplica
 
@@ -47,17 +48,6 @@ def plan_shard(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> ShardPlan:
     elif rollout is not None and not (steps and isinstance(rollout, (BeginStep, Restart, RestartAggregator))):
         steps.append(rollout)
     return ShardPlan(tuple(steps), tuple(holds))
-
-
-def expected_streams(spec: ClickHouseShardIngestSpec) -> tuple[str, ...]:
-    """Every stream the shard has, as cluster/topic/partition."""
-    topic = spec.kafka.topic
-    return tuple(
-        f"{cluster.name}/{topic.name}/{number}"
-        for cluster in spec.kafka.clusters
-        if not cluster.retired
-        for number in range(topic.partitions)
-    )
 
 
 def describe_shard(

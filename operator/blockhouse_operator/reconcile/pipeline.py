@@ -31,7 +31,8 @@ from blockhouse_operator.api.status import BlockAggregatorStatus, VerifierStatus
 from blockhouse_operator.decide.claims import Claimant, conflict
 from blockhouse_operator.decide.pipeline import PipelineSeen, ShardState, describe_pipeline
 from blockhouse_operator.decide.references import Reference, references
-from blockhouse_operator.decide.shard import drained, expected_streams
+from blockhouse_operator.decide.shard import drained
+from blockhouse_operator.decide.streams import expected_streams
 from blockhouse_operator.desired.aggregator import children, internal_secret
 from blockhouse_operator.reconcile.children import (
     Applied,

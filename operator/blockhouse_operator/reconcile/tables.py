@@ -22,7 +22,7 @@ from blockhouse_operator.api.parts import Table
 from blockhouse_operator.api.resource import ClickHouseShardIngest
 from blockhouse_operator.api.status import AGGREGATOR_RESTART, TableStatus
 from blockhouse_operator.decide.seen import Gap, ReplicaSeen, ShardSeen, State, TableAt
-from blockhouse_operator.decide.shard import expected_streams
+from blockhouse_operator.decide.streams import expected_streams
 from blockhouse_operator.decide.tables import (
     ROLLOUT,
     Alter,

@@ -15,7 +15,8 @@ from blockhouse_operator.api.status import (
 )
 from blockhouse_operator.decide.pipeline import PipelineSeen, ShardState, describe_pipeline
 from blockhouse_operator.decide.seen import AggregatorSeen, ReplicaSeen, ShardSeen, StreamSeen, TableSeen, Turn
-from blockhouse_operator.decide.shard import describe_shard, drained, expected_streams, plan_shard
+from blockhouse_operator.decide.shard import describe_shard, drained, plan_shard
+from blockhouse_operator.decide.streams import expected_streams
 from blockhouse_operator.decide.transitions import transitions
 from tests.unit.operator.resources import pipeline
 from tests.unit.operator.shard_world import consuming, shard, spec_of, unready

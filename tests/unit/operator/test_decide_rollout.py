@@ -9,7 +9,8 @@ import pytest
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 from blockhouse_operator.decide.rollout import BeginStep, EndStep, Hold, Restart, RestartAggregator, plan_rollout
-from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State, TableSeen, Turn, ZoneReport
+from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State, StreamSeen, TableSeen, Turn, ZoneReport
+from blockhouse_operator.decide.streams import expected_streams
 from tests.unit.operator.shard_world import consuming, replaying, shard, spec_of, unready
 
 SPEC = spec_of(3)
@@ -144,10 +145,15 @@ def test_a_claim_whose_operator_died_before_noting_it_is_used_or_given_back() ->
 # --- aggregators that restart because tables were changed
 
 
+STREAMS = tuple(StreamSeen(name, "CONSUME") for name in expected_streams(SPEC))
+
+
 def due(name: str, *, seen: int = 0) -> ReplicaSeen:
+    """A replica with a demand to restart, that it has seen if `seen` is 1; all streams of the shard are its own."""
     replica = consuming(name)
     assert replica.aggregator is not None
-    return replace(replica, aggregator=replace(replica.aggregator, restart_wanted=1, restart_seen=seen))
+    known = replace(replica.aggregator, restart_wanted=1, restart_seen=seen, streams=STREAMS)
+    return replace(replica, aggregator=known)
 
 
 def loading(replica: ReplicaSeen, *tables: TableSeen) -> ReplicaSeen:
@@ -174,6 +180,10 @@ def test_after_a_change_of_tables_one_aggregator_after_the_other_restarts() -> N
     ending = replace(due(A), aggregator=replace(known, ready=False))
     for on_the_way in (ending, silent, replaying(due(A, seen=1))):
         assert held(shard(on_the_way, due(B), due(C), turn=turn)) is Reason.ROLLING_OUT
+    idle = due(A, seen=1)
+    assert idle.aggregator is not None
+    idle = replace(idle, aggregator=replace(idle.aggregator, streams=()))
+    assert held(shard(idle, due(B), due(C), turn=turn)) is Reason.ROLLING_OUT, "its streams are not back yet"
     done = shard(due(A, seen=1), due(B), due(C), turn=turn)
     assert isinstance(plan_rollout(SPEC, done), EndStep)
     following = plan_rollout(SPEC, replace(done, turn=None))
@@ -208,6 +218,14 @@ def test_no_aggregator_restarts_where_they_reload_or_while_it_is_paused_or_abort
 def test_no_aggregator_restarts_while_another_replica_is_not_well(other: ReplicaSeen) -> None:
     assert held(shard(due(A), other, consuming(C))) is Reason.ROLLING_OUT
     assert held(shard(due(A), other, consuming(C), turn=Turn(A, 0, aggregator_only=True))) is Reason.ROLLING_OUT
+
+
+def test_no_aggregator_restarts_while_streams_are_on_their_way() -> None:
+    """With A gone, they would have nobody to go to."""
+    moving = (StreamSeen(STREAMS[0].name, "STARTING"), *STREAMS[1:])
+    for streams in (moving, STREAMS[1:]):
+        replicas = [replace(due(name), aggregator=replace(due(name).aggregator, streams=streams)) for name in (A, B, C)]  # type: ignore[type-var]
+        assert held(shard(*replicas)) is Reason.ROLLING_OUT
 
 
 def test_nothing_restarts_while_a_table_is_held_unless_it_is_down() -> None:
