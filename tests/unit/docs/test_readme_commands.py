@@ -21,6 +21,7 @@ PAGES = (
     "docs/demo.md",
     "docs/testing.md",
     "docs/operator.md",
+    "docs/schema-changes.md",
     "docs/verifier.md",
 )
 COMMAND = re.compile(r"(?:^ {4}|`)((?:[A-Z]+=\w+ )*(?:make|blockhouse) [^`\n]+)", re.MULTILINE)
