@@ -13,6 +13,7 @@ from blockhouse_operator.adapters.fence import Fence, LeadershipLost, OpenFence
 from blockhouse_operator.decide.seen import Gap, State, StreamSeen, TableAt, ZoneReport
 from e2e.stack import Stack
 from e2e.stack.ports import Ports
+from e2e.stack.process import wait_until
 from tests.integration.conftest import Names
 
 pytestmark = pytest.mark.integration
@@ -115,3 +116,24 @@ def test_an_ensemble_that_does_not_answer_is_named() -> None:
     with pytest.raises(Retryable, match=r"ZooKeeper at 127\.0\.0\.1"):
         nobody.check()
     ports.release()
+
+
+def test_a_part_that_waits_for_its_quorum_is_seen_with_its_age(ensemble: Make, stack: Stack, names: Names) -> None:
+    root, zookeeper = names.zookeeper_root, KazooClient(hosts=stack.zookeeper.connect)
+    waiting, clear = f"{root}/tables/waiting", f"{root}/tables/clear"
+    paths = {"db.waiting": waiting, "db.clear": clear, "db.nowhere": f"{root}/tables/nowhere"}
+    zookeeper.start()
+    try:
+        zookeeper.ensure_path(f"{clear}/quorum")
+        zookeeper.create(f"{waiting}/quorum/status", b"version: 1", makepath=True)
+        one = ensemble()
+        assert set(one.quorum_waits(root, paths)) == {"db.waiting"}
+        zookeeper.set(f"{waiting}/quorum/status", b"version: 2")
+        first = one.quorum_waits(root, paths)["db.waiting"]
+        assert wait_until(lambda: one.quorum_waits(root, paths)["db.waiting"] > first, timeout=30)
+        assert one.quorum_waits(root, paths)["db.waiting"] < 300
+        zookeeper.delete(f"{waiting}/quorum/status")
+        assert one.quorum_waits(root, paths) == {}
+    finally:
+        zookeeper.stop()
+        zookeeper.close()

@@ -8,7 +8,7 @@ operator of that zone says of its replicas). The only module of the operator tha
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, TypeVar
@@ -112,6 +112,20 @@ class Ensemble:
             return tuple(report for report in found if report is not None)
 
         return self._ask(read) if zones else ()
+
+    def quorum_waits(self, root: str, paths: Mapping[str, str]) -> dict[str, float]:
+        """Seconds for which a part has waited for its quorum, by name of the table; `paths` are the tables' own nodes.
+
+        A table without such a part, or without a node, is not in the answer.
+        """
+
+        def read(client: KazooClient) -> dict[str, float]:
+            stats = {table: client.exists(f"{path}/quorum/status") for table, path in paths.items()}
+            waiting = {table: stat for table, stat in stats.items() if stat is not None}
+            now = _server_now(client, root) if waiting else 0.0
+            return {table: max(0.0, now - stat.ctime / 1000) for table, stat in waiting.items()}
+
+        return self._ask(read)
 
     def unregister(self, tables_path: str, replica: str) -> int:
         """Remove a dead replica's registration from every replicated table below `tables_path`; returns how many.

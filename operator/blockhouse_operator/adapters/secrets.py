@@ -18,6 +18,7 @@ from blockhouse.config.secrets import SecretRef
 from blockhouse_operator.adapters.kinds import CONFIG_MAP, SECRET, Object
 from blockhouse_operator.adapters.kubernetes import Kubernetes
 from blockhouse_operator.api import kafka
+from blockhouse_operator.api.parts import Table
 from blockhouse_operator.decide.references import Reference
 
 
@@ -55,6 +56,13 @@ class Contents:
             return base64.b64decode(value).decode()
         except (binascii.Error, UnicodeDecodeError):
             return None
+
+    def declaration(self, table: Table) -> str | None:
+        """The DDL of a table, from the spec or from the ConfigMap it refers to; None where there is none."""
+        if table.ddl_from is None:
+            return table.ddl
+        reference = table.ddl_from.config_map_key_ref
+        return self.text(reference.name, reference.key, "ConfigMap")
 
     def file(self, name: str, key: str) -> Path:
         """A private file with the value of a Secret's key; raises KeyError when it is missing."""

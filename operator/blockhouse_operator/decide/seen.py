@@ -205,6 +205,8 @@ class ShardSeen:
     busy_shards: int = 0
     """Other shards of the pipeline in which a step of a rollout was begun."""
     zookeeper_trouble: str = ""
+    quorum_waits: Mapping[str, float] = field(default_factory=dict)
+    """Seconds for which a part of a table has waited for its quorum, for tables where one waits."""
     kafka_trouble: Mapping[str, str] = field(default_factory=dict)
     missing_references: tuple[str, ...] = ()
     """Secrets and ConfigMaps, or keys in them, that the spec refers to and that are not there."""

@@ -16,6 +16,9 @@ HAZARD_REASONS = {  # what an aggregator calls them
     "DeduplicationUnsafe": Reason.WINDOW_TOO_SMALL,
 }
 
+QUORUM_MOMENTS = 60.0
+"""Seconds after which a part that waits for its quorum is stuck: a fetch that is tried again takes some."""
+
 Step = BeginStep | Restart | RestartAggregator | EndStep | Drain | Unregister | DeleteReplica
 
 
@@ -219,11 +222,26 @@ def quorum_healthy(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> Conditio
     down = (State.MISSING, State.PENDING, State.DRAINING)
     alive += [name for report in seen.elsewhere for name, state in report.states.items() if state not in down]
     if len(alive) >= spec.quorum:
-        return condition(kind, True, Reason.AS_SPECIFIED)
+        return _quorum_moves(seen)
     if seen.silent_zones:
         return condition(kind, None, Reason.STATUS_UNKNOWN, f"{', '.join(seen.silent_zones)} is not heard of")
     return condition(
         kind, False, Reason.QUORUM_LOST, f"{len(alive)} replicas of ClickHouse are ready, the quorum is {spec.quorum}"
+    )
+
+
+def _quorum_moves(seen: ShardSeen) -> Condition:
+    """Of a shard with enough replicas: an insert has its quorum within moments, unless something keeps it from that."""
+    stuck = {table: waits for table, waits in sorted(seen.quorum_waits.items()) if waits > QUORUM_MOMENTS}
+    if not stuck:
+        return condition(ConditionType.QUORUM_HEALTHY, True, Reason.AS_SPECIFIED)
+    shown = ", ".join(list(stuck)[:4])
+    return condition(
+        ConditionType.QUORUM_HEALTHY,
+        False,
+        Reason.QUORUM_STUCK,
+        f"a part of {shown} waits for its quorum for more than {QUORUM_MOMENTS:.0f} s, and no other block is stored; "
+        "see 'blockhouse quorum inspect'",
     )
 
 

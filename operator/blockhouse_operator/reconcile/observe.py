@@ -15,6 +15,7 @@ from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.resource import ClickHouseShardIngest
 from blockhouse_operator.api.shard import Replica
 from blockhouse_operator.api.status import AGGREGATOR_RESTART
+from blockhouse_operator.decide.paths import replication_paths
 from blockhouse_operator.decide.pods import pod_seen, running
 from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, TableAt, Turn, ZoneReport
 from blockhouse_operator.desired.revision import revision
@@ -143,9 +144,12 @@ async def _look_at_zookeeper(
     root = spec.zookeeper.root
     reports: tuple[ZoneReport, ...] = ()
     claimed_by = ""
+    waits: Mapping[str, float] = {}
+    paths = {table: path for table, path in replication_paths(spec, contents.declaration).items() if path}
 
     async def ask() -> None:
-        nonlocal reports, claimed_by
+        nonlocal reports, claimed_by, waits
+        waits = await asyncio.to_thread(ensemble.quorum_waits, root, paths)
         if not others:
             await asyncio.to_thread(ensemble.check)
             return
@@ -161,7 +165,7 @@ async def _look_at_zookeeper(
         return replace(seen, zookeeper_trouble=str(error), silent_zones=others)
     heard = {report.zone for report in reports}
     silent = tuple(zone for zone in others if zone not in heard)
-    return replace(seen, elsewhere=reports, silent_zones=silent, claimed_by=claimed_by)
+    return replace(seen, elsewhere=reports, silent_zones=silent, claimed_by=claimed_by, quorum_waits=waits)
 
 
 def own_reports(seen: ShardSeen, tables: Mapping[str, tuple[TableAt, ...]]) -> list[ZoneReport]:

@@ -13,7 +13,7 @@ from blockhouse_operator.adapters.secrets import Contents
 from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.resource import ClickHouseShardIngest
 from blockhouse_operator.api.status import AGGREGATOR_RESTART, RESTART, RolloutStatus
-from blockhouse_operator.decide.paths import replication_path
+from blockhouse_operator.decide.paths import replication_paths
 from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister
 from blockhouse_operator.decide.rollout import BeginStep, EndStep, Restart, RestartAggregator
 from blockhouse_operator.decide.shard import ShardPlan, Step
@@ -137,12 +137,9 @@ class ShardSteps:
         services, spec = self._services, self._shard.spec
         ensemble = ensemble_of(services, self._shard, self._contents)
         unknown = []
-        for table in spec.tables:
-            source = table.ddl_from.config_map_key_ref if table.ddl_from else None
-            ddl = table.ddl or (self._contents.text(source.name, source.key, "ConfigMap") if source else None)
-            path = replication_path(ddl, table.name, spec) if ddl else None
+        for table, path in replication_paths(spec, self._contents.declaration).items():
             if path is None:
-                unknown.append(table.name)
+                unknown.append(table)
             elif not services.dry_run:
                 await asyncio.to_thread(ensemble.unregister, path, step.replica)
         if unknown:

@@ -90,7 +90,7 @@ class TableKeeper:
         found: list[TableStatus] = []
         self._last[shard.uid] = {}
         for table in shard.spec.tables:
-            ddl = _ddl(table, contents)
+            ddl = contents.declaration(table)
             if ddl is None:
                 found.append(_status(table.name, TablePlan(None, *_undeclared(table, seen))))
                 continue
@@ -208,13 +208,6 @@ class TableKeeper:
             at=self._services.now(),
         )
         return plan
-
-
-def _ddl(table: Table, contents: Contents) -> str | None:
-    if table.ddl_from is not None:
-        reference = table.ddl_from.config_map_key_ref
-        return contents.text(reference.name, reference.key, "ConfigMap")
-    return table.ddl
 
 
 def _undeclared(table: Table, seen: ShardSeen) -> tuple[Reason, str]:

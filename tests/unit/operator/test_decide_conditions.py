@@ -122,6 +122,16 @@ def test_a_stalled_step_is_told() -> None:
     assert said(seen)["Stalled"].reason == "StepTimedOut"
 
 
+def test_a_part_that_waits_long_for_its_quorum_is_told_and_one_of_this_moment_is_not() -> None:
+    assert said(shard(*owners(), quorum_waits={"db.t": 3.0}))["QuorumHealthy"].status == "True"
+    found = said(shard(*owners(), quorum_waits={"db.t": 61.0, "db.u": 3.0}))["QuorumHealthy"]
+    assert (found.status, found.reason) == ("False", "QuorumStuck")
+    assert "db.t" in found.message
+    assert "db.u" not in found.message
+    lost = said(shard(owners()[0], *map(unready, owners()[1:]), quorum_waits={"db.t": 61.0}))["QuorumHealthy"]
+    assert lost.reason == "QuorumLost", "bring replicas back first"
+
+
 def test_hazards_of_tables_and_trouble_of_topics_have_conditions_of_their_own() -> None:
     table = TableSeen("db.t", hazards=(("DeduplicationUnsafe", "window of 3 s"),))
     risky = [replace(r, aggregator=replace(r.aggregator, tables=(table,))) for r in owners()]  # type: ignore[type-var]
