@@ -16,7 +16,8 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def running(running_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loading]:
-    with loading(running_stack, tmp_path_factory.mktemp("holds"), "holds") as found:
+    folder = tmp_path_factory.mktemp("holds")
+    with loading(running_stack, folder, "holds", settings={"faults": {"enabled": True}}) as found:
         yield found
 
 
@@ -81,3 +82,21 @@ def test_a_table_is_held_by_one_rollout_at_a_time(pipeline: Loading) -> None:
     with pytest.raises(OSError, match="409"):
         second.release(table, "two")
     assert second.release(table, "one")
+
+
+def test_a_block_that_is_inherited_while_its_table_is_held_is_stored_first(pipeline: Loading) -> None:
+    """A hold waits until nothing is in flight: for ever, were a held table's block not replayed."""
+    table = pipeline.feed.table("inherited")
+    pipeline.feed.send(table, 5)
+    pipeline.settle(table)
+    owner = pipeline.owner("a", 0)
+    survivor = pipeline.peer(owner)
+    owner.arm_fault("after-commit", action="kill-aggregator", stream=pipeline.stream("a", 0))
+    pipeline.feed.send(table, 5, to=[("a", 0)])
+    pipeline.wait("its death", lambda: not owner.alive)
+    survivor.hold(table, "rollout-1")
+    assert pipeline.owner("a", 0, other_than=owner) is survivor
+    pipeline.wait("the hold obeyed", lambda: obeyed(survivor, table, "rollout-1"))
+    assert survivor.release(table, "rollout-1")
+    pipeline.heal()
+    pipeline.settle(table)

@@ -7,7 +7,7 @@ can be encoded. Any other table is *held*: its messages lag, the others flow.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -25,6 +25,8 @@ REFRESH = 10.0
 UNKNOWN_REFRESH = 2.0
 ROLLOUT = "SchemaRollout"
 """Why a table is held that a rollout holds."""
+PASSING = ("", ROLLOUT, "NotChecked")
+"""Why a table is held for a while only, or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +83,7 @@ class Catalog:
 
     def hopeless(self) -> Mapping[int, str]:
         """Tables held for a reason that somebody has to mend, with that reason."""
-        passing = ("", ROLLOUT, "NotChecked")
-        return {k.history.id: k.held for k in self._tables.values() if k.held not in passing}
+        return {k.history.id: k.held for k in self._tables.values() if k.held not in PASSING}
 
     def dead_lettered(self, every: bool, allowed: int) -> frozenset[int]:
         """Unknown tables whose messages are dead-lettered: `every` one, or those beyond the `allowed` oldest, so that a
@@ -93,6 +94,12 @@ class Catalog:
     def changed_since(self, version: int) -> tuple[TableHistory, ...]:
         """Histories of usable tables that changed after `version`."""
         return tuple(k.history for k in self._tables.values() if k.version > version and not k.held)
+
+    def replayable(self, tables: Iterable[str]) -> tuple[TableHistory, ...]:
+        """Histories of those of the tables that can be loaded, if not now. A held one counts: whoever holds it waits
+        until its block in flight is stored, which takes a replay when the block was inherited."""
+        known = [self._tables[table] for table in tables if table in self._tables]
+        return tuple(k.history for k in known if k.held in PASSING)
 
     async def start(self) -> None:
         """Read the history and compare it with the server. Raises Retryable while either is away."""

@@ -310,7 +310,14 @@ class Conversation:
             ReplayBlock(table=name(table), begin=i.begin, end=i.end, revision=i.encoded_with, foreign=i.foreign)
             for table, i in request.blocks
         )
-        return Replay(round=self._round, blocks=blocks, catalog=self._news(), faults=self._faults(Point.DURING_REPLAY))
+        replayed = self.owner.around.catalog.replayable(block.table for block in blocks)
+        news = {history.name: history for history in (*self._news(), *replayed)}
+        return Replay(
+            round=self._round,
+            blocks=blocks,
+            catalog=tuple(news.values()),
+            faults=self._faults(Point.DURING_REPLAY),
+        )
 
     def _faults(self, point: Point) -> tuple[Injection, ...]:
         injection = self.owner.around.faults.take(point, str(self.owner.stream))
