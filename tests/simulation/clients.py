@@ -35,6 +35,9 @@ class SimApplication:
         self.slots = self._node.world.setting.slots
         self.alive = True
 
+    def warm_up(self, workers: int) -> None:
+        """Workers of a simulated node take no time to start."""
+
     def run_lease(self, spec: LeaseSpec) -> LeaseFigures:
         node = self._node
         job: asyncio.Future[LeaseFigures] = node.world.loop.create_future()
