@@ -14,6 +14,7 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.clickhouse.presence import StoredRows
 from blockhouse_aggregator.clickhouse.quorum import QuorumSnapshot
 from blockhouse_aggregator.clickhouse.tables import ServerTable
+from blockhouse_aggregator.coordination.restarts import RestartDemand
 from blockhouse_aggregator.runtime.adapters import KafkaGroups
 from blockhouse_aggregator.runtime.figures import Figures
 from blockhouse_aggregator.spark.task import LeaseFigures, LeaseSpec
@@ -203,6 +204,11 @@ class _SimHolds:
         return {}
 
 
+class _SimRestarts:
+    async def latest(self) -> RestartDemand:
+        return RestartDemand()
+
+
 def make_session(*_: Any) -> ZkSession:
     node = current()
     node.session = ZkSession(node.ensemble, node.threads, node.zone)
@@ -252,6 +258,7 @@ REPLACED: dict[str, Any] = {
         StoredSchemas=lambda *_: SimSchemas(current().histories),
         StoredMarkers=lambda *_: SimMarkers(current().session),
         StoredHolds=lambda *_: _SimHolds(),
+        StoredRestarts=lambda *_: _SimRestarts(),
     ),
 }
 """Names of `blockhouse_aggregator.app`, and what stands in for them."""
