@@ -17,6 +17,8 @@ from typer.testing import CliRunner
 from blockhouse.cli import build_app
 from e2e.cluster.binaries import Binaries
 
+pytestmark = pytest.mark.core
+
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "blockhouse"
 GOLDEN = ROOT / "tests" / "golden" / "chart"

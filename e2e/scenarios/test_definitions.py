@@ -29,6 +29,8 @@ from e2e.scenarios.resources import example
 from e2e.stack.ports import Ports
 from e2e.stack.process import wait_until
 
+pytestmark = pytest.mark.core
+
 ROOT = Path(__file__).parents[2]
 NAMESPACE = "definitions"
 PIPELINES, SHARDS = "blockaggregators", "clickhouseshardingests"

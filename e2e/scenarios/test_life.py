@@ -53,6 +53,7 @@ def field(found: dict[str, Any], path: str) -> Any:
     return found
 
 
+@pytest.mark.core
 def test_a_pipeline_lives(site: Site, home: str) -> None:
     began = site.cluster.audit.mark()
     pipeline = at_home(example(), site.surroundings, name=NAME, namespace=home)

@@ -6,6 +6,8 @@ import os
 import random
 from contextlib import suppress
 
+import pytest
+
 from e2e.cluster import ClusterError
 from e2e.scenarios.resources import Manifest, at_home, example, patched
 from e2e.scenarios.site import SYSTEM, Site
@@ -73,6 +75,7 @@ def rested(site: Site) -> None:
     site.wait("the operator comes to rest", quiet, timeout=180)
 
 
+@pytest.mark.core
 def test_a_frozen_leader_writes_nothing_when_it_thaws(site: Site, namespace: str) -> None:
     """It thaws when there is something to repair and nobody else does it: only its lapsed lease can hold it back."""
     began = site.cluster.audit.mark()
@@ -108,6 +111,7 @@ def written_by(identity: str, site: Site, since: int) -> list[str]:
     return [str(request) for request in site.writes(since) if f"({identity})" in request.agent]
 
 
+@pytest.mark.core
 def test_invalid_resources_are_refused_or_explained_and_can_be_deleted(site: Site, namespace: str) -> None:
     valid = pipeline(site, "judged", namespace)
     for change, complaint in (
