@@ -17,9 +17,6 @@ from tests.simulation.clock import Process
 from tests.simulation.world import World
 
 TICK = 0.5
-CLEANER = 12.0
-"""Seconds between two looks at the window."""
-
 Row = tuple[int, int]
 """Number of the stream and offset."""
 Hash = tuple[Any, ...]
@@ -94,13 +91,15 @@ class Server:
             work.close()
             await asyncio.sleep(0.01)
             raise unreachable(self.process.name, "refused")
-        reply = self.world.loop.create_future()
+        loop = self.world.loop
+        reply = loop.create_future()
         self._open[reply] = None
-        self.world.loop.spawn(self._serve(work, reply), self.process)
+        loop.spawn(self._serve(work, reply), self.process)
+        given_up = loop.call_later(timeout, self._reply, reply, None, interrupted(self.process.name, "timed out"))
         try:
-            return await asyncio.wait_for(asyncio.shield(reply), timeout)
-        except TimeoutError:
-            raise interrupted(self.process.name, "timed out") from None
+            return await reply
+        finally:
+            given_up.cancel()
 
     async def _serve(self, work: Coroutine[Any, Any, Any], reply: asyncio.Future[Any]) -> None:
         result, error = None, None
@@ -127,7 +126,9 @@ class Shard:
         self.servers = [Server(world, self, n, n % 2 if setting.zoned else 0) for n in range(setting.replicas)]
         self.doubled: Callable[[Table, Row], None] = lambda _t, _r: None
         world.later(TICK, self._tick)
-        world.later(CLEANER, self._clean)
+        self.cleaned = 0.0
+        """When the window was last cut to its size."""
+        world.later(setting.cleaner, self._clean)
 
     # --- inserts --------------------------------------------------------------------------------------------
 
@@ -172,7 +173,8 @@ class Shard:
                 self._fetch_later(other, table, part)
         self.world.strike("part written", server.number)
         try:
-            await asyncio.wait_for(table.settled.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                await table.settled.wait()
         except TimeoutError:
             raise server.error(319, "quorum not met in time") from None
         if not part.safe:
@@ -205,7 +207,7 @@ class Shard:
         for server in self.servers:
             if server.in_touch:
                 server.heard, server.active = now, True
-            elif server.active and self.world.zookeeper_up and now - server.heard > self.world.setting.session_timeout:
+            elif server.active and self.world.zookeeper_up and now - server.heard > self.world.setting.server_session:
                 server.active = False
                 for table in self.tables:
                     if table.pending is not None and table.pending.writer == server.number:
@@ -230,7 +232,8 @@ class Shard:
         for table in self.tables:
             newest = list(table.blocks.items())[-setting.window :]
             table.blocks = {hash_: made for hash_, made in newest if made >= oldest}
-        self.world.later(CLEANER, self._clean)
+        self.cleaned = self.world.loop.time()
+        self.world.later(setting.cleaner, self._clean)
 
     # --- questions ------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import contextvars
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 START = 1_700_000_000.0
@@ -27,7 +27,7 @@ class Process:
         self.name = name
         self.alive = True
         self.frozen = False
-        self.waiting: list[asyncio.Handle] = []
+        self.waiting: list[_Handle] = []
         self.context = contextvars.Context()
         self.context.run(PROCESS.set, self)
 
@@ -39,22 +39,46 @@ class Process:
 PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
 
 
-class _Future(asyncio.Future[Any]):
-    def __init__(self, loop: SimLoop) -> None:
-        super().__init__(loop=loop)
-        self.number = next(loop.numbers)
+class _Handle:
+    """A callback and the context it runs in. As `asyncio.Handle`, without what a simulation has no use for."""
 
+    __slots__ = ("_args", "_callback", "_context", "_when")
+
+    def __init__(
+        self, callback: Callable[..., Any], args: tuple[Any, ...], context: contextvars.Context | None, when: float
+    ) -> None:
+        self._callback: Callable[..., Any] | None = callback
+        self._args = args
+        self._context = contextvars.copy_context() if context is None else context
+        self._when = when
+
+    def cancel(self) -> None:
+        self._callback, self._args = None, ()
+
+    def cancelled(self) -> bool:
+        return self._callback is None
+
+    def when(self) -> float:
+        return self._when
+
+
+class _Future(asyncio.Future[Any]):
     def __hash__(self) -> int:
-        return self.number
+        return _number(self)
 
 
 class _Task(asyncio.Task[Any]):
-    def __init__(self, work: Coroutine[Any, Any, Any] | Generator[Any, None, Any], loop: SimLoop, **more: Any) -> None:
-        self.number = next(loop.numbers)
-        super().__init__(work, loop=loop, **more)
-
     def __hash__(self) -> int:
-        return self.number
+        return _number(self)
+
+
+def _number(waited_for: Any) -> int:
+    """Counted when it is first asked for: few futures ever are in a set."""
+    try:
+        return int(waited_for.number)
+    except AttributeError:
+        waited_for.number = next(waited_for.get_loop().numbers)
+        return int(waited_for.number)
 
 
 _Base: Any = asyncio.AbstractEventLoop
@@ -68,8 +92,8 @@ class SimLoop(_Base):  # type: ignore[misc]
         self._now = 0.0
         self._order = itertools.count()
         self.numbers = itertools.count(1)
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
-        self._ready: deque[asyncio.Handle] = deque()
+        self._timers: list[tuple[float, int, _Handle]] = []
+        self._ready: deque[_Handle] = deque()
         self.steps = 0
         self.trace = 0
         """A number in which every step has left its mark."""
@@ -82,34 +106,27 @@ class SimLoop(_Base):  # type: ignore[misc]
     def time(self) -> float:
         return self._now
 
-    def call_soon(self, callback: Callable[..., Any], *args: Any, context: Any = None) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+    def call_soon(self, callback: Callable[..., Any], *args: Any, context: Any = None) -> _Handle:
+        handle = _Handle(callback, args, context, self._now)
         self._ready.append(handle)
         return handle
 
     call_soon_threadsafe = call_soon
 
-    def call_later(
-        self, delay: float, callback: Callable[..., Any], *args: Any, context: Any = None
-    ) -> asyncio.TimerHandle:
-        return self.call_at(self._now + max(0.0, delay), callback, *args, context=context)
+    def call_later(self, delay: float, callback: Callable[..., Any], *args: Any, context: Any = None) -> _Handle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
 
-    def call_at(
-        self, when: float, callback: Callable[..., Any], *args: Any, context: Any = None
-    ) -> asyncio.TimerHandle:
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
+    def call_at(self, when: float, callback: Callable[..., Any], *args: Any, context: Any = None) -> _Handle:
+        when = max(when, self._now)
+        handle = _Handle(callback, args, context, when)
         heapq.heappush(self._timers, (when, next(self._order), handle))
         return handle
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None: ...
-
     def create_future(self) -> asyncio.Future[Any]:
-        return _Future(self)
+        return _Future(loop=self)
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Any = None) -> asyncio.Task[Any]:
-        task = _Task(coro, self, name=name, context=context)
-        self.tasks.append(task)
-        return task
+        return _Task(coro, loop=self, name=name, context=context)
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
         """A call in a thread takes a moment. One that returns a future takes until that is done."""
@@ -141,39 +158,51 @@ class SimLoop(_Base):  # type: ignore[misc]
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        if "handle" in context:
-            self.failed(f"{context.get('message')}: {context.get('exception')!r}")
+        """Of tasks and futures whose exception nobody asked for: killed processes leave many."""
 
     # --- time -----------------------------------------------------------------------------------------------
 
     def run(self, until: float, over: Callable[[], bool]) -> None:
         """Run up to the virtual time `until`, or until `over()`, asked after every step of time."""
-        asyncio.events._set_running_loop(self)
-        try:
+        ready, timers = self._ready, self._timers
+        with self._current():
             while not over():
-                while self._ready:
-                    self._run_one(self._ready.popleft())
-                if not self._timers or self._timers[0][0] > until:
+                while ready:
+                    self._run_one(ready.popleft())
+                if not timers or timers[0][0] > until:
                     self._now = until
                     return
-                self._now = self._timers[0][0]
-                while self._timers and self._timers[0][0] <= self._now:
-                    self._ready.append(heapq.heappop(self._timers)[2])
+                now = self._now = timers[0][0]
+                while timers and timers[0][0] <= now:
+                    ready.append(heapq.heappop(timers)[2])
+
+    @contextlib.contextmanager
+    def _current(self) -> Iterator[None]:
+        """Asyncio's own register of tasks (weak references, written in Python) is dear: ours is there instead."""
+        register: Any = asyncio.tasks._all_tasks  # type: ignore[attr-defined]
+        register.add = self.tasks.append
+        asyncio.events._set_running_loop(self)
+        try:
+            yield
         finally:
             asyncio.events._set_running_loop(None)
+            del register.add
 
-    def _run_one(self, handle: asyncio.Handle) -> None:
-        if handle.cancelled():
+    def _run_one(self, handle: _Handle) -> None:
+        callback, context = handle._callback, handle._context
+        if callback is None:
             return
-        context: contextvars.Context = handle._context  # type: ignore[attr-defined]
         process = context.get(PROCESS)
-        if process is not None and not process.running:
+        if process is not None and (process.frozen or not process.alive):
             if process.alive:
                 process.waiting.append(handle)
             return
         self.steps += 1
         self.trace = hash((self.trace, self._now, process is None))
-        handle._run()
+        try:
+            context.run(callback, *handle._args)
+        except Exception as error:  # noqa: BLE001 - judged, as asyncio's handler of exceptions is
+            self.failed(f"exception in callback {callback}: {error!r}")
 
     def thaw(self, process: Process) -> None:
         process.frozen = False

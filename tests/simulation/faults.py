@@ -42,6 +42,7 @@ class Misfortunes:
             self._kill_worker, self._kill_server, self._freeze, self._freeze, self._freeze, self._stall, self._stall,
             self._zone_down, self._kafka_down, self._zookeeper_down, self._expire, self._expire, self._split,
             self._stop_fetches, self._stop_fetches, self._restart, self._restart, self._force_offset,
+            self._eclipse, self._eclipse, self._take_lock,
         ]  # fmt: skip
 
     def _at(self, delay: float, work: Callable[[], None]) -> None:
@@ -118,14 +119,13 @@ class Misfortunes:
 
     def _thaw_later(self, processes: list[Process], least: float, most: float) -> None:
         self._frozen += processes
+        self._later(least, most, lambda: self._wake(processes))
 
-        def thaw() -> None:
-            for process in processes:
-                if process.frozen and process.alive:
-                    self._world.say(process.name, "goes on")
-                    self._world.loop.thaw(process)
-
-        self._later(least, most, thaw)
+    def _wake(self, processes: list[Process]) -> None:
+        for process in processes:
+            if process.frozen and process.alive:
+                self._world.say(process.name, "goes on")
+                self._world.loop.thaw(process)
 
     def _restart(self) -> None:
         """In order: as a rolling restart does."""
@@ -134,6 +134,53 @@ class Misfortunes:
             self._world.say(node.driver.name, "is told to end")
             self._world.loop.call_soon(node.aggregator.end, 0, "restart", context=node.driver.context)
             self._later(6, 12, node.start)
+
+    def _eclipse(self) -> None:
+        """An owner sleeps; another one takes its streams, goes on, and is gone too. So when the first one wakes up it
+        gets them back in the very poll in which it hears that it had lost them, its old plans still at hand."""
+        cluster = self._random.choice(list(self._clusters.values()))
+        owners = [n for n in self._nodes if n.driver.running and (m := cluster.members.get(n.name)) and m.owned]
+        if owners and len(self._nodes) <= 4:
+            sleeper = self._random.choice(owners)
+            asleep = sleeper.freeze(workers=False)
+            self._frozen += asleep
+            known = {p: cluster.offsets[p].metadata for p in cluster.members[sleeper.name].owned}
+            self._world.later(0.5, self._while_asleep, cluster, sleeper, asleep, known, self._world.loop.time() + 40)
+
+    def _while_asleep(
+        self, cluster: Cluster, sleeper: Node, asleep: list[Process], known: dict[int, str], until: float
+    ) -> None:
+        others = [node for node in self._nodes if node is not sleeper]
+        moved_on = any(cluster.offsets[p].metadata != metadata for p, metadata in known.items())
+        if moved_on and sleeper.name not in cluster.members:
+            for node in others:
+                node.kill()
+        if cluster.members and not self._world.healing and self._world.loop.time() < until:
+            self._world.later(0.2, self._while_asleep, cluster, sleeper, asleep, known, until)
+            return
+        self._wake(asleep)
+        for node in others:
+            self._later(1, 4, node.start)
+
+    def _oversleep(self, node: Node | None = None) -> None:
+        """Frozen with a lock in its hands until others have written so much that the window has forgotten its block."""
+        node = node or self._any()
+        asleep = node.freeze(workers=self._random.random() < 0.5)
+        self._frozen += asleep
+        tables = [self._shard.tables[node.numbers[name]] for name in node.locks.held]
+        enough = {table.number: len(table.parts) + self._world.setting.window for table in tables}
+        until, written = self._world.loop.time() + 30, list[float]()
+
+        def look() -> None:
+            now = self._world.loop.time()
+            if not written and all(len(self._shard.tables[number].parts) > parts for number, parts in enough.items()):
+                written.append(now)
+            if self._world.healing or now > until or (written and self._shard.cleaned > written[0]):
+                self._wake(asleep)
+            else:
+                self._world.later(0.5, look)
+
+        look()
 
     # --- surroundings ---------------------------------------------------------------------------------------
 
@@ -177,6 +224,12 @@ class Misfortunes:
         if node.driver.alive and hasattr(node, "session"):
             node.hiccup_until = self._world.loop.time() + self._random.uniform(0, 4)
             self._ensemble.expire(node.session)
+
+    def _take_lock(self) -> None:
+        """Somebody has a table's lock for longer than anybody waits for it: a tool that was left alone."""
+        table = f"default.t{self._random.choice(self._shard.tables).number}"
+        self._world.say("zookeeper", f"a tool takes the lock of {table}")
+        self._ensemble.occupy(table, self._random.uniform(31, 45))
 
     def _split(self) -> None:
         self._world.split_zones = True
@@ -231,10 +284,13 @@ class Misfortunes:
         if point == "part written":  # the moment before another replica has it
             blows = [self._kill_server, self._kill_pod, self._kill_pod, self._freeze]
         if point == "lock held":
-            blows = [self._expire, self._expire, self._freeze]
+            blows = [self._expire, self._freeze, self._oversleep, self._oversleep, self._oversleep]
         blow = self._random.choice([*blows, self._expire])
         world.say("fault", f"{point} of {node.name}")
-        world.later(0, blow, node)
+        if blow == self._oversleep or self._random.random() < 0.5:
+            blow(node)  # in the midst of what it does, up to its next wait
+        else:
+            world.later(0, blow, node)
 
     # --- the end --------------------------------------------------------------------------------------------
 

@@ -151,6 +151,9 @@ class Cluster:
         self, session: SimSession, member_id: int, generation: int, partition: int, offset: int, metadata: str
     ) -> KafkaError | None:
         """Judge one commit request now."""
+        if self.world.chance(self.world.setting.chances.loading):
+            self.world.count("coordinator loading")
+            return KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
         member = self.members.get(session.instance)
         if member is None:
             return KafkaError(KafkaError.UNKNOWN_MEMBER_ID)

@@ -49,6 +49,8 @@ def setting_of(seed: int) -> Setting:
     clusters = random.choice([1, 1, 2])
     scarce = random.random() < 0.12  # metadata with room for fewer tables than there are
     wild = random.choice([0.3, 1.0, 2.0, 2.0])
+    patient = random.random() < 0.15  # an insert may take longer than anybody waits for a lock
+    session_timeout = random.choice([3.0, 6.0])
 
     def sometimes(probability: float, most: float) -> float:
         return random.uniform(0, most) if random.random() < probability else 0.0
@@ -63,6 +65,7 @@ def setting_of(seed: int) -> Setting:
         corrupt_replay=sometimes(0.12, 0.5),
         misreport=sometimes(0.08, 0.1),
         cut=random.choice([0.0, 0.05, 0.2]),
+        loading=wild * sometimes(0.3, 0.1),
     )
     return Setting(
         seed=seed,
@@ -73,11 +76,13 @@ def setting_of(seed: int) -> Setting:
         messages=random.randint(15, 60) * (1 if replicas < 8 else 3),
         seconds=random.uniform(8, 25),
         faults=round(wild * random.randint(1, 3)),
-        window=random.choice([2, 4, 12, 100]),
-        window_seconds=random.choice([100, 200, 3600]),
+        window=100 if patient else random.choice([2, 4, 12, 100]),
+        window_seconds=3600 if patient else random.choice([100, 200, 3600]),
         split=random.choice([1, 1, 2]),
-        quorum_timeout=random.choice([2.0, 4.0]),
-        session_timeout=random.choice([3.0, 6.0]),
+        quorum_timeout=20.0 if patient else random.choice([2.0, 4.0]),
+        session_timeout=session_timeout,
+        server_session=random.choice([session_timeout, 8.0, 12.0]),
+        cleaner=random.choice([2.0, 5.0, 12.0]),
         max_age=random.choice([0.3, 1.0]),
         metadata_units=512 if scarce else 4095,
         slots=random.choice([8, 8, 1]),
@@ -187,7 +192,7 @@ class SimLog:
     def debug(self, event: str, **values: Any) -> None:
         self.world.log(event, values)
 
-    info = warning = debug
+    info = debug
 
     def log(self, level: int, event: str, **values: Any) -> None:
         self.world.log(event, values)
@@ -196,12 +201,13 @@ class SimLog:
         self.world.log(event, values)
         judge(self.world, event, values)
 
-    exception = error
+    exception = warning = error
 
 
 def judge(world: World, event: str, values: dict[str, Any]) -> None:
     """Harm that the product itself reports."""
-    if event in ("stream.job_failed", "aggregator.failed", "conversation.unexpected", "member_crashed"):
+    unexpected = event == "lease.failed" and "worker gone" not in values["error"]
+    if unexpected or event in ("stream.job_failed", "aggregator.failed", "conversation.unexpected", "member_crashed"):
         world.hurt(f"BUG: {event} {values.get('error', values)}")
     elif event == "alarm":
         reason = values["reason"]

@@ -189,7 +189,10 @@ class Worker:
         self.tell(self._lied(found.sealed) if self.world.chance(chances.misreport) else found.sealed)
 
     def _lied(self, sealed: Sealed) -> Sealed:
-        """A client that delivered messages twice: they are counted twice, in the block too."""
+        """A client that delivered messages twice: counted twice in their block, or as messages without a table."""
+        if self.world.random.random() < 0.5:
+            self.world.count("false report")
+            return sealed.model_copy(update={"headless": sealed.headless + sealed.stop - sealed.start + 1})
         tables = list(sealed.tables)
         for index, table in enumerate(tables):
             if table.block is not None:

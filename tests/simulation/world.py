@@ -28,13 +28,14 @@ class Chances:
     corrupt_replay: float = 0.0
     misreport: float = 0.0
     cut: float = 0.05
-    slow_loop: float = 0.0
+    loading: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One world. `window` blocks and seconds are the tables'; `tables` counts them, `split` is how many ClickHouse
-    partitions a table's rows spread over."""
+    partitions a table's rows spread over. `server_session` is the ZooKeeper session time-out of ClickHouse itself,
+    `cleaner` the seconds between two cuts of the window to its size."""
 
     seed: int
     clusters: int
@@ -49,6 +50,8 @@ class Setting:
     split: int
     quorum_timeout: float
     session_timeout: float
+    server_session: float
+    cleaner: float
     max_age: float
     metadata_units: int
     slots: int

@@ -120,6 +120,14 @@ class Ensemble:
         self.queues.setdefault(request.table, []).append(request)
         self._grant(request.table)
 
+    def occupy(self, table: str, seconds: float) -> None:
+        """A lock request of nobody in this world, which is given back after so many seconds."""
+        stranger = ZkSession(self, Process("a tool"), 0)
+        stranger.live = True
+        request = LockRequest(stranger, table, self.world.loop.create_future())
+        self.ask(request)
+        self.world.later(seconds, self.remove, request)
+
     def remove(self, request: LockRequest) -> None:
         queue = self.queues.get(request.table, [])
         if request in queue:

@@ -227,7 +227,8 @@ class Conversation:
 
     async def _sleep(self) -> None:
         try:
-            await asyncio.wait_for(self.owner.wake.wait(), 0.25)
+            async with asyncio.timeout(0.25):
+                await self.owner.wake.wait()
         except TimeoutError:
             return
 

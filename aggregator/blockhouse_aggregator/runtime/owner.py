@@ -133,7 +133,8 @@ class StreamOwner:
     async def pause(self, seconds: float) -> None:
         """Wait, or return at once when the stream is dropped."""
         try:
-            await asyncio.wait_for(self.closed.wait(), seconds)
+            async with asyncio.timeout(seconds):  # not wait_for, which makes a task of its own each time
+                await self.closed.wait()
         except TimeoutError:
             return
 
