@@ -18,25 +18,35 @@ from tests.mutations.__main__ import SOURCES, copy_of_the_tree
 
 HERE = Path(__file__).parent
 FOLDERS = (HERE.parent / "mutations" / "patches", HERE / "patches")
-PATIENCE = 1800
+PATIENCE = 7200
+OUTSIDE = {
+    "alter-since-the-intent-ignored": "no table is altered in a simulated world",
+    "columns-of-the-catalog-believed": "no table is altered in a simulated world",
+    "foreign-block-asked-of-provenance": "no metadata of another aggregator is there",
+    "verifier-": "the verifier watches from outside, and is not simulated",
+}
+"""Beginnings of the names of patches that no simulated world can miss, and why: unit and property tests miss them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """How many seeds it took to notice, and what was noticed; `seeds` is None when nothing was."""
+    """How many seeds it took to notice, the one that did, and what was noticed; `seeds` is None when nothing was."""
 
     seeds: int | None
+    seed: int | None
     text: str
     seconds: float
 
 
 def patches(words: list[str]) -> dict[str, Path]:
-    """By name; those of this package come in the place of others."""
+    """By name; those of this package come in the place of others, those of OUTSIDE only when a word asks for them."""
     known = {path.stem: path for folder in FOLDERS for path in sorted(folder.glob("*.patch"))}
     for word in words:
         if not any(word in name for name in known):
             raise ValueError(f"no safeguard is called like {word!r}; there are: {', '.join(sorted(known))}")
-    return {name: path for name, path in sorted(known.items()) if not words or any(word in name for word in words)}
+    if not words:
+        return {name: path for name, path in sorted(known.items()) if not name.startswith(tuple(OUTSIDE))}
+    return {name: path for name, path in sorted(known.items()) if any(word in name for word in words)}
 
 
 def removed(path: Path) -> str:
@@ -54,7 +64,7 @@ def try_without(path: Path, *, first: int, seeds: int, processes: int) -> Found:
             ["git", "apply", str(path)], cwd=copy, env=environment, capture_output=True, text=True, check=False
         )
         if applied.returncode:
-            return Found(None, f"the patch does not apply any more: {applied.stderr.strip()}", 0.0)
+            return Found(None, None, f"the patch does not apply any more: {applied.stderr.strip()}", 0.0)
         packages = os.pathsep.join(str(copy / source) for source in SOURCES)
         environment |= {"PYTHONPATH": packages, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
         command = [sys.executable, "-m", "tests.simulation", "--first", str(first), "--seeds", str(seeds)]
@@ -62,12 +72,12 @@ def try_without(path: Path, *, first: int, seeds: int, processes: int) -> Found:
             [*command, "--failures", "1", "--processes", str(processes)],
             cwd=copy, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False,
         )  # fmt: skip
-    harm = re.search(r"^seed \d+: (.*)$", result.stdout, re.MULTILINE)
+    harm = re.search(r"^seed (\d+): (.*)$", result.stdout, re.MULTILINE)
     done = re.search(r"simulation: (\d+) seeds from", result.stdout)
     if harm is None or done is None:
         text = "no harm" if done is not None else (result.stdout + result.stderr)[-1500:]
-        return Found(None, text, time.monotonic() - began)
-    return Found(int(done[1]), harm[1], time.monotonic() - began)
+        return Found(None, None, text, time.monotonic() - began)
+    return Found(int(done[1]), int(harm[1]), harm[2], time.monotonic() - began)
 
 
 def run_without(words: list[str], *, first: int, seeds: int, processes: int) -> int:
@@ -84,7 +94,12 @@ def run_without(words: list[str], *, first: int, seeds: int, processes: int) -> 
         if found.seeds is None:
             missed.append(name)
         mark = "MISS" if found.seeds is None else f"{found.seeds:4}"
-        sys.stdout.write(f'{mark} {name} ({found.seconds:.0f} s): without "{removed(path)}": {found.text[:240]}\n')
+        where = "" if found.seed is None else f"seed {found.seed}, "
+        text = f'without "{removed(path)}": {found.text[:240]}'
+        sys.stdout.write(f"{mark} {name} ({where}{found.seconds:.0f} s): {text}\n")
         sys.stdout.flush()
-    sys.stdout.write(f"safeguards: {len(chosen) - len(missed)} of {len(chosen)} missed within {seeds} seeds\n")
+    for name, why in OUTSIDE.items() if not words else ():
+        sys.stdout.write(f"left out: {name}: {why}\n")
+    found_all = f"{len(chosen) - len(missed)} of {len(chosen)} found within {seeds} seeds"
+    sys.stdout.write(f"safeguards: {found_all}{', not: ' if missed else ''}{', '.join(missed)}\n")
     return 1 if missed else 0
