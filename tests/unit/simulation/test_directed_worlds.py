@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.simulation.run import Universe, setting_of, universe
+from tests.simulation.safeguards import FOLDERS, OUTSIDE, patches
 from tests.simulation.world import Chances, Setting
 
 CALM = replace(
     setting_of(0), clusters=1, partitions=1, replicas=2, tables=2, faults=0, window=100, window_seconds=3600, split=1,
-    quorum_timeout=2.0, session_timeout=6.0, max_age=0.3, metadata_units=4095, slots=8, lease=5.0, chances=Chances(),
-    zoned=False,
+    quorum_timeout=2.0, session_timeout=6.0, server_session=6.0, cleaner=12.0, max_age=0.3, metadata_units=4095,
+    slots=8, lease=5.0, chances=Chances(), zoned=False,
 )  # fmt: skip
 
 
@@ -109,3 +110,41 @@ def test_when_all_sessions_end_at_once_everybody_goes_on_under_new_ones() -> Non
         assert made.world.harm is None
         assert stored(made, 0) + stored(made, 1) == 8
         assert all(node.session.generation > 0 for node in made.nodes)
+
+
+def test_an_owner_that_sleeps_through_a_takeover_and_wakes_up_alone_goes_on_from_what_the_other_committed() -> None:
+    """It gets its stream back in the poll in which it hears that it had lost it, its old plan still in its hands."""
+    with universe(given(session_timeout=3.0, server_session=3.0)) as made:
+        made.run(4)
+        sleeper = next(node for node in made.nodes if node.name == made.clusters["a"].owner(0))
+        other = next(node for node in made.nodes if node is not sleeper)
+        made.misfortunes._eclipse()
+        for _ in range(30):
+            produced(made, 0, 2)
+            made.run(1)
+        assert (sleeper.incarnation, other.incarnation) == (1, 2), "the other one did not take over, or did not end"
+        made.settle()
+        assert made.world.harm is None
+        assert stored(made, 0) == 60
+
+
+def test_a_lock_that_a_stranger_keeps_makes_its_table_late_and_no_other() -> None:
+    with universe(given()) as made:
+        made.run(3)
+        made.ensemble.occupy("default.t0", 50)
+        for table in (0, 1):
+            produced(made, table, 3)
+        assert made.run(10, lambda: stored(made, 1) == 3), "the other table waits too"
+        made.run(35)
+        assert stored(made, 0) == 0
+        made.settle()
+        assert made.world.harm is None
+        assert stored(made, 0) == 3
+
+
+def test_every_safeguard_is_tried_in_simulated_worlds_or_has_a_reason_not_to_be() -> None:
+    tried = patches([])
+    everything = {path.stem for folder in FOLDERS for path in folder.glob("*.patch")}
+    left_out = everything - tried.keys()
+    assert all(name.startswith(tuple(OUTSIDE)) for name in left_out)
+    assert all(any(name.startswith(prefix) for name in left_out) for prefix in OUTSIDE), "a reason without a patch"
