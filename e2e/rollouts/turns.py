@@ -70,13 +70,6 @@ class _Endpoints:
         return self.replicas[replica].url
 
 
-class _NoSecrets:
-    """The admin APIs of this machine listen on loopback, where they ask for no token."""
-
-    def text(self, *_: object) -> str:
-        return ""
-
-
 class Turns:
     """An operator of one shard. Everything it must remember is in `record`. `close` it."""
 
@@ -105,7 +98,8 @@ class Turns:
         """Look, take at most one step of each kind, write the status; returns it."""
         shard = shard_of(self._site, wanted, self._record.status)
         seen = replace(await self._look(), turn=turn_of(shard, datetime.now(UTC)))
-        contents = cast(Contents, _NoSecrets())
+        # Empty: the admin APIs of this machine listen on loopback, where they ask for no token.
+        contents = Contents(self._services.kubernetes, shard.namespace, self._services.folder)
         steps = ShardSteps(self._services, shard, {}, {}, ShardLook(seen), contents)
         taken = await steps.take(plan_shard(shard.spec, seen))
         shard = replace(shard, status=shard.status.model_copy(update={"rollout": taken.rollout}))
