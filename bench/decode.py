@@ -3,21 +3,25 @@
     python bench/decode.py [--rows 50000] [--repeat 7] [--shape NAME] [--format NAME]
 
 The same rows in every format; the loop (decode_loop.py) always reads them as `rows`, and both give the same bytes. CPU
-time, medians; the two ways run interleaved, so that a busy machine slows both. Figures, never pass or fail.
+time, medians; the two run in turn, so that a busy machine slows both, each in a process of its own, so that neither
+meets the other's memory. Figures, never pass or fail.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import random
 import statistics
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
+from multiprocessing.connection import Connection
 from typing import Any
 
 from bench.decode_loop import Nowhere, loop
@@ -181,15 +185,35 @@ def vectorised(form: Format, table: TableHistory, payloads: Sequence[bytes]) -> 
     return sealed.block
 
 
+@contextmanager
+def elsewhere(work: Callable[[], object]) -> Iterator[Callable[[], float]]:
+    """`work` in a process of its own, which does nothing else: each call runs it once and returns its CPU seconds."""
+    fork = multiprocessing.get_context("fork")
+    here, there = fork.Pipe()
+    process = fork.Process(target=serve, args=(work, there), daemon=True)
+    process.start()
+
+    def once() -> float:
+        here.send(True)
+        return float(here.recv())
+
+    yield once
+    here.send(False)
+    process.join()
+
+
+def serve(work: Callable[[], object], pipe: Connection) -> None:
+    while pipe.recv():
+        began = time.process_time()
+        work()
+        pipe.send(time.process_time() - began)
+
+
 def medians(one: Callable[[], object], other: Callable[[], object], repeat: int) -> tuple[float, float]:
-    """Median CPU seconds of both, run in turn."""
-    times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(repeat):
-        for work, found in zip((one, other), times, strict=True):
-            began = time.process_time()
-            work()
-            found.append(time.process_time() - began)
-    return statistics.median(times[0]), statistics.median(times[1])
+    """Median CPU seconds of both, run in turn after a first time that does not count."""
+    with elsewhere(one) as first, elsewhere(other) as second:
+        times = [(first(), second()) for _ in range(repeat + 1)][1:]
+    return statistics.median(a for a, _ in times), statistics.median(b for _, b in times)
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ from blockhouse.schema.history import first_revision
 from blockhouse.schema.model import ServerColumn, TableHistory
 from blockhouse.schema.proto import row_batch_class
 from blockhouse_aggregator.wire.lengths import LengthCheck
+from blockhouse_aggregator.wire.messages import attempt
 from blockhouse_aggregator.wire.rows import RowsDecoder
 
 SCALARS = ("Int64", "UInt64", "Float32", "Bool", "String", "Nullable(Int32)")
@@ -143,7 +144,7 @@ def check(case: Case, messages: list[bytes]) -> None:
 
 def proven(case: Case, payload: bytes) -> bool:
     array = pa.array([payload], pa.binary())
-    batch = case.decoder._reader._try(array)
+    batch = attempt(case.decoder._reader._handler, array)
     return batch is not None and not len(case.lengths.doubtful(batch.column("rows"), array))
 
 

@@ -21,7 +21,7 @@ from blockhouse_aggregator.blocks.provenance import Provenance
 from blockhouse_aggregator.wire.batch import BadMessage, DecodedBatch, Decoder, interleave
 from blockhouse_aggregator.wire.filling import Evaluate
 from blockhouse_aggregator.wire.formats import Format, MakeDecoder, decoder
-from blockhouse_aggregator.wire.native import ColumnData, ConstantColumn, encode_block
+from blockhouse_aggregator.wire.native import ColumnData, ConstantColumn, alike, encode_block
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,8 @@ class BlockBuilder:
 
     def _columns(self) -> dict[str, pa.ChunkedArray]:
         return {
-            name: pa.chunked_array([part.columns[name] for part in self._decoded]) for name in self._decoded[0].columns
+            name: pa.chunked_array(alike([part.columns[name] for part in self._decoded]))
+            for name in self._decoded[0].columns
         }
 
     def _dead_below(self, end: int) -> tuple[DeadMessage, ...]:

@@ -6,7 +6,9 @@ views of an array's memory, which must never copy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
+from itertools import accumulate
 from typing import assert_never
 
 import numpy as np
@@ -26,6 +28,8 @@ from blockhouse.schema.types import (
     Tuple,
     Type,
 )
+
+_LARGEST = (1 << 31) - 1
 
 
 def arrow_type(type_: Type) -> pa.DataType:
@@ -57,6 +61,24 @@ def _number(storage: str) -> pa.DataType:
     return pa.from_numpy_dtype(np.dtype(storage))
 
 
+class PrefixedType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
+    """Strings as the Native format has them, each behind its length, in an array of `binary`: a column of String that
+    needs only to be copied."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.binary(), "blockhouse.prefixed")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, _storage: pa.DataType, _serialized: bytes) -> PrefixedType:
+        return cls()
+
+
+PREFIXED = PrefixedType()
+
+
 def values_of(array: pa.Array, dtype: np.dtype[np.generic]) -> npt.NDArray[np.generic]:
     """The array's fixed-width values; anything where it is null."""
     if not len(array):
@@ -78,3 +100,12 @@ def bytes_of(array: pa.BinaryArray) -> npt.NDArray[np.uint8]:
     if first == end:
         return np.empty(0, np.uint8)
     return np.frombuffer(array.buffers()[2], np.uint8, count=end - first, offset=first)
+
+
+def joined(payloads: Sequence[bytes]) -> pa.BinaryArray:
+    """The payloads as one array. (Arrow's own conversion grows its memory as it goes: ten times slower on 4 MiB.)"""
+    ends = np.fromiter(accumulate(map(len, payloads), initial=0), np.int64, len(payloads) + 1)
+    if ends[-1] > _LARGEST:
+        raise ValueError(f"{ends[-1]} bytes of messages in one batch: decode them in portions")
+    buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(payloads))]
+    return pa.Array.from_buffers(pa.binary(), len(payloads), buffers)

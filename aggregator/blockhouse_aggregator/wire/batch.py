@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from blockhouse_aggregator.wire.native import alike
+
 
 @dataclass(frozen=True, slots=True)
 class BadMessage:
@@ -55,7 +57,8 @@ def interleave(parts: Sequence[tuple[npt.NDArray[np.intp], DecodedBatch]], messa
     counts = counts[order]
     rows = pa.array(np.repeat(begins - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum())))
     columns = {
-        name: pa.concat_arrays([batch.columns[name] for _, batch in parts]).take(rows) for name in parts[0][1].columns
+        name: pa.concat_arrays(alike([batch.columns[name] for _, batch in parts])).take(rows)
+        for name in parts[0][1].columns
     }
     bad = [
         BadMessage(int(indices[found.index]), found.reason, found.detail)

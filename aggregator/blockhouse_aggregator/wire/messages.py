@@ -8,7 +8,7 @@ by one with the official protobuf runtime. Must never let a field disappear.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from blockhouse_aggregator.wire.arrow import joined
 from blockhouse_aggregator.wire.batch import BadMessage
 from blockhouse_aggregator.wire.columns import Mask
 
 _MANY = 100
 """Messages that say something about those to come."""
-_LARGEST = (1 << 31) - 1
 
 Doubt = Callable[[pa.RecordBatch, pa.BinaryArray], npt.NDArray[np.intp]]
 """Indices of the messages that may hold more than was read from them; None of them needs to."""
@@ -44,7 +44,7 @@ class MessageReader:
         """The decoded messages (a bad one as an empty message), and the bad ones."""
         accepted = list(payloads)
         bad: dict[int, BadMessage] = {}
-        batch, suspects = self._survey(_array(accepted))
+        batch, suspects = self._survey(joined(accepted))
         for index in suspects:
             verdict = self._judge(accepted[index])
             accepted[index] = verdict if isinstance(verdict, bytes) else b""
@@ -52,19 +52,19 @@ class MessageReader:
                 reason, _, detail = verdict.partition(": ")
                 bad[index] = BadMessage(index, reason, detail)
         if suspects:
-            batch, suspects = self._survey(_array(accepted))
+            batch, suspects = self._survey(joined(accepted))
         for index in suspects:
             accepted[index] = b""
             bad[index] = BadMessage(index, "Undecodable", "the decoder and the official protobuf runtime disagree")
         if suspects:
-            batch, suspects = self._survey(_array(accepted))
+            batch, suspects = self._survey(joined(accepted))
         if batch is None or suspects:
             raise RuntimeError(f"messages {suspects} cannot be decoded although they were accepted")
         return batch, bad
 
     def _survey(self, payloads: pa.BinaryArray, start: int = 0) -> tuple[pa.RecordBatch | None, list[int]]:
         """All decoded (None if one makes ptars fail), and the indices of those that failed or came out changed."""
-        batch = self._try(payloads)
+        batch = attempt(self._handler, payloads)
         if batch is not None:
             return batch, (start + self._changed(batch, payloads)).tolist()
         if len(payloads) == 1:
@@ -94,17 +94,6 @@ class MessageReader:
             changed[self._distrust(batch, payloads)] = True
         return chosen[changed]
 
-    def _try(self, payloads: pa.BinaryArray) -> pa.RecordBatch | None:
-        try:
-            return self._handler.array_to_record_batch(payloads)
-        except ValueError:
-            return None
-        except BaseException as error:
-            # A panic in Rust is no Exception; anything else (an interrupt, no memory) says nothing about the messages.
-            if type(error).__name__ != "PanicException":
-                raise
-            return None
-
     def _judge(self, payload: bytes) -> bytes | str:
         """What the official runtime says of one message: its canonical bytes, or `Reason: detail`."""
         try:
@@ -119,13 +108,17 @@ class MessageReader:
         return message.SerializeToString(deterministic=True)
 
 
-def _array(payloads: Sequence[bytes]) -> pa.BinaryArray:
-    """The payloads as one array. (Arrow's own conversion grows its memory as it goes: ten times slower on 4 MiB.)"""
-    ends = np.fromiter(accumulate(map(len, payloads), initial=0), np.int64, len(payloads) + 1)
-    if ends[-1] > _LARGEST:
-        raise ValueError(f"{ends[-1]} bytes of messages in one batch: decode them in portions")
-    buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(payloads))]
-    return pa.Array.from_buffers(pa.binary(), len(payloads), buffers)
+def attempt(handler: Any, payloads: pa.BinaryArray) -> pa.RecordBatch | None:
+    """All decoded by this handler of ptars; None if one of them makes it fail."""
+    try:
+        return handler.array_to_record_batch(payloads)
+    except ValueError:
+        return None
+    except BaseException as error:
+        # A panic in Rust is no Exception; anything else (an interrupt, no memory) says nothing about the messages.
+        if type(error).__name__ != "PanicException":
+            raise
+        return None
 
 
 def _unknown_fields(message: Message) -> Iterator[str]:

@@ -31,7 +31,7 @@ from blockhouse.schema.types import (
     Tuple,
     Type,
 )
-from blockhouse_aggregator.wire.arrow import arrow_type, bytes_of, offsets_of, values_of
+from blockhouse_aggregator.wire.arrow import PREFIXED, arrow_type, bytes_of, offsets_of, values_of
 from blockhouse_aggregator.wire.varints import positions, spread, varint, widths
 
 Buffer: TypeAlias = bytes | memoryview
@@ -102,7 +102,8 @@ def _column(data: pa.Array | npt.NDArray[np.integer[Any]], name: str, type_: Typ
     wanted = arrow_type(type_)
     try:
         array = pa.array(data) if isinstance(data, np.ndarray) else data
-        return array if array.type == wanted else array.cast(wanted)
+        as_it_is = array.type == wanted or (array.type == PREFIXED and isinstance(type_, Text))
+        return array if as_it_is else array.cast(wanted)
     except pa.ArrowException as error:
         raise ValueError(f"column {name}: {error}") from error
 
@@ -148,7 +149,7 @@ def _body(type_: Type, array: pa.Array) -> Iterator[Buffer]:
         case Integer() | Float():
             yield values_of(array, np.dtype(type_.storage)).data
         case Text():
-            yield _strings(array)
+            yield bytes_of((array if array.type == PREFIXED else prefixed(array)).storage).data
         case Fixed(size=size, layout=layout):
             raw = values_of(array, np.dtype(f"V{size}"))
             yield (raw.view(">u8").astype("<u8") if layout is Layout.UUID else raw).data
@@ -191,14 +192,14 @@ def _ends(array: pa.ListArray) -> Buffer:
     return ends
 
 
-def _strings(array: pa.BinaryArray) -> Buffer:
-    """Every string behind its length as a varint."""
-    if not len(array):
-        return b""
-    offsets, content = offsets_of(array), bytes_of(array)
+def prefixed(strings: pa.BinaryArray) -> pa.ExtensionArray:
+    """The same strings, none of them null, each behind its length as a varint."""
+    if not len(strings):
+        return pa.array([], PREFIXED)
+    offsets, content = offsets_of(strings), bytes_of(strings)
     lengths = np.diff(offsets)
     prefix = widths(lengths)
-    begins = positions(prefix, len(array)) + (offsets - offsets[0])
+    begins = positions(prefix, len(strings)) + (offsets - offsets[0])
     out = np.empty(int(begins[-1]), np.uint8)
     is_content = np.ones(len(out), np.bool_)
     for byte, which, values in spread(lengths, prefix):
@@ -206,7 +207,15 @@ def _strings(array: pa.BinaryArray) -> Buffer:
         out[at] = values
         is_content[at] = False
     out[is_content] = content
-    return out.data
+    buffers = [None, pa.py_buffer(begins.astype(np.int32)), pa.py_buffer(out)]
+    return pa.ExtensionArray.from_storage(PREFIXED, pa.Array.from_buffers(pa.binary(), len(strings), buffers))
+
+
+def alike(parts: Sequence[pa.Array]) -> Sequence[pa.Array]:
+    """Parts of one column in one type, although some strings are PREFIXED and others are not."""
+    if all(part.type == parts[0].type for part in parts):
+        return parts
+    return [part if part.type == PREFIXED else prefixed(part) for part in parts]
 
 
 def _dictionary(type_: LowCardinality, array: pa.Array, repeated: int = 1) -> Iterator[Buffer]:

@@ -14,6 +14,8 @@ import numpy.typing as npt
 Integers: TypeAlias = npt.NDArray[np.integer[Any]]
 Size: TypeAlias = int | Integers
 """Bytes of each of many values: one number where all have the same."""
+Words: TypeAlias = npt.NDArray[np.uint64]
+"""Eight bytes each, the first one lowest."""
 
 
 def varint(number: int) -> bytes:
@@ -62,3 +64,20 @@ def spread(numbers: Integers, sizes: Size) -> Iterator[tuple[int, npt.NDArray[np
         chosen = slice(None) if isinstance(sizes, int) or not byte else np.flatnonzero(sizes > byte)
         left = numbers[chosen] >> 7 * byte
         yield byte, chosen, (left if byte == most - 1 else left & 127 | (left > 127) * 128).astype(np.uint8)
+
+
+def varints(words: Words) -> tuple[Words, npt.NDArray[np.int64]]:
+    """The numbers that begin in the first byte of each word, and their bytes. Where eight bytes do not end the number
+    its size is 9, and the number is what the eight bytes say of it."""
+    ends = ~words & np.uint64(0x8080808080808080)
+    # All bits below the lowest one that ends a number: 7 of its last byte, 8 of each before; 64 where none does.
+    below = (ends & -ends) - np.uint64(1)
+    sizes = (np.bitwise_count(below).astype(np.int64) >> 3) + 1
+    found = words & below & np.uint64(0x7F7F7F7F7F7F7F7F)
+    most = int(sizes.max()) if len(sizes) else 0
+    # Groups of 7 bits are pushed together: in pairs, in fours, in eights.
+    for width, group in ((7, 0x007F007F007F007F), (14, 0x00003FFF00003FFF), (28, 0x000000000FFFFFFF)):
+        if most > width // 7:
+            low = np.uint64(group)
+            found = found & low | (found & ~low) >> np.uint64(width // 7)
+    return found, sizes
