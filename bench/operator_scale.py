@@ -3,8 +3,8 @@
     .venv/bin/python bench/operator_scale.py --shards 10 --shards 50 --shards 200
 
 Prints, for each size, the time from `kubectl apply` to Ready, the operator's requests and writes per shard until then,
-its requests per shard and minute when nothing changes, and its memory. Linear means: the columns per shard stay the
-same. Figures of a machine that does other work at the same time are worthless.
+its requests per shard and minute when nothing changes, its processor time and its memory. Linear means: the columns per
+shard stay the same. On a machine that does other work at the same time only the first column is worthless.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class Figures:
     writes: int
     quiet_requests: int
     quiet_writes: int
+    cpu: float
+    """Processor time of the operator from the apply until topics and tables were as specified."""
     memory: int
 
 
@@ -81,17 +83,18 @@ def observe(site: Site, operator: OperatorProcess, shards: int, timeout: float) 
     resource = at_home(example(), site.surroundings, name=NAME, namespace=NAMESPACE)
     ensemble = {**resource["spec"]["zookeeper"]["ensembles"][0], "shards": {"from": 0, "to": shards - 1}}
     resource = patched(resource, shards=shards, zookeeper={"ensembles": [ensemble]})
-    mark, began = site.cluster.audit.mark(), time.monotonic()
+    assert operator.pid is not None, "the operator died"
+    process = psutil.Process(operator.pid)
+    mark, began, before = site.cluster.audit.mark(), time.monotonic(), sum(process.cpu_times()[:2])
     site.apply(resource)
     site.wait_ready(NAME, NAMESPACE, timeout=timeout)
     ready_after = time.monotonic() - began
     site.wait_condition(NAME, NAMESPACE, "TopicsProvisioned", "True", timeout=timeout)
     site.wait_condition(NAME, NAMESPACE, "SchemaUpToDate", "True", timeout=timeout)
-    user = account_of(RELEASE)
+    cpu, user = sum(process.cpu_times()[:2]) - before, account_of(RELEASE)
     until_ready = list(site.cluster.audit.requests(user, since=mark))
     quiet = site.cluster.audit.mark()
     time.sleep(QUIET_SECONDS)
-    assert operator.pid is not None, "the operator died"
     quiet_requests = list(site.cluster.audit.requests(user, since=quiet))
     return Figures(
         shards,
@@ -100,7 +103,8 @@ def observe(site: Site, operator: OperatorProcess, shards: int, timeout: float) 
         writes=sum(request.writes for request in until_ready),
         quiet_requests=len(quiet_requests),
         quiet_writes=len(site.writes(quiet)),
-        memory=psutil.Process(operator.pid).memory_info().rss,
+        cpu=cpu,
+        memory=process.memory_info().rss,
     )
 
 
@@ -108,6 +112,7 @@ def show(found: list[Figures]) -> None:
     table = Table(title="The operator by size; 4 replicas a shard", title_justify="left")
     for column in ("shards", "Ready after", "requests/shard", "writes/shard", "idle requests/shard/min", "idle writes"):
         table.add_column(column, justify="right")
+    table.add_column("CPU/shard", justify="right")
     table.add_column("memory", justify="right")
     for one in found:
         table.add_row(
@@ -117,6 +122,7 @@ def show(found: list[Figures]) -> None:
             f"{one.writes / one.shards:.0f}",
             f"{one.quiet_requests / one.shards * 60 / QUIET_SECONDS:.1f}",
             str(one.quiet_writes),
+            f"{one.cpu / one.shards:.2f} s",
             f"{one.memory >> 20} MiB",
         )
     out.print(table)

@@ -26,7 +26,7 @@ Progress = Callable[[Server], None]
 
 STATE = "cluster.json"
 
-DEFAULTS_TIMEOUT = 60.0
+DEFAULTS_TIMEOUT = 180.0
 """Seconds until the controller manager has made a new namespace's service account."""
 
 

@@ -48,7 +48,7 @@ class Node:
         with ThreadPoolExecutor() as pool:
             for future in [pool.submit(program.start) for program in (self.kubelet, self.proxy, self.dns)]:
                 future.result()
-        self.cluster.kubectl("wait", "--for=condition=Ready", f"node/{NODE}", "--timeout=120s", timeout=150)
+        self.cluster.kubectl("wait", "--for=condition=Ready", f"node/{NODE}", "--timeout=300s", timeout=330)
 
     def load(self, *images: Path) -> None:
         """Imports OCI archives under the names they carry."""

@@ -36,4 +36,4 @@ def namespace(site: Site, request: pytest.FixtureRequest) -> Iterator[str]:
     name = site.namespace(f"{slug}-{next(_numbers)}")
     site.apply(*companions(name))
     yield name
-    site.cluster.kubectl("delete", "namespace", name, "--timeout=120s", timeout=150)
+    site.cluster.kubectl("delete", "namespace", name, "--timeout=300s", timeout=330)

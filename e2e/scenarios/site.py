@@ -74,7 +74,7 @@ class Site:
         )
         operator.start()
         if lead:
-            self.wait(f"{name} leads", lambda: operator.state == "leading", timeout=60)
+            self.wait(f"{name} leads", lambda: operator.state == "leading", timeout=180)
         return operator
 
     def namespace(self, name: str) -> str:
@@ -93,7 +93,7 @@ class Site:
         conditions = found.get("status", {}).get("conditions", ())
         return next((one for one in conditions if one["type"] == condition), {})
 
-    def wait_ready(self, name: str, namespace: str, *, timeout: float = 180) -> dict[str, Any]:
+    def wait_ready(self, name: str, namespace: str, *, timeout: float = 600) -> dict[str, Any]:
         """Waits until the BlockAggregator is Ready at its present generation, and returns it."""
         found: dict[str, Any] = {}
 
@@ -105,7 +105,7 @@ class Site:
         self.wait(f"{namespace}/{name} is Ready", ready, timeout=timeout, show=lambda: found.get("status"))
         return found
 
-    def wait_settled(self, name: str, namespace: str, *, timeout: float = 300) -> None:
+    def wait_settled(self, name: str, namespace: str, *, timeout: float = 600) -> None:
         """Waits until it is Ready, every pod runs the newest revision and nothing is being made any more."""
         self.wait_ready(name, namespace, timeout=timeout)
 
@@ -126,7 +126,7 @@ class Site:
         reason: str = "",
         *,
         kind: str = "ba",
-        timeout: float = 90,
+        timeout: float = 300,
     ) -> dict[str, Any]:
         """Waits for a condition of an object, and returns it."""
         found: dict[str, Any] = {}
@@ -145,7 +145,7 @@ class Site:
         what: str,
         condition: Callable[[], bool],
         *,
-        timeout: float = 60,
+        timeout: float = 180,
         show: Callable[[], object] | None = None,
     ) -> None:
         """Waits until a condition holds; ClusterError saying what did not, and what was seen last, when in vain."""

@@ -6,9 +6,11 @@ import urllib.request
 from typing import Any
 
 import pytest
+import yaml
 from confluent_kafka.admin import AdminClient
 
 from e2e.cluster import ClusterError
+from e2e.scenarios.changes import changes, needed
 from e2e.scenarios.operator import OperatorProcess
 from e2e.scenarios.resources import Manifest, at_home, companions, config_map, example, patched, secret
 from e2e.scenarios.site import Site
@@ -38,7 +40,7 @@ def turns(operator: OperatorProcess) -> int:
 def quiet_turns(site: Site, operator: OperatorProcess, count: int) -> None:
     """Waits until the operator has looked at everything again `count` times."""
     until = turns(operator) + count
-    site.wait(f"{count} more turns", lambda: turns(operator) >= until, timeout=120)
+    site.wait(f"{count} more turns", lambda: turns(operator) >= until, timeout=300)
 
 
 def partitions(site: Site, cluster: str, topic: str) -> int:
@@ -70,7 +72,7 @@ def test_a_pipeline_lives(site: Site, home: str) -> None:
 
 def becomes_ready(site: Site, home: str, pipeline: Manifest) -> None:
     site.apply(pipeline)
-    site.cluster.kubectl("wait", "--for=condition=Ready", f"ba/{NAME}", "-n", home, "--timeout=240s", timeout=260)
+    site.cluster.kubectl("wait", "--for=condition=Ready", f"ba/{NAME}", "-n", home, "--timeout=600s", timeout=630)
     found = site.wait_ready(NAME, home)
     assert field(found, "status.streams.owned") == field(found, "status.streams.expected") == STREAMS
     assert field(found, "status.shards") == {"desired": 2, "ready": 2, "updated": 2}
@@ -88,41 +90,28 @@ def is_left_alone_when_nothing_changes(site: Site, home: str, operator: Operator
     assert [str(request) for request in site.writes(mark)] == []
 
 
-CHANGES: dict[str, dict[str, Any]] = {
-    "what pods are made of": {
-        "blocks": {"maxBytes": "8Mi", "maxRows": 50000, "maxAge": "2s"},
-        "aggregator__image": "blockhouse/aggregator:0.1.1",
-        "aggregator__resources": {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "2Gi"}},
-        "aggregator__spark": {"master": "local[4]", "conf": {"spark.ui.enabled": "false"}},
-        "clickhouse__managed__image": "blockhouse/clickhouse:18.16.2",
-        "clickhouse__managed__resources": {"requests": {"memory": "8Gi"}},
-    },
-    "what pods are not restarted for": {
-        "clickhouse__managed__storage": {"size": "600Gi"},
-        "kafka__topic__config": {"retention.ms": "86400000"},
-        "kafka__topic__partitions": 6,
-        "rollout": {"maxParallelShards": 2, "stepTimeout": "10m"},
-        "verifier": {"enabled": False},
-    },
-    "a verifier again": {"verifier": {"enabled": True}},
-}
-
-
 def changes_reach_the_pods(site: Site, home: str, pipeline: Manifest) -> Manifest:
-    for what, change in CHANGES.items():
+    site.apply(*needed(home))
+    for change in changes(pipeline):
         before = uids(site, home)
-        pipeline = patched(pipeline, **change)
+        pipeline = patched(pipeline, **change.fields)
         site.apply(pipeline)
         try:
-            site.wait_ready(NAME, home, timeout=240)
-            site.wait(f"all pods follow: {what}", lambda: all_updated(site, home), timeout=240)
+            site.wait_ready(NAME, home, timeout=600)
+            site.wait(f"all pods follow: {change.what}", lambda: all_updated(site, home), timeout=600)
         except ClusterError as error:
-            raise AssertionError(f"after the change of {what}: {error}") from error
+            raise AssertionError(f"after the change of {change.what}: {error}") from error
         kept = before & uids(site, home)
-        assert len(kept) == (0 if "made of" in what else REPLICAS), f"restarted for {what}: all but {sorted(kept)}"
+        expected = 0 if change.restarts else REPLICAS
+        assert len(kept) == expected, f"restarted for {change.what}: all but {sorted(kept)}"
     assert partitions(site, "a", f"{NAME}-1") == 6
-    images = {c["image"] for pod in pods(site.cluster, NAME, home) for c in pod["spec"]["containers"]}
-    assert {"blockhouse/aggregator:0.1.1", "blockhouse/clickhouse:18.16.2"} <= images
+    found = [p for p in pods(site.cluster, NAME, home) if "verifier" not in p["metadata"]["name"]]
+    images = {c["image"] for pod in found for c in pod["spec"]["containers"]}
+    assert images == {"blockhouse/aggregator:0.1.1", "blockhouse/clickhouse:18.16.2"}
+    assert {pod["spec"]["securityContext"]["runAsUser"] for pod in found} == {10002}
+    config = site.cluster.get("configmap", f"{NAME}-0-config", "-n", home)["data"]
+    told = yaml.safe_load(config[f"{NAME}-0-dc-a-0.yaml"])
+    assert (told["quorum"]["replicas"], told["unknownTable"], told["logLevel"]) == (3, "deadLetter", "debug")
     return pipeline
 
 
@@ -140,15 +129,15 @@ def all_updated(site: Site, home: str) -> bool:
 def grows_and_shrinks(site: Site, home: str, pipeline: Manifest) -> None:
     zones = [dict(zone, replicas=3) for zone in pipeline["spec"]["zones"]]
     site.apply(patched(pipeline, shards=3, zones=zones))
-    site.wait_ready(NAME, home, timeout=300)
+    site.wait_ready(NAME, home, timeout=600)
     statefulsets = [child for child in children(site.cluster, NAME, home) if child["kind"] == "StatefulSet"]
     assert len(statefulsets) == 18
     site.apply(patched(pipeline, shards=3))
-    site.wait("the replicas that are too many are gone", lambda: replicas(site, home) == 12, timeout=300)
+    site.wait("the replicas that are too many are gone", lambda: replicas(site, home) == 12, timeout=600)
     with pytest.raises(ClusterError, match="shardRemovalPolicy"):
         site.apply(patched(pipeline, shards=2))
     site.apply(patched(pipeline, shards=2, shardRemovalPolicy="Drain"))
-    site.wait("the third shard is gone", lambda: replicas(site, home) == REPLICAS, timeout=300)
+    site.wait("the third shard is gone", lambda: replicas(site, home) == REPLICAS, timeout=600)
     site.apply(pipeline)
     site.wait_ready(NAME, home)
 
@@ -187,17 +176,17 @@ def is_repaired(site: Site, home: str) -> None:
         pdbs = site.cluster.get("pdb", "-n", home)["items"]
         return bool(same and found["spec"]["replicas"] == 1 and found["metadata"]["uid"] == uid and len(pdbs) == 2)
 
-    site.wait("drift is repaired", repaired, timeout=120)
+    site.wait("drift is repaired", repaired, timeout=300)
     site.wait_ready(NAME, home)
 
 
 def is_deleted(site: Site, home: str) -> None:
-    site.cluster.kubectl("delete", "ba", NAME, "-n", home, "--timeout=120s", timeout=150)
+    site.cluster.kubectl("delete", "ba", NAME, "-n", home, "--timeout=300s", timeout=330)
 
     def only_volumes_are_left() -> bool:
         return {child["kind"] for child in children(site.cluster, NAME, home)} <= {"PersistentVolumeClaim"}
 
-    site.wait("only the volume claims are left", only_volumes_are_left, timeout=120)
+    site.wait("only the volume claims are left", only_volumes_are_left, timeout=300)
     claims = [child for child in children(site.cluster, NAME, home) if child["kind"] == "PersistentVolumeClaim"]
     assert len(claims) >= REPLICAS, "the policy is Retain"
     assert partitions(site, "a", f"{NAME}-0") == 6, "topics are not deleted by default"

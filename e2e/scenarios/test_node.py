@@ -50,7 +50,7 @@ class Place:
     def get(self, *arguments: str) -> Any:
         return self.nodes.cluster.get(*arguments)
 
-    def wait(self, what: str, condition: Any, timeout: float = 120) -> None:
+    def wait(self, what: str, condition: Any, timeout: float = 300) -> None:
         if not wait_until(condition, timeout=timeout, interval=0.5):
             told = "\n".join(map(str, self.story.told[-40:]))
             raise ClusterError(f"not within {timeout:g} s: {what}\n{told}\n{self.shown()[-6000:]}")
@@ -164,7 +164,7 @@ def test_rows_are_stored_once_whatever_is_deleted_or_killed(place: Place) -> Non
         producer.finish()
     place.wait("the pipeline is Ready again", place.ready, timeout=300)
     report = audited(place, producer.manifest)
-    place.wait("the verifier has found nothing", lambda: place.holds("VerifierHealthy", "True"), timeout=120)
+    place.wait("the verifier has found nothing", lambda: place.holds("VerifierHealthy", "True"), timeout=300)
     assert tells_of_a_fall_and_a_recovery(place.story), report
 
 
@@ -201,7 +201,7 @@ def stored(place: Place) -> int:
 def delete_pod(place: Place, replica: str) -> None:
     """As `kubectl delete pod` does it: the aggregator hands its streams over, and another pod takes the name."""
     before = place.get("pod", f"{replica}-0", "-n", NAMESPACE)["metadata"]["uid"]
-    place.kubectl("delete", "pod", f"{replica}-0", "-n", NAMESPACE, "--wait=true", timeout=240)
+    place.kubectl("delete", "pod", f"{replica}-0", "-n", NAMESPACE, "--wait=true", timeout=330)
 
     def replaced() -> bool:
         try:
@@ -274,7 +274,7 @@ class producing:
         """Ends when every message that was sent is acknowledged."""
         assert self._process is not None
         self._process.send_signal(signal.SIGINT)
-        self._process.wait(60)
+        self._process.wait(180)
 
 
 def configuration(place: Place) -> Path:

@@ -72,7 +72,7 @@ def rested(site: Site) -> None:
             return False
         return len(reads) > 200
 
-    site.wait("the operator comes to rest", quiet, timeout=180)
+    site.wait("the operator comes to rest", quiet, timeout=300)
 
 
 @pytest.mark.core
@@ -86,7 +86,7 @@ def test_a_frozen_leader_writes_nothing_when_it_thaws(site: Site, namespace: str
         first.freeze()
         assert written_by("first", site, began), "the judge must know it by its user agent"
         with site.operator("second", lead=False) as second:
-            site.wait("the second operator leads", lambda: second.state == "leading", timeout=90)
+            site.wait("the second operator leads", lambda: second.state == "leading", timeout=180)
             site.apply(patched(pipeline(site, "frozen", namespace), blocks={"maxBytes": "2Mi"}))
             site.wait_settled("frozen", namespace)
             second.kill()  # its lease stays
@@ -94,7 +94,7 @@ def test_a_frozen_leader_writes_nothing_when_it_thaws(site: Site, namespace: str
         site.cluster.kubectl("delete", "service", "frozen-0-dc-a-0", "-n", namespace)
         mark = site.cluster.audit.mark()
         first.thaw()
-        site.wait("the former leader ends by itself", lambda: not first.alive, timeout=90)
+        site.wait("the former leader ends by itself", lambda: not first.alive, timeout=180)
         assert first.exit_code == 75
         assert written_by("first", site, mark) == []
         lease = site.cluster.get("lease", "blockhouse-operator", "-n", SYSTEM)["spec"]
@@ -132,7 +132,7 @@ def test_invalid_resources_are_refused_or_explained_and_can_be_deleted(site: Sit
         site.apply(broken)
         found = site.wait_condition("judged", namespace, "Ready", "False", "SecretMissing")
         assert "no" in found["message"]
-        site.cluster.kubectl("delete", "ba", "judged", "-n", namespace, "--timeout=60s")
+        site.cluster.kubectl("delete", "ba", "judged", "-n", namespace, "--timeout=110s")
     with suppress(ClusterError):
         site.cluster.kubectl("get", "ba", "judged", "-n", namespace)
         raise AssertionError("it is still there")

@@ -106,7 +106,7 @@ def test_a_bad_change_leaves_the_old_revision_serving_and_says_so(site: Site, na
             site.wait(
                 f"SchemaMismatch: {says}",
                 lambda: says in site.condition("ba", name, namespace, "SchemaUpToDate").get("message", ""),  # noqa: B023
-                timeout=90,
+                timeout=300,
             )
             found = site.condition("ba", name, namespace, "SchemaUpToDate")
             assert (found["status"], found["reason"]) == ("False", "SchemaMismatch")
@@ -127,7 +127,7 @@ def test_an_operator_killed_after_every_step_is_followed_by_one_that_goes_on(sit
     assert len(expected) == len(CHANGE) + REPLICAS * len([step for step in RESTART if "Restart" in step.__name__])
     for number, step in enumerate(expected, start=1):
         operator = site.start_operator()
-        site.wait(f"step {number}, {step}", lambda: len(reasons(site, name, namespace)) >= number, timeout=120)  # noqa: B023
+        site.wait(f"step {number}, {step}", lambda: len(reasons(site, name, namespace)) >= number, timeout=300)  # noqa: B023
         operator.kill()
         # It is dead for certain: nobody has to wait until its lease has expired.
         site.cluster.kubectl("delete", "lease", "blockhouse-operator", "-n", SYSTEM)

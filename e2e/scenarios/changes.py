@@ -1,0 +1,184 @@
+"""How the life of a pipeline changes its spec: every field that can be changed there, and why the others are not.
+
+`tests/unit/cluster/test_changes.py` holds this against the definition, so a field that is added to the product has to
+be added here too. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from e2e.scenarios.resources import Manifest, config_map, patched, secret
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Fields of the spec by path (`a__b` is `spec.a.b`). `restarts`: every pod is made anew for it, else none is."""
+
+    what: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    restarts: bool = False
+
+
+def changes(pipeline: Manifest) -> tuple[Change, ...]:
+    """One after the other, of `examples/two-datacenters.yaml` as it is on this machine."""
+    spec = pipeline["spec"]
+    return (
+        Change("what pods are made of", {**_of_pods(spec), **_of_clients(spec)}, restarts=True),
+        Change("what pods are not restarted for", _of_no_pod()),
+        Change("what was switched off, again", _back()),
+    )
+
+
+def needed(namespace: str) -> list[Manifest]:
+    """What the changed spec refers to."""
+    settings = "<yandex><max_concurrent_queries>150</max_concurrent_queries></yandex>"
+    return [
+        secret("clickhouse-auditor", namespace, word="not so secret"),
+        secret("between-replicas", namespace, word="not so secret either"),
+        config_map("clickhouse-settings", namespace, {"more.xml": settings}),
+    ]
+
+
+def _of_pods(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Images, resources, users, nodes."""
+    taint = {"key": "dedicated", "value": "ingest", "effect": "NoExecute"}
+    toleration = {**taint, "operator": "Equal", "tolerationSeconds": 60}
+    login = {"name": "clickhouse-auditor", "key": "word"}
+    return {
+        "zones": [
+            dict(zone, nodeSelector={"kubernetes.io/os": "linux"}, tolerations=[toleration]) for zone in spec["zones"]
+        ],
+        "quorum": 3,
+        "security": {"runAsUser": 10002, "runAsGroup": 10002, "fsGroup": 10002},
+        "aggregator__image": "blockhouse/aggregator:0.1.1",
+        "aggregator__resources": {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "2Gi"}},
+        "clickhouse__managed__image": "blockhouse/clickhouse:18.16.2",
+        "clickhouse__managed__resources": {"requests": {"memory": "8Gi"}, "limits": {"memory": "12Gi"}},
+        "clickhouse__managed__users": [{"name": "auditor", "passwordSecretRef": login, "readOnly": False}],
+        "clickhouse__managed__clusterSecretRef": {"name": "between-replicas", "key": "word"},
+        "clickhouse__managed__settingsFrom": {"name": "clickhouse-settings", "key": "more.xml"},
+    }
+
+
+def _of_clients(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What the aggregators' configuration is made from."""
+    clusters = spec["kafka"]["clusters"]
+    ensembles = spec["zookeeper"]["ensembles"]
+    limits = {"maxBytes": "4Mi", "maxRows": 20000, "maxAge": "3s"}
+    return {
+        "blocks": {
+            "maxBytes": "8Mi",
+            "maxRows": 50000,
+            "maxAge": "2s",
+            "growToBytes": "32Mi",
+            "maxBytesPerRound": "64Mi",
+        },
+        "tables": [dict(table, blocks=limits) for table in spec["tables"]],
+        "kafka__sessionTimeout": "30s",
+        "kafka__offsetMetadataMaxBytes": 8192,
+        "kafka__weakOffsetsTopic": "refuse",
+        "kafka__clusters": [dict(c, bootstrapServers=_twice(c["bootstrapServers"]), zone="dc-a") for c in clusters],
+        "zookeeper__ensembles": [
+            dict(e, name="z1", servers=_twice(e["servers"][0]).split(","), shards={"from": 0, "to": 99})
+            for e in ensembles
+        ],
+        "aggregator__spark": {"master": "local[4]", "conf": {"spark.ui.enabled": "false"}},
+        "aggregator__unknownTable": "deadLetter",
+        "aggregator__defaultFormat": "json",
+        "aggregator__provenance": "require",
+        "aggregator__handoverAfter": "20s",
+        "aggregator__shutdownBudget": "30s",
+        "aggregator__logLevel": "debug",
+    }
+
+
+def _twice(server: str) -> str:
+    """A server of this machine by both of its names."""
+    return f"{server},{server.replace('127.0.0.1', 'localhost')}"
+
+
+def _of_no_pod() -> dict[str, Any]:
+    """What the operator carries out by itself."""
+    return {
+        "clickhouse__managed__storage": {"size": "600Gi", "deletionPolicy": "Delete"},
+        "kafka__topic__config": {"retention.ms": "86400000"},
+        "kafka__topic__partitions": 6,
+        "kafka__topic__placement": "Broker",
+        "kafka__topic__deletionPolicy": "Delete",
+        "rollout": {"maxParallelShards": 2, "stepTimeout": "10m", "strategy": "Reload", "paused": True, "abort": True},
+        "networkPolicy": {"enabled": False},
+        "imagePullSecrets": [{"name": "registry"}],
+        "verifier": {"enabled": False},
+    }
+
+
+def _back() -> dict[str, Any]:
+    resources = {"requests": {"memory": "256Mi"}, "limits": {"memory": "512Mi"}}
+    return {
+        "clickhouse__managed__storage": {"size": "600Gi", "deletionPolicy": "Retain"},
+        "kafka__topic__deletionPolicy": "Retain",
+        "rollout": {"maxParallelShards": 2, "stepTimeout": "10m"},
+        "networkPolicy": {"enabled": True},
+        "verifier": {"enabled": True, "image": "blockhouse/aggregator:0.1.1", "resources": resources},
+    }
+
+
+OTHERWISE = {
+    "shards": "grown and shrunk in the same life",
+    "shardRemovalPolicy": "grown and shrunk in the same life",
+    "suspend": "suspended in the same life",
+    "zones.[].replicas": "grown and shrunk in the same life",
+    "zones.[].name": "another name is another zone: new replicas and the end of the old ones",
+    "zones.[].hostTemplate": "test_zones",
+    "zones.[].firstReplica": "only for an existing ClickHouse: test_existing",
+    "clickhouse.existing": "test_existing; a managed ClickHouse cannot become an existing one",
+    "tables.[].name": "another name is another table",
+    "tables.[].ddl": "test_schema",
+    "tables.[].ddlFrom": "the example has one; it is read anew at every turn, as a ddl is",
+    "kafka.topic.replicationFactor": "one broker a cluster here; the placement's own tests move replicas on several",
+    "kafka.clusters.[].name": "cannot be changed",
+    "kafka.clusters.[].retired": "takes away half of the streams; tests of desired and decide",
+    "kafka.clusters.[].tls": "the brokers here have no certificates; tests of desired",
+    "kafka.clusters.[].sasl": "the brokers here know no logins; test_life has one that is missing",
+    "zookeeper.ensembles.[].auth": "the ZooKeeper here knows no logins; tests of desired",
+    "zookeeper.ensembles.[].shards.from": "shard 0 must go on being served",
+    "clickhouse.managed.storage.className": "a claim's class cannot be changed",
+    "kafka.groupTemplate": "cannot be changed",
+    "kafka.topic.nameTemplate": "cannot be changed",
+    "clickhouse.cluster": "cannot be changed",
+    "zookeeper.root": "cannot be changed",
+}
+"""Fields (or all below them) that are not changed here, and where or why."""
+
+
+def changed_paths(pipeline: Manifest) -> frozenset[str]:
+    """Paths of all fields that some change gives another value; the items of lists are `[]`."""
+    found: set[str] = set()
+    for change in changes(pipeline):
+        after = patched(pipeline, **change.fields)
+        former, present = dict(_leaves(pipeline["spec"])), dict(_leaves(after["spec"]))
+        found |= {path for path, value in present.items() if former.get(path) != value}
+        pipeline = after
+    return frozenset(found)
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Paths and values, those of all items of a list together."""
+    together: dict[str, list[str]] = {}
+    for where, leaf in _each(value, path):
+        together.setdefault(where, []).append(repr(leaf))
+    yield from ((where, "; ".join(leaves)) for where, leaves in together.items())
+
+
+def _each(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, below in value.items():
+            yield from _each(below, f"{path}.{key}" if path else key)
+    elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+        for item in value:
+            yield from _each(item, f"{path}.[]")
+    else:
+        yield path, value
