@@ -100,7 +100,7 @@ def plan_table(look: TableLook) -> TablePlan:
     """What to do with the table now. Total: whatever was seen, there is an answer."""
     known = [at for at in look.at if at.gap is not None]
     holders = [at for at in look.at if at.rollout == ROLLOUT]
-    revision = min((at.revision for at in known), default=0)
+    revision = min((at.revision for at in look.at if at.revision or at.gap is not None), default=0)
     if look.refused or (refusals := _refusals(known)):
         text = look.refused or "; ".join(refusals)
         step = Release(look.asked) if holders else None
