@@ -174,7 +174,7 @@ def test_aggregators_restart_one_after_the_other_whatever_operators_die_meanwhil
     kubelet = Supervisor({aggregator.name: aggregator for aggregator in pipeline.aggregators}, lambda _: None)
     with pipeline.feed.flowing(table), kubelet:
         operator.change(table, ddl(table, TWO_COLUMNS), deaths=[*DEATHS, *RESTART_DEATHS])
-        status = operator.run(within=400)[table]
+        status = operator.run(within=900)[table]
         assert not operator.deaths
         pipeline.feed.mix_revisions(table)
         before = pipeline.feed.delivered
