@@ -20,7 +20,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from e2e.cluster import Cluster, ClusterSpec, Zone
+from e2e.cluster import Cluster, ClusterError, ClusterSpec, Zone
 from e2e.cluster.surroundings import Surroundings
 from e2e.scenarios.operator import OperatorProcess
 from e2e.scenarios.resources import at_home, companions, example, patched
@@ -83,14 +83,17 @@ def observe(site: Site, operator: OperatorProcess, shards: int, timeout: float) 
     resource = at_home(example(), site.surroundings, name=NAME, namespace=NAMESPACE)
     ensemble = {**resource["spec"]["zookeeper"]["ensembles"][0], "shards": {"from": 0, "to": shards - 1}}
     resource = patched(resource, shards=shards, zookeeper={"ensembles": [ensemble]})
-    assert operator.pid is not None, "the operator died"
-    process = psutil.Process(operator.pid)
+    pid = operator.pid
+    assert pid is not None, "the operator died"
+    process = psutil.Process(pid)
     mark, began, before = site.cluster.audit.mark(), time.monotonic(), sum(process.cpu_times()[:2])
     site.apply(resource)
     site.wait_ready(NAME, NAMESPACE, timeout=timeout)
     ready_after = time.monotonic() - began
     site.wait_condition(NAME, NAMESPACE, "TopicsProvisioned", "True", timeout=timeout)
     site.wait_condition(NAME, NAMESPACE, "SchemaUpToDate", "True", timeout=timeout)
+    if operator.pid != pid:
+        raise ClusterError(f"the operator lost its lease meanwhile: the machine is too busy to measure {shards} shards")
     cpu, user = sum(process.cpu_times()[:2]) - before, account_of(RELEASE)
     until_ready = list(site.cluster.audit.requests(user, since=mark))
     quiet = site.cluster.audit.mark()

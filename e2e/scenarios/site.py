@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from blockhouse_operator.app import LOST
 from e2e.cluster import Cluster, ClusterError, Request
 from e2e.cluster.surroundings import Surroundings
 from e2e.scenarios.operator import OperatorProcess
@@ -33,6 +34,8 @@ class Site:
         self._operators = 0
         self.program: type[OperatorProcess] = OperatorProcess
         """What an operator is: another version of it, for a test of upgrades."""
+        self._kept: list[OperatorProcess] = []
+        """Operators that are started again when they have lost their lease, as a Deployment does it."""
 
     def install(self, *arguments: str, release: str = RELEASE) -> None:
         """Installs the chart. Its Deployment has no pods: the operators are processes of ours."""
@@ -48,10 +51,24 @@ class Site:
         It ends in order and gives its lease up, so that the next one need not wait until that has expired.
         """
         operator = self.start_operator(name, *arguments, lead=lead)
+        self._kept.append(operator)
         try:
             yield operator
         finally:
+            self._kept.remove(operator)
             operator.stop(grace=20)
+
+    def keep_alive(self) -> None:
+        """Start operators again that ended because they had lost their lease: on a crowded machine one can.
+
+        ClusterError for one that ended otherwise.
+        """
+        for operator in self._kept:
+            if not operator.alive and operator.exit_code == LOST:
+                operator.start(wait=False)
+            elif not operator.alive:
+                last = "\n".join(operator.log.read_text().splitlines()[-20:])
+                raise ClusterError(f"{operator.name} died, exit code {operator.exit_code}:\n{last}")
 
     def start_operator(
         self, name: str = "", *arguments: str, lead: bool = True, release: str = RELEASE
@@ -149,7 +166,12 @@ class Site:
         show: Callable[[], object] | None = None,
     ) -> None:
         """Waits until a condition holds; ClusterError saying what did not, and what was seen last, when in vain."""
-        if not wait_until(condition, timeout=timeout, interval=0.3):
+
+        def holds() -> bool:
+            self.keep_alive()
+            return condition()
+
+        if not wait_until(holds, timeout=timeout, interval=0.3):
             seen = f"; last seen: {json.dumps(show(), indent=1)}" if show else ""
             raise ClusterError(f"not within {timeout:g} s: {what}{seen}")
 

@@ -72,8 +72,8 @@ def test_a_pipeline_lives(site: Site, home: str) -> None:
 
 def becomes_ready(site: Site, home: str, pipeline: Manifest) -> None:
     site.apply(pipeline)
-    site.cluster.kubectl("wait", "--for=condition=Ready", f"ba/{NAME}", "-n", home, "--timeout=600s", timeout=630)
     found = site.wait_ready(NAME, home)
+    site.cluster.kubectl("wait", "--for=condition=Ready", f"ba/{NAME}", "-n", home, "--timeout=60s")
     assert field(found, "status.streams.owned") == field(found, "status.streams.expected") == STREAMS
     assert field(found, "status.shards") == {"desired": 2, "ready": 2, "updated": 2}
     assert len(uids(site, home)) == REPLICAS
