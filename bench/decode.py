@@ -30,8 +30,8 @@ from blockhouse.schema.history import first_revision
 from blockhouse.schema.model import ServerColumn, TableHistory
 from blockhouse.schema.proto import row_batch_class
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.blocks.build import BlockBuilder, EncodedBlock
-from blockhouse_aggregator.blocks.collecting import DECODE_STEP
+from blockhouse_aggregator.blocks.build import EncodedBlock
+from blockhouse_aggregator.blocks.collecting import DECODE_STEP, Catalog
 from blockhouse_aggregator.wire.formats import Format
 from blockhouse_aggregator.wire.nucolumnar_messages import request_class
 
@@ -166,10 +166,17 @@ def say(value: Any, given: Any, type_: str) -> None:
             value.long_value = given
 
 
-def vectorised(form: Format, table: TableHistory, payloads: Sequence[bytes]) -> EncodedBlock:
+def worker(table: TableHistory) -> Catalog:
+    """What a worker keeps from block to block."""
+    catalog = Catalog()
+    catalog.learn((table,))
+    return catalog
+
+
+def vectorised(form: Format, catalog: Catalog, table: str, payloads: Sequence[bytes]) -> EncodedBlock:
     """What the aggregator does: take and decode a few MiB at a time, seal one block."""
-    assert table.current is not None
-    builder = BlockBuilder(table, table.current, STREAM)
+    builder = catalog.builder(table, None, STREAM)
+    assert builder is not None
     ends = list(accumulate(map(len, payloads)))
     taken = 0
     while taken < len(payloads):
@@ -235,7 +242,7 @@ def main() -> None:
             payloads = translated(form, table, rows)
             size = sum(map(len, payloads))
             ours, plain = medians(
-                partial(vectorised, form, table, payloads),
+                partial(vectorised, form, worker(table), table.name, payloads),
                 partial(loop, table, rows, STREAM, Nowhere()),
                 chosen.repeat,
             )

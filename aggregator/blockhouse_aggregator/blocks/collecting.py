@@ -9,9 +9,10 @@ from itertools import accumulate
 from operator import methodcaller
 from typing import Protocol
 
-from blockhouse.schema.model import TableHistory
+from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks.build import BlockBuilder, EncodedBlock
+from blockhouse_aggregator.wire.batch import Decoder
 from blockhouse_aggregator.wire.filling import Evaluate
 from blockhouse_aggregator.wire.formats import Format, MakeDecoder, decoder
 
@@ -134,14 +135,18 @@ class TableRound:
 @dataclass(slots=True)
 class Catalog:
     """The tables a worker knows, as the driver told it; `evaluate` gives their blocks what only a server can, `make`
-    the decoders of the next ones."""
+    the decoders of the next ones. The usual ones for `rows` are kept: for a small block, making one is most of the
+    work."""
 
     tables: dict[str, TableHistory] = field(default_factory=dict)
     evaluate: Evaluate | None = None
     make: MakeDecoder = decoder
+    _kept: dict[str, dict[int, Decoder]] = field(default_factory=dict)
 
     def learn(self, histories: tuple[TableHistory, ...]) -> None:
         for history in histories:
+            if self.tables.get(history.name) != history:
+                self._kept.pop(history.name, None)
             self.tables[history.name] = history
 
     def builder(
@@ -154,7 +159,15 @@ class Catalog:
         found = history.current if revision is None else history.revision(revision)
         if found is None:
             return None
-        return BlockBuilder(history, found, stream, self.evaluate, foreign=foreign, make=self.make)
+        return BlockBuilder(history, found, stream, self.evaluate, foreign=foreign, make=self._decoder)
+
+    def _decoder(self, form: Format, table: TableHistory, revision: Revision, evaluate: Evaluate | None) -> Decoder:
+        if self.make is not decoder or form is not Format.ROWS:
+            return self.make(form, table, revision, evaluate)
+        kept = self._kept.setdefault(table.name, {})
+        if revision.number not in kept:
+            kept[revision.number] = decoder(form, table, revision, evaluate)
+        return kept[revision.number]
 
     def current_revision(self, table: str) -> int:
         history = self.tables.get(table)

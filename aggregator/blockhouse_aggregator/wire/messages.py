@@ -24,6 +24,8 @@ from blockhouse_aggregator.wire.columns import Mask
 
 _MANY = 100
 """Messages that say something about those to come."""
+_NOT_ASKED = 16
+"""Batches after such messages that are encoded back at once."""
 
 Doubt = Callable[[pa.RecordBatch, pa.BinaryArray], npt.NDArray[np.intp]]
 """Indices of the messages that may hold more than was read from them; None of them needs to."""
@@ -36,6 +38,7 @@ class MessageReader:
     def __init__(self, message: type[Message], prove: Doubt | None = None, distrust: Doubt | None = None) -> None:
         self._message = message
         self._prove = prove
+        self._rest = 0
         self._distrust = distrust
         descriptor = message.DESCRIPTOR
         self._handler = ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
@@ -77,13 +80,15 @@ class MessageReader:
     def _changed(self, batch: pa.RecordBatch, payloads: pa.BinaryArray) -> npt.NDArray[np.intp]:
         """The messages whose length proves nothing and that do not come out byte for byte when encoded back."""
         chosen = np.arange(len(payloads))
-        if self._prove is not None:
+        if self._prove is not None and not self._rest:
             doubtful = self._prove(batch, payloads)
             if len(doubtful) <= len(payloads) // 2:
                 chosen = doubtful
             elif len(payloads) >= _MANY:
-                # Lists of one number all over: asking again in this block would not be worth its price.
-                self._prove = None
+                # Lists of one number all over: asking again at once would not be worth its price.
+                self._rest = _NOT_ASKED
+        else:
+            self._rest = max(0, self._rest - 1)
         if not len(chosen):
             return chosen
         if len(chosen) < len(payloads):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.decode import SHAPES, STREAM, Shape, messages, translated, vectorised
+from bench.decode import SHAPES, STREAM, Shape, messages, translated, vectorised, worker
 from bench.decode_loop import loop
 from blockhouse_aggregator.wire.formats import Format
 
@@ -23,7 +23,7 @@ class Heard:
 def test_the_loop_writes_byte_for_byte_the_block_that_blockhouse_makes(shape: Shape) -> None:
     table, heard = shape.table(), Heard()
     payloads = messages(table, 500)
-    block = vectorised(Format.ROWS, table, payloads)
+    block = vectorised(Format.ROWS, worker(table), table.name, payloads)
     assert loop(table, payloads, STREAM, heard) == block.rows == 500
     assert heard.data == block.body
 
@@ -33,5 +33,5 @@ def test_the_loop_writes_byte_for_byte_the_block_that_blockhouse_makes(shape: Sh
 def test_every_format_gives_the_same_block(shape: Shape, form: Format) -> None:
     table = shape.table()
     payloads = messages(table, 500)
-    same = vectorised(form, table, translated(form, table, payloads))
-    assert same.body == vectorised(Format.ROWS, table, payloads).body
+    same = vectorised(form, worker(table), table.name, translated(form, table, payloads))
+    assert same.body == vectorised(Format.ROWS, worker(table), table.name, payloads).body
