@@ -126,8 +126,6 @@ class Shard:
         self.servers = [Server(world, self, n, n % 2 if setting.zoned else 0) for n in range(setting.replicas)]
         self.doubled: Callable[[Table, Row], None] = lambda _t, _r: None
         world.later(TICK, self._tick)
-        self.cleaned = 0.0
-        """When the window was last cut to its size."""
         world.later(setting.cleaner, self._clean)
 
     # --- inserts --------------------------------------------------------------------------------------------
@@ -227,12 +225,17 @@ class Shard:
         table.settled.set()
 
     def _clean(self) -> None:
-        """Keep the newest `window` blocks that are not too old."""
-        setting, oldest = self.world.setting, self.world.now_ms() - self.world.setting.window_seconds * 1000
+        """Keep the newest `window` blocks that are not too old. None is forgotten within the lifetime of a grant: that
+        is what the protocol takes for granted of a window (docs/protocol.md), however many blocks are written."""
+        setting, now = self.world.setting, self.world.now_ms()
+        oldest, young = now - setting.window_seconds * 1000, now - int(2 * setting.quorum_timeout + 2) * 1000
         for table in self.tables:
-            newest = list(table.blocks.items())[-setting.window :]
-            table.blocks = {hash_: made for hash_, made in newest if made >= oldest}
-        self.cleaned = self.world.loop.time()
+            newest = set(list(table.blocks)[-setting.window :])
+            table.blocks = {
+                hash_: made
+                for hash_, made in table.blocks.items()
+                if made >= young or (hash_ in newest and made >= oldest)
+            }
         self.world.later(setting.cleaner, self._clean)
 
     # --- questions ------------------------------------------------------------------------------------------

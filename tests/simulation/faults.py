@@ -163,19 +163,17 @@ class Misfortunes:
             self._later(1, 4, node.start)
 
     def _oversleep(self, node: Node | None = None) -> None:
-        """Frozen with a lock in its hands until others have written so much that the window has forgotten its block."""
+        """Frozen with a lock in its hands until its block, replayed by another owner, has left the window."""
         node = node or self._any()
         asleep = node.freeze(workers=self._random.random() < 0.5)
         self._frozen += asleep
         tables = [self._shard.tables[node.numbers[name]] for name in node.locks.held]
-        enough = {table.number: len(table.parts) + self._world.setting.window for table in tables}
-        until, written = self._world.loop.time() + 30, list[float]()
+        until = self._world.loop.time() + 35
+        replayed = self._world.now_ms() + int(self._world.setting.session_timeout + 4) * 1000
 
         def look() -> None:
-            now = self._world.loop.time()
-            if not written and all(len(self._shard.tables[number].parts) > parts for number, parts in enough.items()):
-                written.append(now)
-            if self._world.healing or now > until or (written and self._shard.cleaned > written[0]):
+            forgotten = all(table.blocks and min(table.blocks.values()) > replayed for table in tables)
+            if self._world.healing or self._world.loop.time() > until or forgotten:
                 self._wake(asleep)
             else:
                 self._world.later(0.5, look)
