@@ -111,7 +111,6 @@ def written_by(identity: str, site: Site, since: int) -> list[str]:
     return [str(request) for request in site.writes(since) if f"({identity})" in request.agent]
 
 
-@pytest.mark.core
 def test_invalid_resources_are_refused_or_explained_and_can_be_deleted(site: Site, namespace: str) -> None:
     valid = pipeline(site, "judged", namespace)
     for change, complaint in (

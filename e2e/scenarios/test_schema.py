@@ -7,8 +7,6 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from blockhouse_operator.decide.rollout import RESTART
 from blockhouse_operator.decide.tables import CHANGE
 from e2e.scenarios.resources import Manifest, at_home, example, patched
@@ -66,7 +64,6 @@ def is_made(site: Site, manifest: Manifest, name: str, namespace: str) -> None:
     site.wait_condition(name, namespace, "SchemaUpToDate", "True")
 
 
-@pytest.mark.core
 def test_columns_are_added_by_an_apply_with_progress_for_everybody_to_see(site: Site, namespace: str) -> None:
     name = "schema"
     manifest = pipeline(site, name, namespace)
