@@ -24,7 +24,7 @@ from itertools import accumulate
 from multiprocessing.connection import Connection
 from typing import Any
 
-from bench.decode_loop import Nowhere, loop
+from bench.decode_loop import Nowhere, loop, parser
 from blockhouse.config.pipeline import MAX_ROWS
 from blockhouse.schema.history import first_revision
 from blockhouse.schema.model import ServerColumn, TableHistory
@@ -243,7 +243,7 @@ def main() -> None:
             size = sum(map(len, payloads))
             ours, plain = medians(
                 partial(vectorised, form, worker(table), table.name, payloads),
-                partial(loop, table, rows, STREAM, Nowhere()),
+                partial(loop, parser(table), table, rows, STREAM, Nowhere()),
                 chosen.repeat,
             )
             print(

@@ -39,15 +39,22 @@ class Nowhere:
         pass
 
 
-def loop(table: TableHistory, payloads: Sequence[bytes], stream: StreamId, socket: Any) -> int:
+def parser(table: TableHistory) -> Callable[[bytes], Any]:
+    """What is kept from block to block."""
+    assert table.current is not None
+    return row_batch_class(table, table.current).FromString
+
+
+def loop(
+    parse: Callable[[bytes], Any], table: TableHistory, payloads: Sequence[bytes], stream: StreamId, socket: Any
+) -> int:
     """The block of messages at offsets 0, 1, ..., written to `socket`. Returns its rows."""
     assert table.current is not None
-    parse = row_batch_class(table, table.current).FromString
     columns: dict[str, list[Any]] = {column.name: [] for column in table.current.insertable}
     readers = [(reader(c.name, c.type), columns[c.name].extend) for c in table.current.row]
     offsets = columns["_kafka_offset"]
     for offset, payload in enumerate(payloads):
-        rows = list(parse(payload).rows)  # type: ignore[attr-defined]
+        rows = list(parse(payload).rows)
         for read, extend in readers:
             extend(read(rows))
         offsets += [offset] * len(rows)

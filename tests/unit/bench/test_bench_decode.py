@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.decode import SHAPES, STREAM, Shape, messages, translated, vectorised, worker
-from bench.decode_loop import loop
+from bench.decode_loop import loop, parser
 from blockhouse_aggregator.wire.formats import Format
 
 
@@ -24,7 +24,7 @@ def test_the_loop_writes_byte_for_byte_the_block_that_blockhouse_makes(shape: Sh
     table, heard = shape.table(), Heard()
     payloads = messages(table, 500)
     block = vectorised(Format.ROWS, worker(table), table.name, payloads)
-    assert loop(table, payloads, STREAM, heard) == block.rows == 500
+    assert loop(parser(table), table, payloads, STREAM, heard) == block.rows == 500
     assert heard.data == block.body
 
 
