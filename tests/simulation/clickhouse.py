@@ -225,10 +225,10 @@ class Shard:
         table.settled.set()
 
     def _clean(self) -> None:
-        """Keep the newest `window` blocks that are not too old. None is forgotten within the lifetime of a grant: that
-        is what the protocol takes for granted of a window (docs/protocol.md), however many blocks are written."""
+        """Keep the newest `window` blocks that are not too old. None is forgotten within twice the lifetime of a grant:
+        that is what the protocol takes for granted of a window (docs/protocol.md), however many blocks are written."""
         setting, now = self.world.setting, self.world.now_ms()
-        oldest, young = now - setting.window_seconds * 1000, now - int(2 * setting.quorum_timeout + 2) * 1000
+        oldest, young = now - setting.window_seconds * 1000, now - int(4 * setting.quorum_timeout + 2) * 1000
         for table in self.tables:
             newest = set(list(table.blocks)[-setting.window :])
             table.blocks = {

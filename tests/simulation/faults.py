@@ -27,6 +27,8 @@ class Misfortunes:
         self._random = Random(f"{world.setting.seed} faults")
         self._frozen: list[Process] = []
         self._saved: dict[tuple[str, int], tuple[int | None, str]] = {}
+        self.asleep_until = 0.0
+        """Until then the world does not heal, or shorter: somebody oversleeps."""
         world.strike = self._strike
 
     def begin(self) -> None:
@@ -165,15 +167,18 @@ class Misfortunes:
     def _oversleep(self, node: Node | None = None) -> None:
         """Frozen with a lock in its hands until its block, replayed by another owner, has left the window."""
         node = node or self._any()
+        owners = [owner for owner in node.aggregator.owners.values() if owner.state is not None]
+        blocks = [(o.stream, t.table, t.block.intent.begin) for o in owners for t in o.state.in_flight]
+        begins = [(self._shard.tables[t - 1], (node.stream_number(stream), begin)) for stream, t, begin in blocks]
         asleep = node.freeze(workers=self._random.random() < 0.5)
         self._frozen += asleep
-        tables = [self._shard.tables[node.numbers[name]] for name in node.locks.held]
-        until = self._world.loop.time() + 35
-        replayed = self._world.now_ms() + int(self._world.setting.session_timeout + 4) * 1000
+        until = self.asleep_until = self._world.loop.time() + 40
 
         def look() -> None:
-            forgotten = all(table.blocks and min(table.blocks.values()) > replayed for table in tables)
+            parts = [(table, table.rows.get(row)) for table, row in begins]
+            forgotten = any(part is not None and part.hash not in table.blocks for table, part in parts)
             if self._world.healing or self._world.loop.time() > until or forgotten:
+                self.asleep_until = 0.0
                 self._wake(asleep)
             else:
                 self._world.later(0.5, look)

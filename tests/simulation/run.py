@@ -149,6 +149,8 @@ def simulate(seed: int, *, tell: bool = False) -> Outcome:
         _produce(world, made.clusters)
         made.misfortunes.begin()
         made.run(world.setting.seconds)
+        longer = max(0.0, made.misfortunes.asleep_until - world.loop.time())
+        made.run(longer, lambda: not made.misfortunes.asleep_until)
         made.settle()
         story = tuple(world.story or ())
         return Outcome(seed, world.harm, world.loop.time(), world.loop.steps, world.counts, story, world.loop.trace)
