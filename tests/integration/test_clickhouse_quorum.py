@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
 
 from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.clickhouse.errors import ServerFault
@@ -13,7 +15,7 @@ from blockhouse_aggregator.clickhouse.quorum import QuorumProbe, acknowledgeable
 from e2e.stack import Stack
 from e2e.stack.process import wait_until
 from tests.integration.clickhouse_blocks import block, count, fetches_stopped, nodes, replica, rows, zookeeper
-from tests.integration.conftest import TableFactory
+from tests.integration.conftest import Names, TableFactory
 
 pytestmark = pytest.mark.integration
 
@@ -112,3 +114,49 @@ def test_only_entries_since_the_given_time_are_counted(stack: Stack, table: Tabl
         assert probe.blocks_since(nodes(name), made) == 2
         assert probe.blocks_since(nodes(name), made + 1) == 1
         assert probe.blocks_since(nodes("no_such_table"), 0) == 0
+
+
+def test_entries_are_asked_for_their_age_once_and_not_while_all_are_few_enough(stack: Stack, names: Names) -> None:
+    """Reading the ages of a full window takes so long that owners give up in turn while they replay."""
+    path = f"{names.zookeeper_root}/counted"
+    with zookeeper(stack) as zk:
+        reads = Counting(zk)
+        probe = QuorumProbe(reads.client)
+
+        def made(n: int) -> int:
+            zk.create(f"{path}/blocks/entry_{n}", makepath=True)
+            node = zk.exists(f"{path}/blocks/entry_{n}")
+            assert node is not None
+            return int(node.ctime)
+
+        times = [made(n) for n in range(60)]
+        assert probe.blocks_since(path, times[50], enough=60) == 60  # all of them are few enough
+        assert reads.count < 5
+        exact = sum(at >= times[50] for at in times)
+        assert probe.blocks_since(path, times[50], enough=30) == exact
+        assert reads.count >= 60
+        reads.count = 0
+        zk.delete(f"{path}/blocks/entry_0")
+        made(60)
+        assert probe.blocks_since(path, times[50], enough=30) == exact + 2  # one more, and one that is gone
+        assert reads.count < 5
+        assert probe.blocks_since(path, times[50], enough=exact + 1) == exact + 1  # too many to be content with
+        assert reads.count >= 60
+        zk.delete(f"{path}/blocks", recursive=True)
+        times = [made(n) for n in range(40)]
+        assert probe.blocks_since(path, times[0], enough=30) == 40  # another table of the same name
+
+
+class Counting:
+    """Counts the nodes that a client reads."""
+
+    def __init__(self, client: KazooClient) -> None:
+        self.client = client
+        self.count = 0
+        ask = client.get_async
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            self.count += 1
+            return ask(*arguments, **options)
+
+        client.get_async = counted

@@ -14,15 +14,19 @@ Layout, seen on 18.16 and the same on current servers but for the parallel node:
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from dataclasses import dataclass
 
 from kazoo.client import KazooClient
 
-from blockhouse_aggregator.coordination.znodes import Znodes
+from blockhouse_aggregator.coordination.znodes import Znode, Znodes
 
 SAFETY = 2
 """Only the first half of either window is trusted: parts written meanwhile, the cleaner's schedule, clocks."""
 _BATCH = 1000
+_VANISHED = 1 << 62
+"""The time of an entry whose age cannot be asked any more: later than any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,14 @@ class QuorumSnapshot:
 
     pending: bool
     failed_parts_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Ages:
+    """When each child of a node was made (Unix milliseconds, ascending), and the node itself just before."""
+
+    of: Znode
+    made_ms: array[int]
 
 
 class QuorumProbe:
@@ -43,6 +55,7 @@ class QuorumProbe:
     def __init__(self, zk: KazooClient, *, chroot: str = "", timeout: float = 10.0) -> None:
         self._znodes = Znodes(zk, timeout=timeout)
         self._chroot = chroot.rstrip("/")
+        self._known: dict[str, _Ages] = {}
 
     def snapshot(self, zookeeper_path: str) -> QuorumSnapshot:
         """Failed parts are read last: a part that fails in between shows as a new version, never as "all clear"."""
@@ -56,25 +69,47 @@ class QuorumProbe:
             failed_parts_version=failed.children_zxid if failed else 0,
         )
 
-    def blocks_since(self, zookeeper_path: str, since_ms: int) -> int:
-        """Deduplication entries made at or after `since_ms` (Unix time of the ensemble, milliseconds).
+    def blocks_since(self, zookeeper_path: str, since_ms: int, *, enough: int = 0) -> int:
+        """Deduplication entries made at or after `since_ms` (Unix time of the ensemble, milliseconds), or more: more is
+        the safe side. Only a count above `enough` is exact.
 
-        An entry that vanishes while we count is counted: more is the safe side. So is one of a part that failed since:
-        it is gone now, but the cleaner may have pushed another out to make room for it.
+        Each entry has to be asked for its age, and there may be tens of thousands: with the table's lock held that is
+        long enough for owners in turn to give up. So they are asked only if all of them together are too many, and
+        what was read before and the number of changes since are too.
+
+        An entry that vanishes while we count is counted. So is one of a part that failed since: it is gone now, but the
+        cleaner may have pushed another out to make room for it.
         """
         table = f"{self._chroot}{zookeeper_path}"
         self._znodes.sync(table)
-        return self._made_since(f"{table}/blocks", since_ms) + self._made_since(
-            f"{table}/quorum/failed_parts", since_ms
-        )
+        failed = self._made_since(f"{table}/quorum/failed_parts", since_ms)
+        blocks = self._znodes.get(f"{table}/blocks")
+        if blocks is None:
+            return failed
+        if blocks.children + failed <= enough:
+            return blocks.children + failed
+        known = self._known.get(table)
+        if known is not None and known.of.created_ms == blocks.created_ms:
+            changes = blocks.children_version - known.of.children_version
+            bound = _since(known.made_ms, since_ms) + changes + failed
+            if bound <= enough:
+                return bound
+        # What changes while we read is counted again by the next call: the node was looked at before.
+        made_ms = self._made(f"{table}/blocks")
+        self._known[table] = _Ages(blocks, made_ms)
+        return _since(made_ms, since_ms) + failed
 
     def _made_since(self, parent: str, since_ms: int) -> int:
+        return _since(self._made(parent), since_ms)
+
+    def _made(self, parent: str) -> array[int]:
+        """When each child was made (Unix milliseconds), ascending."""
         names = self._znodes.children(parent)
-        recent = 0
+        made = array("q")
         for at in range(0, len(names), _BATCH):
             nodes = self._znodes.get_many([f"{parent}/{name}" for name in names[at : at + _BATCH]])
-            recent += sum(node is None or node.created_ms >= since_ms for node in nodes)
-        return recent
+            made.extend(_VANISHED if node is None else node.created_ms for node in nodes)
+        return array("q", sorted(made))
 
     def altered_since(self, zookeeper_path: str, replica_name: str, since_ms: int) -> bool:
         """Whether the table's columns were altered at or after `since_ms` (Unix time of the ensemble, milliseconds), or
@@ -88,6 +123,10 @@ class QuorumProbe:
         if shard is None or applied is None:
             return True
         return (shard.version > 0 and shard.modified_ms >= since_ms) or shard.data != applied.data
+
+
+def _since(made_ms: array[int], since_ms: int) -> int:
+    return len(made_ms) - bisect_left(made_ms, since_ms)
 
 
 def acknowledgeable(before: QuorumSnapshot, after: QuorumSnapshot) -> bool:

@@ -20,7 +20,8 @@ from blockhouse.errors import BlockhouseError, Permanent, Retryable
 
 @dataclass(frozen=True, slots=True)
 class Znode:
-    """A node: `version` counts writes of its content, `children_zxid` changes with each child made or gone.
+    """A node: `version` counts writes of its content, `children_version` children made or gone since it was made, and
+    `children_zxid` changes with each of them; `children` is how many there are.
 
     `created_ms` and `modified_ms` are Unix milliseconds of the ensemble's clock.
     """
@@ -30,6 +31,8 @@ class Znode:
     created_ms: int
     children_zxid: int
     modified_ms: int = 0
+    children: int = 0
+    children_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +156,7 @@ _COMPANIONS = (kazoo.RolledBackError, kazoo.RuntimeInconsistency)
 
 def _znode(answer: tuple[bytes, Any]) -> Znode:
     data, stat = answer
-    return Znode(data, stat.version, stat.ctime, stat.pzxid, stat.mtime)
+    return Znode(data, stat.version, stat.ctime, stat.pzxid, stat.mtime, stat.numChildren, stat.cversion)
 
 
 @contextmanager
