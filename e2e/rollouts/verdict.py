@@ -30,7 +30,7 @@ class Figures:
 def figures(told: Told) -> Figures:
     held = [m.at for m in told.moments if (m.request, m.moment) == ("hold", "done")]
     released = [m.at for m in told.moments if m.request == "release"]
-    hold, free = (held[0], released[-1]) if held and released else (told.begun, told.over)
+    hold, free = (held[0], released[-1]) if held and released else (told.over, told.over)
     end = told.over + told.story.after
     tally = told.lags.tally
     return Figures(
