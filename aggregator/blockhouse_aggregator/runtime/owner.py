@@ -133,8 +133,7 @@ class StreamOwner:
     async def pause(self, seconds: float) -> None:
         """Wait, or return at once when the stream is dropped."""
         try:
-            async with asyncio.timeout(seconds):  # not wait_for, which makes a task of its own each time
-                await self.closed.wait()
+            await asyncio.wait_for(self.closed.wait(), seconds)
         except TimeoutError:
             return
 
