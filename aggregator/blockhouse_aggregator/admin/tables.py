@@ -43,9 +43,9 @@ class Applied(Held, Declared):
 
 
 class Restarted(_Body):
-    """Body of /restart: the demand that is obeyed."""
+    """Body of /restart: the demand that is obeyed; 0 is none."""
 
-    number: int = Field(ge=1)
+    number: int = Field(ge=0)
 
 
 BodyT = TypeVar("BodyT", bound=_Body)
