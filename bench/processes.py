@@ -6,13 +6,12 @@ A session is named by its leader's pid, as `e2e.stack` starts its servers. Reads
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
+from e2e.stack.periodic import Periodic
 from e2e.stack.process import session_members
 
 _TICK: int = os.sysconf("SC_CLK_TCK")
@@ -51,32 +50,21 @@ def pss_by_program(leader: int) -> dict[str, int]:
     return sums
 
 
-class MemoryPeak:
+class MemoryPeak(Periodic):
     """Samples a session's memory from entering to leaving the context; `peak` has the largest sum of each kind."""
 
     def __init__(self, leader: int, *, interval: float = 0.5) -> None:
+        super().__init__(self._sample, interval, name="memory-peak")
         self.peak = Memory()
         self._leader = leader
-        self._interval = interval
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._sample, name="memory-peak")
 
     def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over.set()
-        self._thread.join()
+        self._sample()
+        return super().__enter__()
 
     def _sample(self) -> None:
-        while True:
-            now = memory(self._leader)
-            self.peak = Memory(max(self.peak.rss, now.rss), max(self.peak.pss, now.pss))
-            if self._over.wait(self._interval):
-                return
+        now = memory(self._leader)
+        self.peak = Memory(max(self.peak.rss, now.rss), max(self.peak.pss, now.pss))
 
 
 def _cpu_ticks(pid: int) -> int:

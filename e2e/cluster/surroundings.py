@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from e2e.stack.kafka import KafkaBroker, KafkaClusterServers, broker_ports
 from e2e.stack.ports import Ports
 from e2e.stack.server import Server
 from e2e.stack.spec import HOST, StackSpec
+from e2e.stack.stage import Stage
 from e2e.stack.zookeeper import ZooKeeperServer
 
 
-class Surroundings:
+class Surroundings(Stage):
     """Kafka clusters a, b ... of `brokers` brokers each, and one ZooKeeper, listening at `host`.
 
     A context manager: nothing outlives it.
@@ -34,23 +33,13 @@ class Surroundings:
             broker.host = host
         self.servers: list[Server] = [self.zookeeper, *every]
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        try:
-            with ThreadPoolExecutor(len(self.servers)) as pool:
-                for future in [pool.submit(server.start) for server in self.servers]:
-                    future.result()
-        except BaseException:
-            self._kill()
-            raise
-        return self
+        with ThreadPoolExecutor(len(self.servers)) as pool:
+            for future in [pool.submit(server.start) for server in self.servers]:
+                future.result()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._kill()
-
-    def _kill(self) -> None:
+    def close(self) -> None:
         for server in self.servers:
             server.kill()
         self._ports.release()

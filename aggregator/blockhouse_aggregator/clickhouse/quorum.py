@@ -139,6 +139,11 @@ def acknowledgeable(before: QuorumSnapshot, after: QuorumSnapshot) -> bool:
     return not after.pending and before.failed_parts_version == after.failed_parts_version
 
 
+def few_enough(window: int) -> int:
+    """How many entries may have been made since an intent, that its block is certainly still in a window of so many."""
+    return window // SAFETY
+
+
 def window_certain(
     intent_ms: int, now_ms: int, blocks_since: int, window: int, window_seconds: int, clock_skew: float
 ) -> bool:
@@ -152,4 +157,4 @@ def window_certain(
     age = (now_ms - intent_ms) / 1000
     if age < -clock_skew:
         return False  # an intent from the future: a clock is wrong by more than was promised
-    return window > 0 and blocks_since * SAFETY <= window and (age + clock_skew) * SAFETY <= window_seconds
+    return window > 0 and blocks_since <= few_enough(window) and (age + clock_skew) * SAFETY <= window_seconds

@@ -14,7 +14,7 @@ from blockhouse_aggregator.blocks.routing import Router
 from blockhouse_aggregator.clickhouse import provenance, tables
 from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.clickhouse.presence import StoredRows
-from blockhouse_aggregator.clickhouse.quorum import SAFETY, QuorumProbe, QuorumSnapshot
+from blockhouse_aggregator.clickhouse.quorum import QuorumProbe, QuorumSnapshot, few_enough
 from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.coordination.holds import Hold, TableHolds
 from blockhouse_aggregator.coordination.locks import Lease, TableLocks
@@ -152,7 +152,7 @@ class LocalShard:
     async def blocks_since(self, table: ServerTable, since_ms: int) -> int:
         if table.zookeeper_path is None:
             return 0
-        enough = table.deduplication_window // SAFETY
+        enough = few_enough(table.deduplication_window)
         return await self._znodes.run(self._probe.blocks_since, table.zookeeper_path, since_ms, enough=enough)
 
     async def altered_since(self, table: ServerTable, since_ms: int) -> bool:

@@ -13,13 +13,12 @@ from blockhouse_operator.api.status import (
     TableStatus,
     TopicStatus,
 )
-from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister, plan_removal
-from blockhouse_operator.decide.rollout import BeginStep, EndStep, Hold, Restart, RestartAggregator, plan_rollout
+from blockhouse_operator.decide.removal import plan_removal
+from blockhouse_operator.decide.rollout import BeginStep, Hold, Restart, RestartAggregator, plan_rollout
 from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State
 from blockhouse_operator.decide.shard_conditions import shard_conditions
+from blockhouse_operator.decide.steps import Step
 from blockhouse_operator.decide.streams import expected_streams
-
-Step = BeginStep | Restart | RestartAggregator | EndStep | Drain | Unregister | DeleteReplica
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from blockhouse_operator.api.conditions import Condition, ConditionType, Reason,
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 from blockhouse_operator.api.status import ClickHouseShardIngestStatus
 from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister
-from blockhouse_operator.decide.rollout import BeginStep, EndStep, Hold, Restart, RestartAggregator
+from blockhouse_operator.decide.rollout import Hold
 from blockhouse_operator.decide.seen import ShardSeen, State, TableSeen
+from blockhouse_operator.decide.steps import Step
 
 HAZARD_REASONS = {  # what an aggregator calls them
     "ProvenanceMissing": Reason.PROVENANCE_MISSING,
@@ -18,8 +19,6 @@ HAZARD_REASONS = {  # what an aggregator calls them
 
 QUORUM_MOMENTS = 60.0
 """Seconds after which a part that waits for its quorum is stuck: a fetch that is tried again takes some."""
-
-Step = BeginStep | Restart | RestartAggregator | EndStep | Drain | Unregister | DeleteReplica
 
 
 def reason_of(word: str) -> Reason:

@@ -16,7 +16,8 @@ from blockhouse_operator.api.status import AGGREGATOR_RESTART, RESTART, RolloutS
 from blockhouse_operator.decide.paths import replication_paths
 from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister
 from blockhouse_operator.decide.rollout import BeginStep, EndStep, Restart, RestartAggregator
-from blockhouse_operator.decide.shard import ShardPlan, Step
+from blockhouse_operator.decide.shard import ShardPlan
+from blockhouse_operator.decide.steps import Step
 from blockhouse_operator.reconcile.children import Children
 from blockhouse_operator.reconcile.observe import ShardLook, ensemble_of, other_zones
 from blockhouse_operator.reconcile.report import as_json
