@@ -48,7 +48,8 @@ def main(
     seed: Annotated[int, typer.Option(envvar="SEED", help="The first seed.")] = 1,
     seeds: Annotated[int, typer.Option(help="How many changes with a SIGKILL, after one without.")] = 0,
     replicas: Annotated[int, typer.Option(min=2, max=8, help="ClickHouse replicas, and aggregators.")] = 4,
-    rate: Annotated[float, typer.Option(min=1, help="Messages a second to both Kafka clusters, ten rows each.")] = 2000,
+    rate: Annotated[float, typer.Option(min=1, help="Messages a second to both Kafka clusters together.")] = 2000,
+    rows: Annotated[int, typer.Option(min=1, help="Rows of each message.")] = 10,
     kill_rate: Annotated[float | None, typer.Option(min=1, help="The same while somebody is killed.")] = None,
     strategy: Annotated[Strategy, typer.Option(help="What aggregators do after the change.")] = Strategy.ROLLING,
     barrier: Annotated[bool, typer.Option(help="Hold the table while it is altered.")] = True,
@@ -58,10 +59,10 @@ def main(
     rollout = Rollout.model_validate({"strategy": strategy.value})
     names = [f"r{n}" for n in range(1, replicas + 1)]
     restarts = strategy is Strategy.ROLLING
-    stories = [Story(seed=seed, rate=rate, barrier=barrier)]
+    stories = [Story(seed=seed, rate=rate, rows=rows, barrier=barrier)]
     for number in range(seed, seed + seeds):
         kill = plan(number, names, restarts=restarts) if barrier else None
-        stories.append(Story(seed=number + 1, rate=kill_rate or rate, kill=kill, barrier=barrier))
+        stories.append(Story(seed=number + 1, rate=kill_rate or rate, rows=rows, kill=kill, barrier=barrier))
     began = time.monotonic()
 
     def tell(line: str) -> None:

@@ -22,7 +22,6 @@ from e2e.rollouts.stage import AUDIT_WAIT, CHANGED, START_TIMEOUT, TABLES, Stage
 from e2e.stack.clickhouse import ClickHouseServer
 
 SHARES = dict(zip(TABLES, (0.5, 0.3, 0.2), strict=True))
-ROWS = 10
 LONGEST_LOAD = 3600.0
 FIRST_MESSAGES, WARM_SECONDS, STEADY_SECONDS = 400, 10.0, 5.0
 KILL_TIMEOUT, ROLLOUT_TIMEOUT, DRAIN_TIMEOUT = 120.0, 1200.0, 600.0
@@ -31,11 +30,12 @@ POLL = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """One run. `rate` is in messages a second to both Kafka clusters together, ten rows each; `after` is how long, in
-    seconds, producers of both revisions go on when the rollout is over."""
+    """One run. `rate` is in messages a second to both Kafka clusters together, each of `rows` rows; `after` is how
+    long, in seconds, producers of both revisions go on when the rollout is over."""
 
     seed: int = 1
     rate: float = 2000.0
+    rows: int = 10
     after: float = 10.0
     kill: Kill | None = None
     barrier: bool = True
@@ -72,7 +72,7 @@ def perform(story: Story, stage: Stage, tell: Tell) -> Told:
     """Add two columns. Raises BlockhouseError when it could not be done to its end."""
     # Two seeds of rows for each of the two revisions, and others for every story on the stage.
     pools = {table: MixedPool(stage.history(table), 2 * story.seed) for table in TABLES}
-    spec = LoadSpec(SHARES, int(LONGEST_LOAD * story.rate), ROWS, rate=story.rate, seed=story.seed)
+    spec = LoadSpec(SHARES, int(LONGEST_LOAD * story.rate), story.rows, rate=story.rate, seed=story.seed)
     load = Load(spec, stage.clusters(), stage.pipeline.spec.topic, pools, stage.manifest)
     with load, TableLags(stage.pipeline, TABLES) as lags:
         tell(f"producing {story.rate:g} messages a second")
