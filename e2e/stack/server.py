@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from string import Template
 from typing import ClassVar
@@ -35,12 +36,13 @@ class Server(ABC):
     """A server process and its folder. All methods may be called at any time and in any state."""
 
     environment: ClassVar[dict[str, str]] = {}
-    """Variables the process gets besides our own."""
+    """Variables every process of the kind gets besides our own; `variables` are those of this one alone."""
 
     def __init__(self, name: str, folder: Path, *, dies_with_parent: bool) -> None:
         self.name = name
         self.folder = folder.absolute()
         self.group: int | None = None
+        self.variables: Mapping[str, str] = {}
         self._dies_with_parent = dies_with_parent
         self._process = process.find(self.folder)
 
@@ -135,7 +137,7 @@ class Server(ABC):
             folder=self.folder,
             log=log,
             dies_with_parent=self._dies_with_parent,
-            env=self.environment,
+            env={**self.environment, **self.variables},
             group=self.group,
         )
 
