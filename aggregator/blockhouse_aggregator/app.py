@@ -14,10 +14,8 @@ import structlog
 
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.errors import BlockhouseError, Permanent, Retryable
-from blockhouse.schema.model import TableHistory
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.admin.server import AdminServer
-from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.coordination.session import Session
 from blockhouse_aggregator.faults.armed import Faults
 from blockhouse_aggregator.faults.model import Injection, Point
@@ -32,10 +30,12 @@ from blockhouse_aggregator.runtime.catalog import REFRESH, UNKNOWN_REFRESH, Cata
 from blockhouse_aggregator.runtime.declared import DeclaredReplica
 from blockhouse_aggregator.runtime.faulty import FaultyGroup
 from blockhouse_aggregator.runtime.figures import Figures
-from blockhouse_aggregator.runtime.hazards import PROVENANCE_MISSING, HazardWatch, hazards
+from blockhouse_aggregator.runtime.hazards import HazardWatch
 from blockhouse_aggregator.runtime.health import ReplicaHealth
 from blockhouse_aggregator.runtime.leases import Leases
+from blockhouse_aggregator.runtime.loadable import check_columns, check_loadable
 from blockhouse_aggregator.runtime.owner import StreamOwner
+from blockhouse_aggregator.runtime.ownership import OnTheLoop, OwnedStreams
 from blockhouse_aggregator.runtime.ports import Group, Outside
 from blockhouse_aggregator.runtime.presence import Presence, Suspension
 from blockhouse_aggregator.runtime.restarting import Restarting
@@ -43,57 +43,14 @@ from blockhouse_aggregator.runtime.rollouts import Rollouts
 from blockhouse_aggregator.runtime.storing import Storing
 from blockhouse_aggregator.runtime.surroundings import SPARE_UNITS, MetadataRoom, Surroundings
 from blockhouse_aggregator.spark.session import SparkApplication
-from blockhouse_aggregator.wire.rows import RowsDecoder
 
 log = structlog.get_logger(__name__)
 INSERTS_AT_ONCE = 8
-FAREWELL = 2.0
-"""Seconds in which tasks may say goodbye at the end, before Spark throws them out."""
 EXIT_OK, EXIT_SPARK_DEAD, EXIT_FATAL = 0, 70, 71
 
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def check_columns(history: TableHistory) -> None:
-    """Raise Permanent, naming the column, when a table with these columns could not be loaded."""
-    assert history.current is not None
-    RowsDecoder(history, history.current)
-
-
-def check_loadable(config: AggregatorConfig) -> Callable[[TableHistory, ServerTable], None]:
-    """A check that raises Permanent, naming column or setting, for a table that cannot or must not be loaded."""
-
-    def check(history: TableHistory, server: ServerTable) -> None:
-        check_columns(history)
-        for hazard in hazards(server, config, 1):
-            if hazard.reason == PROVENANCE_MISSING and config.provenance == "require":
-                raise Permanent(f"table {history.name}: {hazard.text}", reason=hazard.reason)
-
-    return check
-
-
-class _Listener:
-    """Carries a member's callbacks from its thread to the event loop, in order."""
-
-    def __init__(self, cluster: str, loop: asyncio.AbstractEventLoop, aggregator: Aggregator) -> None:
-        self._cluster = cluster
-        self._loop = loop
-        self._to = aggregator
-
-    def assigned(self, stream: StreamId, epoch: int) -> None:
-        self._loop.call_soon_threadsafe(self._to.assigned, stream, epoch)
-
-    def dropped(self, stream: StreamId, epoch: int, reason: DropReason) -> None:
-        strike(self._to.faults.take(Point.ON_REVOKE, str(stream)))
-        self._loop.call_soon_threadsafe(self._to.dropped, stream, epoch, reason)
-
-    def failed(self, error: BlockhouseError) -> None:
-        self._loop.call_soon_threadsafe(self._to.cluster_failed, self._cluster, error)
-
-    def recovered(self) -> None:
-        self._loop.call_soon_threadsafe(self._to.cluster_recovered, self._cluster)
 
 
 class Aggregator:
@@ -104,7 +61,6 @@ class Aggregator:
         self.figures = Figures()
         self.hazards = HazardWatch(config, self.figures)
         self.faults = Faults(enabled=config.faults.enabled, clock=time.monotonic, struck=self._fault_struck)
-        self.owners: dict[StreamId, StreamOwner] = {}
         self.cluster_errors: dict[str, str] = {}
         self.exit_code = EXIT_OK
         self.ready = False
@@ -114,7 +70,8 @@ class Aggregator:
         self._leaves = False
         self._session = Session(config.zookeeper)
         self._background: set[asyncio.Task[None]] = set()
-        self._serving: set[asyncio.Task[None]] = set()
+        self._streams = OwnedStreams(self._owner, self._serve, self._go, self._ending)
+        self.owners = self._streams.owners
 
     async def run(self) -> int:
         """Start, work, end; returns the exit code."""
@@ -160,7 +117,7 @@ class Aggregator:
         await self._patiently("zookeeper", lambda: asyncio.to_thread(self._session.connect))
         loop = asyncio.get_running_loop()
         self.members = {
-            c.name: GroupMember(c, config.kafka, config.replica, _Listener(c.name, loop, self))
+            c.name: GroupMember(c, config.kafka, config.replica, self._listener(c.name, loop))
             for c in config.kafka.clusters
         }
         shard = adapters.LocalShard(config, self._session)
@@ -238,40 +195,26 @@ class Aggregator:
 
     # --- streams --------------------------------------------------------------------------------------------
 
-    def assigned(self, stream: StreamId, epoch: int) -> None:
-        former = self.owners.pop(stream, None)
-        if former is not None:
-            former.close("assigned again")
-        owner = StreamOwner(stream, epoch, self._around, lambda reason: self._rebuild(stream, epoch, reason))
-        self.owners[stream] = owner
-        serving = self._go(self._own(owner))
-        self._serving.add(serving)
-        serving.add_done_callback(self._serving.discard)
+    def _owner(self, stream: StreamId, epoch: int, on_rebuild: Callable[[str], None]) -> StreamOwner:
+        return StreamOwner(stream, epoch, self._around, on_rebuild)
 
-    def dropped(self, stream: StreamId, epoch: int, reason: DropReason) -> None:
+    async def _serve(self, owner: StreamOwner) -> None:
+        await self.leases.serve(owner)
+
+    def _listener(self, cluster: str, loop: asyncio.AbstractEventLoop) -> OnTheLoop:
+        return OnTheLoop(
+            loop,
+            assigned=self._streams.assigned,
+            dropped=self._dropped,
+            failed=lambda error: self._cluster_failed(cluster, error),
+            recovered=lambda: self._cluster_recovered(cluster),
+            before_drop=lambda stream: strike(self.faults.take(Point.ON_REVOKE, str(stream))),
+        )
+
+    def _dropped(self, stream: StreamId, epoch: int, reason: DropReason) -> None:
         if reason == "rejoin":
             self.figures.rejoins.inc()
-        owner = self.owners.get(stream)
-        if owner is not None and owner.epoch == epoch:
-            del self.owners[stream]
-            owner.close(reason)
-
-    def _rebuild(self, stream: StreamId, epoch: int, reason: str) -> None:
-        """The state is not to be trusted: take the stream over again, after a moment, if it is still ours."""
-
-        async def again() -> None:
-            await self._pause(0.5)
-            owner = self.owners.get(stream)
-            if owner is not None and owner.epoch == epoch and owner.closed.is_set() and not self._ending.is_set():
-                log.info("stream.rebuild", stream=str(stream), reason=reason)
-                del self.owners[stream]
-                self.assigned(stream, epoch)
-
-        self._go(again())
-
-    async def _own(self, owner: StreamOwner) -> None:
-        await owner.start()
-        await self.leases.serve(owner)
+        self._streams.dropped(stream, epoch, reason)
 
     def rollouts(self) -> Rollouts:
         """What rollouts may ask. Raises Retryable while the aggregator starts."""
@@ -283,13 +226,13 @@ class Aggregator:
         states = [owner.state for owner in self.owners.values() if owner.state is not None]
         return any(self.catalog.name(t.table) == table for state in states for t in state.in_flight)
 
-    def cluster_failed(self, cluster: str, error: BlockhouseError) -> None:
+    def _cluster_failed(self, cluster: str, error: BlockhouseError) -> None:
         log.error("kafka.failed", cluster=cluster, error=str(error))
         self.cluster_errors[cluster] = str(error)
         if isinstance(error, Permanent) and error.reason in ("InstanceFenced", "ClientFatal"):
             self.end(EXIT_FATAL, error.reason)
 
-    def cluster_recovered(self, cluster: str) -> None:
+    def _cluster_recovered(self, cluster: str) -> None:
         log.info("kafka.recovered", cluster=cluster)
         self.cluster_errors.pop(cluster, None)
 
@@ -376,18 +319,7 @@ class Aggregator:
 
     async def _finish(self) -> None:
         """One budget for everything: finish inserts, record them, close. What is left is a replay for the next."""
-        deadline = asyncio.get_running_loop().time() + self.config.shutdown_budget
-        for owner in self.owners.values():
-            owner.draining.set()
-            owner.wake.set()
-        while asyncio.get_running_loop().time() < deadline and self.exit_code == EXIT_OK:
-            if all(owner.clean for owner in self.owners.values()):
-                break
-            await asyncio.sleep(0.1)
-        for owner in self.owners.values():
-            owner.close("the aggregator ends")
-        if self._serving and self.exit_code == EXIT_OK:
-            await asyncio.wait(self._serving, timeout=FAREWELL)
+        await self._streams.drain(self.config.shutdown_budget, lambda: self.exit_code == EXIT_OK)
         for task in tuple(self._background):
             task.cancel()
         for member in getattr(self, "members", {}).values():

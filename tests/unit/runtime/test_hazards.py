@@ -9,11 +9,11 @@ import pytest
 from blockhouse.errors import Permanent
 from blockhouse.schema.history import first_revision
 from blockhouse.schema.model import ServerColumn, TableHistory
-from blockhouse_aggregator.app import check_loadable
 from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.runtime.catalog import Known
 from blockhouse_aggregator.runtime.figures import Figures
 from blockhouse_aggregator.runtime.hazards import HazardWatch, hazards
+from blockhouse_aggregator.runtime.loadable import check_loadable
 from tests.unit.runtime.configs import CONFIG
 
 SAFE = ServerTable(

@@ -1,0 +1,136 @@
+"""The streams this aggregator owns, as its group members tell: an owner and its leases for each.
+
+Must never let two owners of one stream work at once: what was assigned again, or dropped, is closed first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from blockhouse.errors import BlockhouseError
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.kafka.group import DropReason
+from blockhouse_aggregator.runtime.owner import StreamOwner
+
+log = structlog.get_logger(__name__)
+
+REBUILD_PAUSE = 0.5
+DRAIN_POLL = 0.1
+FAREWELL = 2.0
+"""Seconds in which tasks may say goodbye at the end, before Spark throws them out."""
+
+MakeOwner = Callable[[StreamId, int, Callable[[str], None]], StreamOwner]
+"""Stream, epoch, and what the owner calls, with a reason, when its state is not to be trusted."""
+
+
+class OwnedStreams:
+    """All methods run on the event loop. `serve` works for an owner until its stream is dropped; `go` starts work in
+    the background; after `ending` nothing is taken over again."""
+
+    def __init__(
+        self,
+        make: MakeOwner,
+        serve: Callable[[StreamOwner], Awaitable[None]],
+        go: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        ending: asyncio.Event,
+    ) -> None:
+        self.owners: dict[StreamId, StreamOwner] = {}
+        self._make = make
+        self._serve = serve
+        self._go = go
+        self._ending = ending
+        self._serving: set[asyncio.Task[None]] = set()
+
+    def assigned(self, stream: StreamId, epoch: int) -> None:
+        """The stream is ours in this epoch."""
+        former = self.owners.pop(stream, None)
+        if former is not None:
+            former.close("assigned again")
+        owner = self._make(stream, epoch, lambda reason: self._rebuild(stream, epoch, reason))
+        self.owners[stream] = owner
+        serving = self._go(self._own(owner))
+        self._serving.add(serving)
+        serving.add_done_callback(self._serving.discard)
+
+    def dropped(self, stream: StreamId, epoch: int, reason: DropReason) -> None:
+        """The stream is not ours any more."""
+        owner = self.owners.get(stream)
+        if owner is not None and owner.epoch == epoch:
+            del self.owners[stream]
+            owner.close(reason)
+
+    async def drain(self, seconds: float, go_on: Callable[[], bool]) -> None:
+        """Let every owner finish its inserts and record them, for at most `seconds` and while `go_on()`; then close
+        all. What is left is a replay for the next."""
+        deadline = asyncio.get_running_loop().time() + seconds
+        for owner in self.owners.values():
+            owner.draining.set()
+            owner.wake.set()
+        while asyncio.get_running_loop().time() < deadline and go_on():
+            if all(owner.clean for owner in self.owners.values()):
+                break
+            await asyncio.sleep(DRAIN_POLL)
+        for owner in self.owners.values():
+            owner.close("the aggregator ends")
+        if self._serving and go_on():
+            await asyncio.wait(self._serving, timeout=FAREWELL)
+
+    async def _own(self, owner: StreamOwner) -> None:
+        await owner.start()
+        await self._serve(owner)
+
+    def _rebuild(self, stream: StreamId, epoch: int, reason: str) -> None:
+        """The state is not to be trusted: take the stream over again, after a moment, if it is still ours."""
+
+        async def again() -> None:
+            try:
+                await asyncio.wait_for(self._ending.wait(), REBUILD_PAUSE)
+            except TimeoutError:
+                owner = self.owners.get(stream)
+                if owner is not None and owner.epoch == epoch and owner.closed.is_set():
+                    log.info("stream.rebuild", stream=str(stream), reason=reason)
+                    del self.owners[stream]
+                    self.assigned(stream, epoch)
+
+        self._go(again())
+
+
+class OnTheLoop:
+    """`kafka.group.GroupListener`: carries a member's callbacks from its thread to the event loop, in order.
+
+    `before_drop` runs in the member's thread, inside the client's revoke callback.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        assigned: Callable[[StreamId, int], None],
+        dropped: Callable[[StreamId, int, DropReason], None],
+        failed: Callable[[BlockhouseError], None],
+        recovered: Callable[[], None],
+        before_drop: Callable[[StreamId], None],
+    ) -> None:
+        self._loop = loop
+        self._assigned = assigned
+        self._dropped = dropped
+        self._failed = failed
+        self._recovered = recovered
+        self._before_drop = before_drop
+
+    def assigned(self, stream: StreamId, epoch: int) -> None:
+        self._loop.call_soon_threadsafe(self._assigned, stream, epoch)
+
+    def dropped(self, stream: StreamId, epoch: int, reason: DropReason) -> None:
+        self._before_drop(stream)
+        self._loop.call_soon_threadsafe(self._dropped, stream, epoch, reason)
+
+    def failed(self, error: BlockhouseError) -> None:
+        self._loop.call_soon_threadsafe(self._failed, error)
+
+    def recovered(self) -> None:
+        self._loop.call_soon_threadsafe(self._recovered)
