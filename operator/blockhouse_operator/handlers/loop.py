@@ -65,7 +65,11 @@ class OperatorLoop:
         self._known: set[Key] = set()
         self._chance = chance
         self.queue: WorkQueue[Key] = WorkQueue(
-            self._turn, concurrency=concurrency, clock=services.clock, chance=chance.random
+            self._turn,
+            concurrency=concurrency,
+            clock=services.clock,
+            chance=chance.random,
+            first=lambda key: key.sort == "pipeline",
         )
         self._watches = [Watch(api, kind, services.namespace, selector(CHILD), services.clock) for kind in WATCHED]
         self._listed_at = services.clock()
@@ -140,12 +144,12 @@ class OperatorLoop:
     def _tell_owner(self, key: Key, resource: Object) -> None:
         owner = of_child({"metadata": {**resource["metadata"], "labels": _without_shard(resource)}})
         if key.sort == "shard" and owner is not None:
-            self.queue.add(owner, after=TOGETHER)
+            self.queue.hint(owner, after=TOGETHER)
 
     def _told_of_child(self, child: Object) -> None:
         key = of_child(child)
         if key is not None:
-            self.queue.add(key, after=TOGETHER)
+            self.queue.hint(key, after=TOGETHER)
 
     async def _resync(self) -> None:
         """List our resources now and then: what no event told of gets its turn all the same."""

@@ -21,19 +21,35 @@ Turn = Callable[[Key], Awaitable[float | None]]
 
 
 class WorkQueue(Generic[Key]):
-    """`add` keys from anywhere on the loop; `run` gives them turns until it is cancelled or leadership is lost."""
+    """`add` and `hint` keys from anywhere on the loop; `run` gives them turns until it is cancelled or leadership is
+    lost. `first` says which keys go before the others (see Schedule).
+    """
 
-    def __init__(self, turn: Turn[Key], *, concurrency: int, clock: Callable[[], float], chance: Callable[[], float]):
+    def __init__(
+        self,
+        turn: Turn[Key],
+        *,
+        concurrency: int,
+        clock: Callable[[], float],
+        chance: Callable[[], float],
+        first: Callable[[Key], bool] = lambda _: False,
+    ) -> None:
         self._turn = turn
         self._concurrency = concurrency
         self._clock = clock
-        self._schedule: Schedule[Key] = Schedule(chance)
+        self._schedule: Schedule[Key] = Schedule(chance, first)
         self._changed = asyncio.Event()
         self.turns = 0
         self.failures = 0
 
     def add(self, key: Key, after: float = 0.0) -> None:
+        """The key's own spec changed, or it asked for a turn."""
         self._schedule.add(key, self._clock() + after)
+        self._changed.set()
+
+    def hint(self, key: Key, after: float) -> None:
+        """Something changed that belongs to the key: it may rest before it looks."""
+        self._schedule.hint(key, self._clock() + after)
         self._changed.set()
 
     def __len__(self) -> int:
@@ -81,7 +97,7 @@ class WorkQueue(Generic[Key]):
             log.exception("reconcile_crashed", key=str(key))
             self._failed(key, error, logged=True)
         else:
-            self._schedule.finish(key)
+            self._schedule.finish(key, self._clock())
             if again is not None:
                 self._schedule.add(key, self._clock() + again)
         self._changed.set()

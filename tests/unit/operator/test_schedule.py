@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from blockhouse_operator.reconcile.schedule import FIRST_BACKOFF, LONGEST_BACKOFF, Schedule
+import heapq
+
+from blockhouse_operator.reconcile.schedule import (
+    FIRST_BACKOFF,
+    LONGEST_BACKOFF,
+    LONGEST_REST,
+    REST_PER_TURN,
+    SHORTEST_REST,
+    Schedule,
+)
 
 
 def schedule(chance: float = 0.0) -> Schedule[str]:
@@ -17,7 +26,7 @@ def test_a_key_added_twice_has_one_turn_at_the_earlier_time() -> None:
 
     assert keys.take(2.9) is None
     assert keys.take(3) == "a"
-    keys.finish("a")
+    keys.finish("a", 3)
     assert keys.take(100) is None
 
 
@@ -29,7 +38,7 @@ def test_a_key_added_during_its_turn_waits_for_its_end_and_gets_another() -> Non
 
     assert keys.take(1) is None
     assert keys.next_at() is None, "nobody may be woken for a key that is at work"
-    keys.finish("a")
+    keys.finish("a", 1)
     assert keys.next_at() == 1
     assert keys.take(1) == "a"
 
@@ -63,7 +72,7 @@ def test_failures_double_the_delay_up_to_a_limit_and_a_success_forgets_them() ->
     assert delays[:4] == [FIRST_BACKOFF * 2**n for n in range(4)]
     assert delays[-1] == LONGEST_BACKOFF
     assert keys.take(now) == "a"
-    keys.finish("a")
+    keys.finish("a", now)
     keys.add("a", now)
     keys.take(now)
     assert keys.fail("a", now) == FIRST_BACKOFF
@@ -95,3 +104,116 @@ def test_a_forgotten_key_has_no_more_turns() -> None:
 
     assert keys.take(1) is None
     assert len(keys) == 0
+
+
+def pipelines_first() -> Schedule[str]:
+    return Schedule(lambda: 0.0, lambda key: key.startswith("pipeline"))
+
+
+def test_a_key_that_goes_first_does_not_wait_for_those_that_were_due_before() -> None:
+    keys = pipelines_first()
+    for number in range(200):
+        keys.add(f"shard-{number}", 0)
+    keys.add("pipeline", 1)
+
+    assert keys.take(1) == "pipeline"
+    assert keys.take(1) == "shard-0"
+
+
+def test_where_many_go_first_the_others_have_every_second_turn() -> None:
+    keys = pipelines_first()
+    for number in range(4):
+        keys.add(f"pipeline-{number}", 0)
+    for number in range(3):
+        keys.add(f"shard-{number}", 0)
+
+    taken = [keys.take(1) for _ in range(7)]
+
+    assert taken == ["pipeline-0", "shard-0", "pipeline-1", "shard-1", "pipeline-2", "shard-2", "pipeline-3"]
+
+
+def test_who_goes_first_rests_in_proportion_to_its_turn_before_a_hint_counts() -> None:
+    for length, rest in ((0.01, SHORTEST_REST), (2.0, 2 * REST_PER_TURN), (600.0, LONGEST_REST)):
+        keys = pipelines_first()
+        keys.add("pipeline", 0)
+        keys.take(0)
+        keys.hint("pipeline", length / 2)  # during its turn
+        keys.finish("pipeline", length)
+        keys.hint("pipeline", length + 0.3)  # while it rests
+
+        assert keys.next_at() == length + rest
+        assert keys.take(length + rest) == "pipeline"
+        keys.finish("pipeline", length + rest)
+        assert keys.take(length + 1000) is None, "hints meanwhile are one"
+
+
+def test_a_change_of_its_own_spec_ends_the_rest() -> None:
+    keys = pipelines_first()
+    keys.add("pipeline", 0)
+    keys.take(0)
+    keys.finish("pipeline", 4)
+    keys.hint("pipeline", 5)
+    keys.add("pipeline", 5)
+
+    assert keys.take(5) == "pipeline"
+
+
+def test_hints_do_not_end_a_failures_back_off_sooner_than_the_rest() -> None:
+    keys = pipelines_first()
+    keys.add("pipeline", 0)
+    keys.take(0)
+    keys.fail("pipeline", 2, at_least=60)
+    keys.hint("pipeline", 3)
+
+    assert keys.next_at() == 2 + 2 * REST_PER_TURN
+
+
+def test_the_others_do_not_rest() -> None:
+    keys = pipelines_first()
+    keys.add("shard", 0)
+    keys.take(0)
+    keys.finish("shard", 10)
+    keys.hint("shard", 10.3)
+
+    assert keys.take(10.3) == "shard"
+
+
+def test_of_200_busy_shards_their_pipeline_hears_at_once_and_takes_a_quarter_of_a_worker_at_most() -> None:
+    """Eight workers, turns of a shard take 5 s and change it, those of the pipeline 2 s; its spec changes at 300 s."""
+    heard, share = followed(pipelines_first())
+    before, _ = followed(Schedule(lambda: 0.0))
+
+    assert heard <= 5, "the first worker that is free takes it"
+    assert before > 60, "without going first it waits for all shards"
+    assert share <= 1 / (1 + REST_PER_TURN)
+
+
+def followed(keys: Schedule[str]) -> tuple[float, float]:
+    """Seconds until the change of the spec has its turn, and the share of one worker that the pipeline took."""
+    for number in range(200):
+        keys.add(f"shard-{number}", number / 1000)
+    keys.add("pipeline", 0)
+    changed, ended, workers, spent = 300.0, 900.0, [0.0] * 8, 0.0
+    at_work: list[tuple[float, str]] = []
+    told, heard = False, None
+    while workers[0] < ended:
+        now = heapq.heappop(workers)
+        while at_work and at_work[0][0] <= now:
+            over, key = heapq.heappop(at_work)
+            keys.finish(key, over)
+            if key != "pipeline":
+                keys.add(key, over + 5)
+                keys.hint("pipeline", over + 0.3)
+        if now >= changed and not told:
+            keys.add("pipeline", changed)
+            told = True
+        taken = keys.take(now)
+        if taken == "pipeline" and told and heard is None:
+            heard = now - changed
+        length = 0.1 if taken is None else 2.0 if taken == "pipeline" else 5.0
+        spent += length if taken == "pipeline" else 0.0
+        if taken is not None:
+            heapq.heappush(at_work, (now + length, taken))
+        heapq.heappush(workers, now + length)
+    assert heard is not None
+    return heard, spent / ended
