@@ -17,6 +17,7 @@ from blockhouse_operator.api.status import (
     VerifierStatus,
 )
 from blockhouse_operator.decide.seen import State
+from blockhouse_operator.decide.words import counted
 
 ABOUT_SHARDS = (
     ConditionType.TOPICS_PROVISIONED,
@@ -154,7 +155,7 @@ def _ready(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition:
         return condition(kind, False, Reason.SUSPENDED, "spec.suspend is true: nothing is loaded")
     ready = sum(shard.ready for shard in seen.shards)
     if ready == spec.shards:
-        return condition(kind, True, Reason.ALL_CONSUMING, f"{ready} shards are ready")
+        return condition(kind, True, Reason.ALL_CONSUMING, f"{counted(ready, 'shard is', 'shards are')} ready")
     if obstacle := _obstacle(seen):
         return condition(kind, False, *obstacle)
     worst = _worst(spec, seen)
@@ -163,7 +164,8 @@ def _ready(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition:
         if only is not None and only.status == "False" and seen.shards[0].current:
             return condition(kind, False, _reason(only), only.message)
     names = ", ".join(f"{shard.shard} ({shard.reason})" for shard in worst[:5])
-    return condition(kind, False, Reason.SHARDS_NOT_READY, f"{ready} of {spec.shards} shards are ready; not: {names}")
+    wanted = counted(spec.shards, "shard is", "shards are")
+    return condition(kind, False, Reason.SHARDS_NOT_READY, f"{ready} of {wanted} ready; not: {names}")
 
 
 def _reconciling(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition | None:
@@ -172,7 +174,8 @@ def _reconciling(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition | N
         return None
     behind = [str(shard.number) for shard in seen.shards if not shard.current]
     if behind or len(seen.shards) < spec.shards:
-        return condition(kind, True, Reason.PROGRESSING, f"{len(behind)} shards are behind the spec")
+        message = f"{counted(len(behind), 'shard is', 'shards are')} behind the spec"
+        return condition(kind, True, Reason.PROGRESSING, message)
     if seen.surplus:
         message = f"shard {max(seen.surplus)} is being removed{f': {seen.draining}' if seen.draining else ''}"
         return condition(kind, True, Reason.DRAINING, message)
@@ -185,8 +188,7 @@ def _reconciling(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition | N
         return None
     reason = Counter(_reason(found) for _, found in busy).most_common(1)[0][0]
     shard, first = next((shard, found) for shard, found in busy if found.reason == reason.value)
-    more = f" (and {len(busy) - 1} more shards)" if len(busy) > 1 else ""
-    return condition(kind, True, reason, f"shard {shard.number}: {first.message}{more}")
+    return condition(kind, True, reason, f"shard {shard.number}: {first.message}{_more(busy)}")
 
 
 def _stalled(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition | None:
@@ -199,6 +201,11 @@ def _stalled(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition | None:
     return None
 
 
+def _more(shards: list[tuple[ShardState, Condition]]) -> str:
+    """That the first of them is not the only one."""
+    return f" (and {counted(len(shards) - 1, 'more shard', 'more shards')})" if len(shards) > 1 else ""
+
+
 def _worst_of(kind: ConditionType, seen: PipelineSeen) -> Condition:
     """False if it is false in a shard, unknown if it is unknown in one, else true."""
     found = [(shard, each) for shard in seen.shards if (each := shard.condition(kind)) is not None]
@@ -206,8 +213,7 @@ def _worst_of(kind: ConditionType, seen: PipelineSeen) -> Condition:
         bad = [(shard, each) for shard, each in found if each.status == state]
         if bad:
             shard, first = bad[0]
-            more = f" (and {len(bad) - 1} more shards)" if len(bad) > 1 else ""
-            return condition(kind, value, _reason(first), f"shard {shard.number}: {first.message}{more}")
+            return condition(kind, value, _reason(first), f"shard {shard.number}: {first.message}{_more(bad)}")
     if len(found) < len(seen.shards) or not found:
         return condition(kind, None, Reason.PROGRESSING, "not all shards have been looked at")
     return condition(kind, True, Reason.AS_SPECIFIED)

@@ -17,6 +17,7 @@ from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State
 from blockhouse_operator.decide.streams import expected_streams
+from blockhouse_operator.decide.words import counted
 
 WELL = frozenset({State.CONSUMING, State.STOPPED, State.SUSPENDED})
 """Pod ready and nothing inherited left to replay. A stopped stream waits for a person, who may need this rollout."""
@@ -309,9 +310,10 @@ def shard_not_claimed(look: Look) -> Hold | None:
 
 def parallel_shards_left(look: Look) -> Hold | None:
     if look.seen.busy_shards >= look.spec.rollout.max_parallel_shards:
+        others = counted(look.seen.busy_shards, "other shard is", "other shards are")
         return Hold(
             Reason.ROLLING_OUT,
-            f"{look.candidate.name} is to restart; {look.seen.busy_shards} other shards are being restarted, "
+            f"{look.candidate.name} is to restart; {others} being restarted, "
             f"spec.rollout.maxParallelShards allows {look.spec.rollout.max_parallel_shards}",
         )
     return None

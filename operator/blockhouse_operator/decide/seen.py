@@ -207,6 +207,8 @@ class ShardSeen:
     zookeeper_trouble: str = ""
     quorum_waits: Mapping[str, float] = field(default_factory=dict)
     """Seconds for which a part of a table has waited for its quorum, for tables where one waits."""
+    had_quorum: bool = True
+    """Whether so many replicas were ready once that there was a quorum, which can then be lost."""
     kafka_trouble: Mapping[str, str] = field(default_factory=dict)
     missing_references: tuple[str, ...] = ()
     """Secrets and ConfigMaps, or keys in them, that the spec refers to and that are not there."""

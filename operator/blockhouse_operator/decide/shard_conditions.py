@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from blockhouse_operator.api.conditions import Condition, ConditionType, Reason, condition
+from blockhouse_operator.api.conditions import Condition, ConditionType, Reason, condition, find
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 from blockhouse_operator.api.status import ClickHouseShardIngestStatus
 from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister
 from blockhouse_operator.decide.rollout import Hold
 from blockhouse_operator.decide.seen import ShardSeen, State, TableSeen
 from blockhouse_operator.decide.steps import Step
+from blockhouse_operator.decide.words import counted
 
 HAZARD_REASONS = {  # what an aggregator calls them
     "ProvenanceMissing": Reason.PROVENANCE_MISSING,
@@ -58,8 +59,8 @@ def ready(spec: ClickHouseShardIngestSpec, seen: ShardSeen, status: ClickHouseSh
         return condition(kind, False, *blocked)
     if status.ready_replicas < spec.quorum:
         reason, shown = why_unready(status)
-        message = f"{status.ready_replicas} replicas consume, the quorum is {spec.quorum}: {shown}"
-        return condition(kind, False, reason, message)
+        consuming = counted(status.ready_replicas, "replica consumes", "replicas consume")
+        return condition(kind, False, reason, f"{consuming}, the quorum is {spec.quorum}: {shown}")
     if streams.stopped:
         return condition(kind, False, Reason.STREAMS_STOPPED, _stopped(seen))
     if streams.owned < streams.expected:
@@ -100,13 +101,14 @@ def why_unready(status: ClickHouseShardIngestStatus) -> tuple[Reason, str]:
 
 
 def _unowned(seen: ShardSeen, count: int) -> tuple[Reason, str]:
+    streams = f"{counted(count, 'stream is', 'streams are')} owned by no replica"
     if seen.kafka_trouble:
         cluster, trouble = next(iter(sorted(seen.kafka_trouble.items())))
-        return Reason.KAFKA_UNREACHABLE, f"{count} streams are owned by no replica; Kafka cluster {cluster}: {trouble}"
+        return Reason.KAFKA_UNREACHABLE, f"{streams}; Kafka cluster {cluster}: {trouble}"
     if seen.silent_zones:
         zones = ", ".join(seen.silent_zones)
-        return Reason.STATUS_UNKNOWN, f"{count} streams are owned by no replica of this zone; {zones} is not heard of"
-    return Reason.STREAMS_NOT_OWNED, f"{count} streams are owned by no replica"
+        return Reason.STATUS_UNKNOWN, f"{streams} of this zone; {zones} is not heard of"
+    return Reason.STREAMS_NOT_OWNED, streams
 
 
 def _stopped(seen: ShardSeen) -> str:
@@ -181,7 +183,7 @@ def schema_up_to_date(status: ClickHouseShardIngestStatus) -> Condition:
         return condition(kind, True, Reason.AS_SPECIFIED)
     order = (Reason.STATUS_UNKNOWN.value, Reason.SCHEMA_CHANGING.value)
     worst = max(wrong, key=lambda table: order.index(table.state) if table.state in order else len(order))
-    more = f" (and {len(wrong) - 1} more tables)" if len(wrong) > 1 else ""
+    more = f" (and {counted(len(wrong) - 1, 'more table', 'more tables')})" if len(wrong) > 1 else ""
     known = False if worst.state != Reason.STATUS_UNKNOWN.value else None
     return condition(kind, known, reason_of(worst.state), f"table {worst.name}: {worst.message}{more}"[:2000])
 
@@ -222,11 +224,18 @@ def quorum_healthy(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> Conditio
     alive += [name for report in seen.elsewhere for name, state in report.states.items() if state not in down]
     if len(alive) >= spec.quorum:
         return _quorum_moves(seen)
+    message = f"{counted(len(alive), 'replica', 'replicas')} of ClickHouse ready, the quorum is {spec.quorum}"
+    if not seen.had_quorum:
+        return condition(kind, None, Reason.PROGRESSING, f"{message}: there was none yet that could be lost")
     if seen.silent_zones:
         return condition(kind, None, Reason.STATUS_UNKNOWN, f"{', '.join(seen.silent_zones)} is not heard of")
-    return condition(
-        kind, False, Reason.QUORUM_LOST, f"{len(alive)} replicas of ClickHouse are ready, the quorum is {spec.quorum}"
-    )
+    return condition(kind, False, Reason.QUORUM_LOST, message)
+
+
+def had_quorum(before: Sequence[Condition]) -> bool:
+    """Whether the shard may have had a quorum once, by what was said of it before; in doubt it had."""
+    said = find(before, ConditionType.QUORUM_HEALTHY)
+    return said is not None and (said.status, said.reason) != ("Unknown", Reason.PROGRESSING.value)
 
 
 def _quorum_moves(seen: ShardSeen) -> Condition:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.decide.seen import TableAt
+from blockhouse_operator.decide.words import counted
 
 ROLLOUT = "operator/schema"
 """The name under which the operator holds tables. One for all specs: a spec that changes meanwhile goes on under it."""
@@ -169,7 +170,7 @@ def _begin(look: TableLook, columns: str, revision: int) -> TablePlan:
     if waits := _unfit(look):
         return TablePlan(None, Reason.SCHEMA_CHANGING, f"{columns} to add: {waits}", revision)
     if look.busy_shards >= look.max_parallel_shards:
-        text = f"{columns} to add: {look.busy_shards} other shards are being changed"
+        text = f"{columns} to add: {counted(look.busy_shards, 'other shard is', 'other shards are')} being changed"
         return TablePlan(None, Reason.SCHEMA_CHANGING, text, revision)
     return TablePlan(HoldTable(look.asked), Reason.SCHEMA_CHANGING, f"holding it to add {columns}", revision)
 

@@ -18,6 +18,7 @@ from blockhouse_operator.api.status import AGGREGATOR_RESTART
 from blockhouse_operator.decide.paths import replication_paths
 from blockhouse_operator.decide.pods import pod_seen, running
 from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, TableAt, Turn, ZoneReport
+from blockhouse_operator.decide.shard_conditions import had_quorum
 from blockhouse_operator.desired.revision import revision
 from blockhouse_operator.desired.shard import served_replicas
 from blockhouse_operator.reconcile.children import Children
@@ -62,6 +63,7 @@ async def look_at_shard(
         turn=turn_of(shard, services.wall()),
         kafka_trouble=_kafka_trouble(asked),
         missing_references=tuple(missing),
+        had_quorum=had_quorum(shard.status.conditions),
     )
     return ShardLook(await _look_at_zookeeper(services, shard, contents, seen, tables), pods)
 

@@ -16,6 +16,7 @@ from blockhouse_operator.api.status import (
 from blockhouse_operator.decide.pipeline import PipelineSeen, ShardState, describe_pipeline
 from blockhouse_operator.decide.seen import AggregatorSeen, ReplicaSeen, ShardSeen, StreamSeen, TableSeen, Turn
 from blockhouse_operator.decide.shard import describe_shard, drained, plan_shard
+from blockhouse_operator.decide.shard_conditions import had_quorum
 from blockhouse_operator.decide.streams import expected_streams
 from blockhouse_operator.decide.transitions import transitions
 from tests.unit.operator.resources import pipeline
@@ -130,6 +131,43 @@ def test_a_part_that_waits_long_for_its_quorum_is_told_and_one_of_this_moment_is
     assert "db.u" not in found.message
     lost = said(shard(owners()[0], *map(unready, owners()[1:]), quorum_waits={"db.t": 61.0}))["QuorumHealthy"]
     assert lost.reason == "QuorumLost", "bring replicas back first"
+
+
+def test_a_quorum_that_was_never_there_is_not_lost_and_one_that_was_is() -> None:
+    replicas = [unready(replica) for replica in owners()]
+    before: tuple[Condition, ...] = ()
+    told = []
+    for seen in (
+        shard(*replicas),
+        shard(owners()[0], *replicas[1:]),
+        shard(*replicas, silent_zones=("dc-b",)),
+        shard(owners()[0], *replicas[1:]),
+        shard(*owners()),
+        shard(owners()[0], *replicas[1:]),
+        shard(*replicas),
+    ):
+        found = said(replace(seen, had_quorum=had_quorum(before)))["QuorumHealthy"]
+        told += list(transitions(before, (found,)))
+        before = (found,)
+
+    assert [(change.reason, change.warning) for change in told] == [("AsSpecified", False), ("QuorumLost", True)]
+    assert "1 replica of ClickHouse ready, the quorum is 2" in told[1].message
+
+
+def test_after_zookeeper_was_away_a_quorum_may_have_been_there() -> None:
+    away = said(shard(*map(unready, owners()), zookeeper_trouble="no answer", had_quorum=False))["QuorumHealthy"]
+
+    assert (away.status, away.reason) == ("False", "ZooKeeperUnreachable")
+    assert had_quorum((away,))
+
+
+def test_of_one_there_is_one() -> None:
+    one = pipeline(("spec.shards", 1)).spec
+    found = {each.type: each for each in describe_pipeline(one, PipelineSeen((state(0),)))[1]}
+    assert found["Ready"].message == "1 shard is ready"
+    two = {each.type: each for each in describe_pipeline(one, PipelineSeen((), ()))[1]}
+    assert two["Reconciling"].message == "0 shards are behind the spec"
+    assert said(shard(owners()[0], *map(unready, owners()[1:])))["Ready"].message.startswith("1 replica consumes, ")
 
 
 def test_hazards_of_tables_and_trouble_of_topics_have_conditions_of_their_own() -> None:

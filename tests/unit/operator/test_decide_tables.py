@@ -66,7 +66,7 @@ def test_hold_obey_alter_spread_release_reload() -> None:
     [
         ({"unowned": ("a/t/0",)}, "a/t/0"),
         ({"unheard": ("dc-b",)}, "dc-b"),
-        ({"busy_shards": 1}, "1 other shards"),
+        ({"busy_shards": 1}, "1 other shard is"),
         ({"paused": True}, "paused"),
         ({"gave_up": True}, "timed out"),
     ],
