@@ -30,7 +30,7 @@ unit: setup ## The tests that need no servers
 demo: setup ## Two Kafka clusters into replicated ClickHouse, with kills and an audit (REPLICAS=4 SEED=n ROWS=n)
 	@$(BIN)/blockhouse demo $(ARGS)
 
-chaos: setup ## Random faults on real servers, then an audit (SEED=n MINUTES=3 REPLICAS=4 RATE=200)
+chaos: setup ## Random faults on real servers, then an audit (SEED=n MINUTES=3 SHARDS=1 REPLICAS=4 RATE=200)
 	@$(BIN)/blockhouse chaos random $(ARGS)
 
 simulate: setup ## The real driver in thousands of simulated worlds (SEED=n repeats them; ARGS="--seeds 100000")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
+from e2e.chaos.layout import KAFKA, Layout, pod_name
 from e2e.chaos.scenario import DISK, NETWORK, Fault, Kind, Scenario
 
-Make = Callable[[random.Random, int], list[Fault]]
-"""Faults of a case, from time 0; the second argument is the number of replicas."""
+Make = Callable[[random.Random, Layout], list[Fault]]
+"""Faults of a case, from time 0."""
 
 FIRST, QUIET = 5.0, 15.0
 """Seconds without a fault at the beginning, and at the end of the production."""
@@ -16,16 +17,26 @@ PAUSE, RECOVERY_TIMEOUT = 3.0, 90.0
 """Seconds between a recovery and the next fault of a series, and after which a fault counts as not recovered from."""
 
 
-def _aggregator(rng: random.Random, replicas: int) -> str:
-    return f"aggregator-r{rng.randint(1, replicas)}"
+def _shard(rng: random.Random, layout: Layout) -> int:
+    """No chance is taken for one shard: its seeds go on meaning what they did before there were two."""
+    return rng.randint(1, layout.shards) if layout.shards > 1 else 1
 
 
-def _clickhouse(rng: random.Random, replicas: int) -> str:
-    return f"clickhouse-r{rng.randint(1, replicas)}"
+def _pod(rng: random.Random, layout: Layout) -> str:
+    replica = rng.randint(1, layout.replicas)
+    return pod_name(_shard(rng, layout), replica)
+
+
+def _aggregator(rng: random.Random, layout: Layout) -> str:
+    return f"aggregator-{_pod(rng, layout)}"
+
+
+def _clickhouse(rng: random.Random, layout: Layout) -> str:
+    return f"clickhouse-{_pod(rng, layout)}"
 
 
 def _cluster(rng: random.Random) -> str:
-    return rng.choice(["kafka-a", "kafka-b"])
+    return rng.choice(KAFKA)
 
 
 def _one(kind: Kind, target: str, low: float, high: float, rng: random.Random, **more: object) -> list[Fault]:
@@ -33,25 +44,27 @@ def _one(kind: Kind, target: str, low: float, high: float, rng: random.Random, *
     return [Fault.model_validate(values)]
 
 
-def _pair(rng: random.Random, replicas: int) -> tuple[str, str]:
+def _pair(rng: random.Random, layout: Layout) -> tuple[str, str]:
     """Two that talk to each other."""
-    n = rng.randint(1, replicas)
-    other = rng.choice([m for m in range(1, replicas + 1) if m != n])
+    n = rng.randint(1, layout.replicas)
+    m = rng.choice([m for m in range(1, layout.replicas + 1) if m != n])
+    shard = _shard(rng, layout)
+    pod, other = pod_name(shard, n), pod_name(shard, m)
     return rng.choice(
         [
-            (f"aggregator-r{n}", "kafka-a"),
-            (f"aggregator-r{n}", "kafka-b"),
-            (f"aggregator-r{n}", "zookeeper"),
-            (f"aggregator-r{n}", f"clickhouse-r{n}"),
-            (f"clickhouse-r{n}", "zookeeper"),
-            (f"clickhouse-r{n}", f"clickhouse-r{other}"),
-            (f"replica-r{n}", "zookeeper"),
+            (f"aggregator-{pod}", "kafka-a"),
+            (f"aggregator-{pod}", "kafka-b"),
+            (f"aggregator-{pod}", "zookeeper"),
+            (f"aggregator-{pod}", f"clickhouse-{pod}"),
+            (f"clickhouse-{pod}", "zookeeper"),
+            (f"clickhouse-{pod}", f"clickhouse-{other}"),
+            (f"replica-{pod}", "zookeeper"),
             ("zone-a", "zone-b"),
         ]
     )
 
 
-def _both_zones(rng: random.Random, _: int) -> list[Fault]:
+def _both_zones(rng: random.Random, _: Layout) -> list[Fault]:
     first, second = rng.sample(["zone-a", "zone-b"], 2)
     down = rng.uniform(8, 12)
     return [
@@ -91,6 +104,7 @@ CASES: dict[str, Make] = {
     "zones-in-turn": _both_zones,
     "rolling-restart-aggregators": lambda rng, _: _one(Kind.RESTART, "aggregators", 1, 1.1, rng),
     "rolling-restart-clickhouse": lambda rng, _: _one(Kind.RESTART, "clickhouses", 1, 1.1, rng),
+    "shard-down": lambda rng, n: _one(Kind.KILL, f"shard-{_shard(rng, n)}", 10, 15, rng),
 }
 WINDOWS = (30, 100, 10_000)
 """Deduplication windows a random run may have: with the small ones old intents are decided by provenance."""
@@ -98,18 +112,23 @@ _LONG = {"zones-in-turn", "rolling-restart-aggregators", "rolling-restart-clickh
 """Cases that take a minute or more: only in runs of three minutes and more."""
 
 
-def series(cases: Sequence[str], runs: int, seed: int, replicas: int, rate: float) -> Scenario:
+_OF_SHARDS = {"shard-down"}
+"""Cases that say something only where there is another shard."""
+
+
+def series(cases: Sequence[str], runs: int, seed: int, replicas: int, rate: float, *, shards: int = 1) -> Scenario:
     """Each case so many times and never two at once, in an order of chance: what one leaves behind is not always the
     same other's burden."""
-    rng = random.Random(seed)
+    rng, layout = random.Random(seed), Layout(replicas, shards)
     order = [case for case in cases for _ in range(runs)]
     rng.shuffle(order)
     faults = tuple(
-        fault.model_copy(update={"at": PAUSE, "case": case}) for case in order for fault in CASES[case](rng, replicas)
+        fault.model_copy(update={"at": PAUSE, "case": case}) for case in order for fault in CASES[case](rng, layout)
     )
     return Scenario(
         name="table",
         seed=seed,
+        shards=shards,
         replicas=replicas,
         seconds=sum(fault.seconds + RECOVERY_TIMEOUT for fault in faults),
         rate=rate,
@@ -119,16 +138,18 @@ def series(cases: Sequence[str], runs: int, seed: int, replicas: int, rate: floa
     )
 
 
-def plan(seed: int, seconds: float, replicas: int, rate: float, *, without: Sequence[Kind] = ()) -> Scenario:
+def plan(
+    seed: int, seconds: float, replicas: int, rate: float, *, shards: int = 1, without: Sequence[Kind] = ()
+) -> Scenario:
     """Random cases that fill `seconds`, some of them at the same time. The first is always a kill between insert and
     acknowledgement: a run without a replay proves little. `without`: kinds that this machine does not permit."""
-    rng = random.Random(seed)
-    usable = permitted_cases(without)
+    rng, layout = random.Random(seed), Layout(replicas, shards)
+    usable = permitted_cases(without, shards)
     short = [name for name in usable if name not in _LONG or seconds >= 180]
-    faults = [_moved(fault, FIRST) for fault in CASES["strike-after-insert"](rng, replicas)]
+    faults = [_moved(fault, FIRST) for fault in CASES["strike-after-insert"](rng, layout)]
     at = FIRST + rng.uniform(4, 10)
     while at < seconds - QUIET:
-        case = [_moved(fault, at) for fault in CASES[rng.choice(short)](rng, replicas)]
+        case = [_moved(fault, at) for fault in CASES[rng.choice(short)](rng, layout)]
         if max(fault.end for fault in case) <= seconds - QUIET / 2:
             faults += case
         # Every third begins while another one is still going on.
@@ -136,7 +157,14 @@ def plan(seed: int, seconds: float, replicas: int, rate: float, *, without: Sequ
     ordered = tuple(sorted(faults, key=lambda fault: fault.at))
     window = rng.choice(WINDOWS)
     return Scenario(
-        name="random", seed=seed, replicas=replicas, seconds=seconds, rate=rate, window=window, faults=ordered
+        name="random",
+        seed=seed,
+        shards=shards,
+        replicas=replicas,
+        seconds=seconds,
+        rate=rate,
+        window=window,
+        faults=ordered,
     )
 
 
@@ -145,9 +173,10 @@ def not_permitted(network: bool, disk: bool) -> tuple[Kind, ...]:
     return (*(() if network else tuple(sorted(NETWORK))), *(() if disk else (Kind.DISK_FULL,)))
 
 
-def permitted_cases(without: Sequence[Kind]) -> list[str]:
-    """The cases that need none of these kinds."""
-    return [name for name, make in CASES.items() if not {f.kind for f in make(random.Random(0), 2)} & {*without}]
+def permitted_cases(without: Sequence[Kind], shards: int = 1) -> list[str]:
+    """The cases that need none of these kinds, and no more shards than there are."""
+    cases = [name for name in CASES if shards > 1 or name not in _OF_SHARDS]
+    return [name for name in cases if not {f.kind for f in CASES[name](random.Random(0), Layout(2, 2))} & {*without}]
 
 
 def _moved(fault: Fault, by: float) -> Fault:

@@ -14,7 +14,7 @@ import typer
 import yaml
 from rich.console import Console
 
-from e2e.chaos.scenario import Scenario
+from e2e.chaos.scenario import MAX_SHARDS, MOST_PODS, Scenario
 
 if TYPE_CHECKING:  # heavy: `--help` must not load Kafka's and ClickHouse's clients
     from e2e.chaos.run import Outcome
@@ -24,8 +24,9 @@ app = typer.Typer(help=__doc__, no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Option(help="Where everything is kept; emptied at the start.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write what was found to this file too.")]
-Replicas = Annotated[int, typer.Option(envvar="REPLICAS", min=2, max=8, help="ClickHouse replicas, and aggregators.")]
-Rate = Annotated[float, typer.Option(envvar="RATE", min=1, help="Messages a second, ten rows each.")]
+Replicas = Annotated[int, typer.Option(envvar="REPLICAS", min=2, max=8, help="Each shard's, with an aggregator each.")]
+Rate = Annotated[float, typer.Option(envvar="RATE", min=1, help="Messages a second to each shard, ten rows each.")]
+Shards = Annotated[int, typer.Option(envvar="SHARDS", min=1, max=MAX_SHARDS, help="Each with a topic of its own.")]
 Seed = Annotated[int | None, typer.Option(envvar="SEED", min=0, help="Default: a fresh one, which is printed.")]
 
 
@@ -33,6 +34,7 @@ Seed = Annotated[int | None, typer.Option(envvar="SEED", min=0, help="Default: a
 def at_random(
     seed: Seed = None,
     minutes: Annotated[float, typer.Option(envvar="MINUTES", min=0.5, help="How long rows are produced.")] = 3,
+    shards: Shards = 1,
     replicas: Replicas = 4,
     rate: Rate = 200,
     folder: Folder = DEFAULT_FOLDER,
@@ -44,17 +46,21 @@ def at_random(
 
       blockhouse chaos random
 
+      blockhouse chaos random --shards 2 --replicas 2
+
       SEED=7 MINUTES=10 make chaos
     """
     from e2e.chaos.catalogue import not_permitted, plan
 
+    _check_size(shards, replicas)
     isolated = _isolated()
     seed = seed if seed is not None else secrets.randbelow(10**6)
     typer.echo(f"SEED={seed}")
     without = not_permitted(isolated, isolated)
     if without:
         typer.echo(f"not root, so left out: {', '.join(without)}")
-    _finish([_perform(plan(seed, minutes * 60, replicas, rate, without=without), folder, isolated)], json_file)
+    scenario = plan(seed, minutes * 60, replicas, rate, shards=shards, without=without)
+    _finish([_perform(scenario, folder, isolated)], json_file)
 
 
 @app.command("run")
@@ -80,6 +86,7 @@ def scenario_table(
     cases: Annotated[list[str] | None, typer.Argument(help="Cases; default: all.")] = None,
     runs: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 10,
     seed: Annotated[int, typer.Option(envvar="SEED", help="Of the order and the details of all faults.")] = 1,
+    shards: Shards = 1,
     replicas: Replicas = 4,
     rate: Rate = 200,
     folder: Folder = DEFAULT_FOLDER,
@@ -92,11 +99,12 @@ def scenario_table(
     from e2e.chaos.catalogue import CASES, not_permitted, permitted_cases, series
     from e2e.chaos.report import table
 
+    _check_size(shards, replicas)
     isolated = _isolated()
     if unknown := set(cases or ()) - set(CASES):
         raise typer.BadParameter(f"no case {', '.join(sorted(unknown))}: there are {', '.join(CASES)}")
-    wanted = cases or permitted_cases(not_permitted(isolated, isolated))
-    outcome = _perform(series(wanted, runs, seed, replicas, rate), folder, isolated)
+    wanted = cases or permitted_cases(not_permitted(isolated, isolated), shards)
+    outcome = _perform(series(wanted, runs, seed, replicas, rate, shards=shards), folder, isolated)
     typer.echo(table(outcome))
     _finish([outcome], json_file)
 
@@ -105,6 +113,7 @@ def scenario_table(
 def show_plan(
     seed: Annotated[int, typer.Argument(help="The seed.")],
     minutes: Annotated[float, typer.Option(envvar="MINUTES", min=0.5)] = 3,
+    shards: Shards = 1,
     replicas: Replicas = 4,
     rate: Rate = 200,
 ) -> None:
@@ -114,8 +123,15 @@ def show_plan(
     """
     from e2e.chaos.catalogue import plan
 
-    found = plan(seed, minutes * 60, replicas, rate).model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    _check_size(shards, replicas)
+    scenario = plan(seed, minutes * 60, replicas, rate, shards=shards)
+    found = scenario.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     typer.echo(yaml.safe_dump(found, sort_keys=False).rstrip())
+
+
+def _check_size(shards: int, replicas: int) -> None:
+    if shards * replicas > MOST_PODS:
+        raise typer.BadParameter(f"{shards} shards of {replicas} replicas: at most {MOST_PODS} in all")
 
 
 def _isolated() -> bool:

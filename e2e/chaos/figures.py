@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from e2e.chaos.injecting import Injected
+from e2e.chaos.layout import pod_of
 from e2e.chaos.observing import Resident, Sample
 from e2e.chaos.scenario import Kind
 
@@ -18,9 +19,9 @@ WARM_SECONDS, LEAST_SECONDS = 60.0, 60.0
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Seconds from the fault's beginning, and from its end, until the lag was steady for good; 0 when it never
-    rose, None when the next fault began before. `takeover`: until every stream of a dead aggregator had another owner,
-    None where there was none. `lag_peak` is in messages."""
+    """Of the shard with the most lag. Seconds from the fault's beginning, and from its end, until it was steady for
+    good; 0 when it never rose, None when the next fault began before. `takeover`: until every stream of a dead
+    aggregator had another owner, None where there was none. `lag_peak` is in messages."""
 
     from_begin: float | None
     from_end: float | None
@@ -51,7 +52,8 @@ def recoveries(faults: Sequence[Injected], samples: Sequence[Sample], rate: floa
 
 
 def steady_since(samples: Sequence[Sample], rate: float) -> float | None:
-    """The moment since which no more than STEADY_SECONDS of production is on its way; None when more is at the end."""
+    """The moment since which no more than STEADY_SECONDS of production is on its way in any shard; None when more is
+    at the end."""
     limit = rate * STEADY_SECONDS
     above = [at for at, sample in enumerate(samples) if sample.lag > limit]
     if not above:
@@ -63,11 +65,11 @@ def _takeover(fault: Injected, samples: Sequence[Sample]) -> float | None:
     """Only for an aggregator that was killed: until others, or its next life, have all its streams."""
     if fault.fault.kind not in (Kind.KILL, Kind.STRIKE) or not fault.victim.startswith("aggregator-"):
         return None
-    replica = fault.victim.removeprefix("aggregator-")
+    pod = pod_of(fault.victim)
     before = [s for s in samples if s.at < fault.began]
     if not before:
         return None
-    lost = {stream: owner for stream, owner in before[-1].owners.items() if owner[0] == replica}
+    lost = {stream: owner for stream, owner in before[-1].owners.items() if owner[0] == pod}
     if not lost:
         return None
     for sample in samples:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from blockhouse.errors import BlockhouseError
 from e2e.chaos.delay import DelayProxies
+from e2e.chaos.layout import pod_of
 from e2e.chaos.scenario import DISK, Fault, Kind
 from e2e.chaos.supervisor import Supervisor
 from e2e.chaos.world import World, listens
@@ -134,7 +135,7 @@ class Injector:
             return bool(struck)
 
         with ExitStack() as down, ExitStack() as until_struck:
-            while not struck and len(armed) < len(self._world.aggregators):
+            while not struck and len(armed) < self._world.scenario.replicas:
                 name = self._working(injected.fault.target, but=armed)
                 until_struck.enter_context(self._supervisor.holding_down([name]))
                 armed[name] = _Armed(self._world.aggregator(name), point)
@@ -207,11 +208,13 @@ class Injector:
         yield
 
     def _working(self, preferred: str, but: Collection[str] = ()) -> str:
-        """The preferred aggregator if it owns streams, else the first that does, `but` none of these."""
+        """The preferred aggregator if it owns streams, else the first of its shard that does, `but` none of these."""
         found: list[str] = []
+        layout = self._world.scenario.layout
+        pods = layout.pods(layout.shard_of(pod_of(preferred)))
 
         def look() -> bool:
-            owners = [f"aggregator-{replica}" for replica, a in self._world.aggregators.items() if _owns_streams(a)]
+            owners = [f"aggregator-{pod}" for pod in pods if _owns_streams(self._world.aggregators[pod])]
             owners = sorted({*owners} - {*but}, key=lambda name: (name != preferred, name))
             found[:] = owners
             return bool(owners) or self._over.is_set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,12 +23,17 @@ MEMORY_EVERY = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look. `at` is in seconds of the run; `lag` in messages that brokers have acknowledged and that are not known
-    to be stored; `owners` has, by stream, the process (replica, pid) that says it has it."""
+    """One look. `at` is in seconds of the run; `lags` by shard in messages that brokers have acknowledged and that are
+    not known to be stored; `owners` has, by stream, the process (pod, pid) that says it has it."""
 
     at: float
-    lag: int
+    lags: tuple[int, ...]
     owners: Mapping[str, tuple[str, int]]
+
+    @property
+    def lag(self) -> int:
+        """Of the shard that has the most."""
+        return max(self.lags)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,28 +47,26 @@ class Resident:
 
 
 class Observer(Periodic):
-    """A context manager; threads of its own. `sent` says how many messages brokers have acknowledged by now."""
+    """A context manager; threads of its own. `sent` says how many messages brokers have acknowledged by now, by
+    shard."""
 
-    def __init__(self, world: World, sent: Callable[[], int], clock: Callable[[], float]) -> None:
+    def __init__(self, world: World, sent: Callable[[], Sequence[int]], clock: Callable[[], float]) -> None:
         super().__init__(self._look_and_weigh, INTERVAL, name="observer")
         self.tally = Tally()
         self.samples: list[Sample] = []
         self.memory: list[Resident] = []
         self._world = world
+        self._layout = world.scenario.layout
         self._sent = sent
         self._clock = clock
-        self._stored: dict[str, int] = {}
+        self._stored: list[dict[str, int]] = [{} for _ in world.pipelines]
         self._weighed = 0.0
         self._pool = ThreadPoolExecutor(len(world.aggregators) or 1, thread_name_prefix="observe")
 
     @property
-    def lag(self) -> int:
-        return self.samples[-1].lag if self.samples else 0
-
-    @property
-    def stored(self) -> int:
-        """Messages known to be stored."""
-        return sum(self._stored.values())
+    def stored(self) -> tuple[int, ...]:
+        """Messages known to be stored, by shard."""
+        return tuple(sum(streams.values()) for streams in self._stored)
 
     def forget(self) -> None:
         """The clock starts anew: drop what was seen by the old one."""
@@ -74,23 +77,26 @@ class Observer(Periodic):
         """Take a sample now."""
         sent = self._sent()  # before the positions: a lag must not be negative for want of simultaneity
         owners: dict[str, tuple[str, int]] = {}
-        for replica, pid, status in self._pool.map(self._ask, self._world.aggregators.values()):
+        for pod, pid, status in self._pool.map(self._ask, self._world.aggregators):
+            stored = self._stored[self._layout.shard_of(pod) - 1]
             for stream in status.get("streams", ()):
                 name = stream["stream"]
                 if "position" in stream:
-                    self._stored[name] = max(self._stored.get(name, 0), stored_below(stream))
+                    stored[name] = max(stored.get(name, 0), stored_below(stream))
                 if stream["state"] in ("REPLAY", "CONSUME"):
-                    owners[name] = replica, pid
-        self.samples.append(Sample(self._clock(), max(0, sent - self.stored), owners))
+                    owners[name] = pod, pid
+        lags = tuple(max(0, one - other) for one, other in zip(sent, self.stored, strict=True))
+        self.samples.append(Sample(self._clock(), lags, owners))
 
-    def _ask(self, aggregator: AggregatorProcess) -> tuple[str, int, Mapping[str, Any]]:
+    def _ask(self, pod: str) -> tuple[str, int, Mapping[str, Any]]:
+        aggregator = self._world.aggregators[pod]
         pid = aggregator.pid
         if pid is None or aggregator.frozen:
-            return aggregator.replica, 0, {}
+            return pod, 0, {}
         status = aggregator.status()
         with suppress(OSError):  # it is dying, or not up yet: the last answer stands
-            self.tally.note(aggregator.replica, pid, read_counters(aggregator.get("/metrics")))
-        return aggregator.replica, pid, status
+            self.tally.note(pod, pid, read_counters(aggregator.get("/metrics")))
+        return pod, pid, status
 
     def _weigh(self) -> None:
         at = self._clock()

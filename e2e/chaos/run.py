@@ -10,30 +10,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from blockhouse.config.endpoints import ClickHouse, KafkaCluster, ZooKeeper
-from blockhouse.schema.model import TableHistory
-from blockhouse_aggregator.audit import AuditReport, AuditSpec
+from blockhouse.config.endpoints import ClickHouse, ZooKeeper
+from blockhouse_aggregator.audit import AuditSpec
 from blockhouse_aggregator.audit import run as run_audit
 from blockhouse_aggregator.coordination.schema_store import SchemaStore
 from blockhouse_aggregator.coordination.session import Session
-from blockhouse_aggregator.produce import LoadSpec, MessagePool
 from e2e.chaos.catalogue import RECOVERY_TIMEOUT
 from e2e.chaos.figures import STEADY_SECONDS, Memory, Recovery, memory, recoveries, steady_since
 from e2e.chaos.injecting import Injected, Injector
+from e2e.chaos.isolation import isolated
 from e2e.chaos.observing import Observer
+from e2e.chaos.production import FIRST_MESSAGES, Production, clusters, manifest, production_of
 from e2e.chaos.scenario import Scenario
 from e2e.chaos.supervisor import Supervisor
-from e2e.chaos.verdict import judge, rows_in_kafka
+from e2e.chaos.verdict import Audited, judge, rows_in_kafka
 from e2e.chaos.world import LOADED, World
-from e2e.demo.load import Load
 from e2e.demo.verdict import Check
-from e2e.pipeline import Pipeline
-from e2e.stack import Stack
 from e2e.stack.process import wait_until
 from e2e.stack.server import StackError
 
-FIRST_MESSAGES = 100
-WARM_TIMEOUT = SCHEMA_TIMEOUT = 180.0
+WARM_TIMEOUT = 180.0
 FAULT_TIMEOUT = DRAIN_TIMEOUT = 300.0
 AUDIT_WAIT = VERIFIER_TIMEOUT = 120.0
 
@@ -89,17 +85,22 @@ def perform(scenario: Scenario, folder: Path, tell: Tell, *, isolated: bool) -> 
     began = time.monotonic()
     timeline = Timeline(tell)
     with ExitStack() as exits:
-        timeline.say(f"seed {scenario.seed}: starting servers and {scenario.replicas} aggregators")
+        aggregators = f"{scenario.shards} x {scenario.replicas} aggregators"
+        timeline.say(f"seed {scenario.seed}: starting servers and {aggregators}")
         world = exits.enter_context(World(scenario, folder, isolated=isolated))
         session = exits.enter_context(
-            Session(ZooKeeper(servers=world.stack.zookeeper.connect, root=world.pipeline.root))
+            Session(ZooKeeper(servers=world.stack.zookeeper.connect, root=world.pipelines[0].root))
         )
         schemas = SchemaStore(session)
         for table in LOADED:
             schemas.ensure_id(table.full_name)
         world.verifier.start(wait=False)
-        world.pipeline.start()
-        load = exits.enter_context(_load(scenario, world, schemas, folder / "manifest.jsonl"))
+        for pipeline in world.pipelines:
+            pipeline.start(wait=False)
+        for pipeline in world.pipelines:
+            for aggregator in pipeline.aggregators.values():
+                aggregator.wait_ready()
+        load = exits.enter_context(production_of(scenario, world, schemas))
         observer = exits.enter_context(Observer(world, lambda: load.messages, timeline.clock))
         _warm_up(load, observer)
         supervisor = exits.enter_context(Supervisor(world.servers, timeline.say))
@@ -114,60 +115,36 @@ def perform(scenario: Scenario, folder: Path, tell: Tell, *, isolated: bool) -> 
         injector.join(FAULT_TIMEOUT)
         unknown = load.finish(DRAIN_TIMEOUT)
         not_acknowledged = f" ({unknown:,} messages never acknowledged by the brokers)" if unknown else ""
-        timeline.say(f"produced {load.rows:,} rows{not_acknowledged}; waiting until everything is stored")
+        timeline.say(f"produced {sum(load.rows):,} rows{not_acknowledged}; waiting until everything is stored")
         _quiesce(world)
         observer.look()
         timeline.say("quiet; auditing every replica")
-        report = _audit(world, folder / "manifest.jsonl")
+        audits = _audit(world, load)
         verified = world.verifier.settled(VERIFIER_TIMEOUT)
         seconds = time.monotonic() - began
         anomalies = world.verifier.anomalies()
-        return _outcome(scenario, world, load, observer, injector, report, verified, anomalies, timeline, seconds)
+        return _outcome(scenario, world, observer, injector, audits, verified, anomalies, timeline, seconds)
 
 
-def _load(scenario: Scenario, world: World, schemas: SchemaStore, manifest: Path) -> Load:
-    histories = {table.full_name: _history(schemas, table.full_name) for table in LOADED}
-    spec = LoadSpec(
-        {table.full_name: table.share for table in LOADED},
-        scenario.messages + FIRST_MESSAGES,
-        rate=scenario.rate,
-        seed=scenario.seed,
-    )
-    pools = {name: MessagePool(history, scenario.seed) for name, history in histories.items()}
-    return Load(spec, _clusters(world.stack), world.pipeline.spec.topic, pools, manifest)
-
-
-def _history(schemas: SchemaStore, table: str) -> TableHistory:
-    """The table's history, once an aggregator has recorded what it found in ClickHouse."""
-    found: list[TableHistory] = []
-
-    def recorded() -> bool:
-        history = schemas.get(table)
-        found[:] = [history] if history is not None and history.current is not None else []
-        return bool(found)
-
-    if not wait_until(recorded, timeout=SCHEMA_TIMEOUT, interval=0.2):
-        raise StackError(f"no aggregator recorded the schema of {table} within {SCHEMA_TIMEOUT:g} s")
-    return found[0]
-
-
-def _warm_up(load: Load, observer: Observer) -> None:
-    load.send_first(FIRST_MESSAGES)
-    if not wait_until(lambda: observer.stored >= FIRST_MESSAGES, timeout=WARM_TIMEOUT, interval=0.5):
+def _warm_up(load: Production, observer: Observer) -> None:
+    load.send_first()
+    if not wait_until(lambda: min(observer.stored) >= FIRST_MESSAGES, timeout=WARM_TIMEOUT, interval=0.5):
         raise StackError(f"the first rows were not stored within {WARM_TIMEOUT:g} s: see the aggregators' logs")
 
 
-def _play(scenario: Scenario, load: Load, injector: Injector, timeline: Timeline) -> None:
+def _play(scenario: Scenario, load: Production, injector: Injector, timeline: Timeline) -> None:
     """Start each fault at its time, while rows flow."""
     load.start()
-    timeline.say(f"producing {scenario.messages:,} messages, {scenario.rate:g} a second")
+    timeline.say(f"producing {scenario.messages:,} messages for each shard, {scenario.rate:g} a second")
     for fault in sorted(scenario.faults, key=lambda each: each.at):
         load.wait(fault.at)
         injector.start(fault)
     load.wait(scenario.seconds)
 
 
-def _play_in_turn(scenario: Scenario, load: Load, injector: Injector, observer: Observer, timeline: Timeline) -> None:
+def _play_in_turn(
+    scenario: Scenario, load: Production, injector: Injector, observer: Observer, timeline: Timeline
+) -> None:
     """Each fault alone, with time to recover, while rows flow."""
     load.start()
     timeline.say(f"producing {scenario.rate:g} messages a second, for {len(scenario.faults)} faults in turn")
@@ -193,57 +170,57 @@ def _quiesce(world: World) -> None:
     down = [name for name, server in world.servers.items() if not wait_until(server.answers, timeout=DRAIN_TIMEOUT)]
     if down:
         raise StackError(f"{', '.join(down)} did not come back within {DRAIN_TIMEOUT:g} s")
-    pipeline: Pipeline = world.pipeline
-    pipeline.wait_for("every stream quiet", pipeline.quiet, DRAIN_TIMEOUT)
+    for pipeline in world.pipelines:
+        pipeline.wait_for("every stream quiet", pipeline.quiet, DRAIN_TIMEOUT)
 
 
-def _audit(world: World, manifest: Path) -> AuditReport:
-    topic = world.pipeline.spec.topic
-    spec = AuditSpec(
-        clusters=tuple(_clusters(world.stack)),
-        topic=topic,
-        replicas=tuple(ClickHouse(host=s.host, port=s.port) for s in world.stack.clickhouse.values()),
-        dead_letter_topic=f"{topic}.dead-letters",
-        manifest=manifest,
-        wait=AUDIT_WAIT,
-    )
-    return run_audit(spec)
-
-
-def _clusters(stack: Stack) -> list[KafkaCluster]:
-    return [KafkaCluster(name=k.name, bootstrap_servers=k.bootstrap) for k in stack.kafka.values()]
+def _audit(world: World, production: Production) -> list[Audited]:
+    """Every shard's topic with every one of its replicas."""
+    found = []
+    for pipeline, rows in zip(world.pipelines, production.rows, strict=True):
+        shard, topic = pipeline.spec.shard, pipeline.spec.topic
+        servers = [server for (number, _), server in world.stack.clickhouse.items() if number == shard]
+        spec = AuditSpec(
+            clusters=tuple(clusters(world.stack)),
+            topic=topic,
+            replicas=tuple(ClickHouse(host=s.host, port=s.port) for s in servers),
+            dead_letter_topic=f"{topic}.dead-letters",
+            manifest=manifest(world.folder, shard),
+            wait=AUDIT_WAIT,
+        )
+        report = run_audit(spec)
+        found.append(Audited(shard, report, max(rows, rows_in_kafka(report))))
+    return found
 
 
 def _outcome(
     scenario: Scenario,
     world: World,
-    load: Load,
     observer: Observer,
     injector: Injector,
-    report: AuditReport,
+    audits: Sequence[Audited],
     verified: Mapping[str, Any],
     anomalies: Sequence[Mapping[str, Any]],
     timeline: Timeline,
     seconds: float,
 ) -> Outcome:
     tally, samples = observer.tally, list(observer.samples)
-    rows = max(load.rows, rows_in_kafka(report))
     checks = judge(
-        report,
+        audits,
         replicas=scenario.replicas,
         tables=[table.full_name for table in LOADED],
-        rows=rows,
         replays=tally.total("replays") if scenario.replays else None,
         surplus=tally.total("surplus_rows"),
         faults=injector.done,
-        statuses={replica: aggregator.status() for replica, aggregator in world.aggregators.items()},
+        statuses={pod: aggregator.status() for pod, aggregator in world.aggregators.items()},
         verified=verified,
         anomalies=anomalies,
         crashes=[
-            f"{replica}: {line.get('error')}"
-            for replica, aggregator in world.aggregators.items()
+            f"{pod}: {line.get('error')}"
+            for pod, aggregator in world.aggregators.items()
             for line in aggregator.logged("aggregator.failed")
         ],
+        isolation=isolated(injector.done, samples, scenario.layout, scenario.rate, demanded=scenario.outages),
     )
     return Outcome(
         scenario,
@@ -251,7 +228,7 @@ def _outcome(
         faults=tuple(zip(injector.done, recoveries(injector.done, samples, scenario.rate), strict=True)),
         memory=memory(observer.memory),
         lag_peak=max((sample.lag for sample in samples), default=0),
-        rows=rows,
+        rows=sum(audited.rows for audited in audits),
         replays=tally.total("replays"),
         deduplicated=tally.total("deduplicated"),
         by_provenance=tally.total("provenance_decisions"),

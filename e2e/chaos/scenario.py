@@ -5,12 +5,13 @@ Pure: no clock, no server. The same arguments give the same scenario, so that a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
+
+from e2e.chaos.layout import Layout
 
 
 class Kind(StrEnum):
@@ -43,8 +44,9 @@ NETWORK = {Kind.PARTITION, Kind.LOSS, Kind.DELAY}
 
 class Fault(BaseModel):
     """One fault. `target` and `peer` name a process (`aggregator-r1`, `clickhouse-r1`, `kafka-a`, `zookeeper`,
-    `verifier`) or a group (`replica-r1`, `zone-a`, `aggregators`, `clickhouses`). `at` is in seconds of the production;
-    `case` is the line of a table of recoveries that the fault counts for."""
+    `verifier`) or a group (`replica-r1`, `zone-a`, `aggregators`, `clickhouses`, `shard-1`); the pods of a second shard
+    are called `s2-r1` instead of `r1`. `at` is in seconds of the production; `case` is the line of a table of
+    recoveries that the fault counts for."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
@@ -80,18 +82,25 @@ class Fault(BaseModel):
         return f"{self.kind}{details.get(self.kind, '')} {self.target}{peer}, {self.seconds:.1f} s"
 
 
+MAX_SHARDS, MOST_PODS = 2, 8
+"""As much as one machine can start within the time-outs."""
+
+
 class Scenario(BaseModel):
-    """One run, fully decided. `rate` is in messages a second to all clusters together, ten rows each."""
+    """One run, fully decided. `rate` is in messages a second to all clusters together, ten rows each, for each of the
+    `shards`; they have `replicas` each."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
     name: str = "scenario"
     seed: int = 1
+    shards: Annotated[int, Field(ge=1, le=MAX_SHARDS)] = 1
     replicas: Annotated[int, Field(ge=2, le=8)] = 4
     seconds: Annotated[float, Field(ge=10)] = 60
     rate: Annotated[float, Field(gt=0)] = 200
     window: Annotated[int, Field(ge=1, description="deduplication window of the tables, in blocks")] = 10_000
     replays: Annotated[bool, Field(description="fail a run in which no block was replayed")] = True
+    outages: Annotated[bool, Field(description="fail a run in which no outage of a whole shard was judged")] = False
     in_turn: Annotated[
         bool, Field(description="each fault waits until the one before is recovered from; `at` counts from there")
     ] = False
@@ -99,7 +108,9 @@ class Scenario(BaseModel):
 
     @model_validator(mode="after")
     def _known(self) -> Scenario:
-        known = set(names(self.replicas))
+        if self.shards * self.replicas > MOST_PODS:
+            raise ValueError(f"{self.shards} shards of {self.replicas} replicas: at most {MOST_PODS} in all")
+        known = set(self.layout.names)
         for fault in self.faults:
             for name in filter(None, (fault.target, fault.peer)):
                 if name not in known:
@@ -111,37 +122,14 @@ class Scenario(BaseModel):
         return self
 
     @property
+    def layout(self) -> Layout:
+        return Layout(self.replicas, self.shards)
+
+    @property
     def messages(self) -> int:
+        """To each shard."""
         return int(self.seconds * self.rate)
 
 
 DISK = "clickhouse-r2"
 """The replica whose data is on a file system of its own, which can be made full."""
-
-
-def zones(replicas: int) -> dict[str, list[str]]:
-    """Two zones with a Kafka cluster and half of the replicas each; ZooKeeper and verifier are in neither."""
-    half = -(-replicas // 2)
-    found: dict[str, list[str]] = {}
-    for zone, numbers in (("a", range(1, half + 1)), ("b", range(half + 1, replicas + 1))):
-        pods = [name for n in numbers for name in (f"clickhouse-r{n}", f"aggregator-r{n}")]
-        found[f"zone-{zone}"] = [f"kafka-{zone}", *pods]
-    return found
-
-
-def groups(replicas: int) -> dict[str, list[str]]:
-    """Names of several processes: zones, pods, all of a kind."""
-    numbers = range(1, replicas + 1)
-    pods = {f"replica-r{n}": [f"clickhouse-r{n}", f"aggregator-r{n}"] for n in numbers}
-    kinds = {f"{kind}s": [f"{kind}-r{n}" for n in numbers] for kind in ("aggregator", "clickhouse")}
-    return {**zones(replicas), **pods, **kinds}
-
-
-def names(replicas: int) -> Iterable[str]:
-    """Everything a fault may name."""
-    return {*processes(replicas), *groups(replicas)}
-
-
-def processes(replicas: int) -> list[str]:
-    pods = [f"{kind}-r{n}" for n in range(1, replicas + 1) for kind in ("aggregator", "clickhouse")]
-    return ["zookeeper", "kafka-a", "kafka-b", "verifier", *pods]

@@ -6,6 +6,7 @@ It must never pass for want of harm: a run in which no fault was carried out, or
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from blockhouse_aggregator.audit import AuditReport
@@ -13,12 +14,20 @@ from e2e.chaos.injecting import Injected
 from e2e.demo.verdict import Check, exact
 
 
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """The audit of one shard, and how many rows are to be on each of its replicas."""
+
+    shard: int
+    report: AuditReport
+    rows: int
+
+
 def judge(
-    report: AuditReport,
+    audits: Sequence[Audited],
     *,
     replicas: int,
     tables: Collection[str],
-    rows: int,
     replays: int | None,
     surplus: int,
     faults: Sequence[Injected],
@@ -26,23 +35,30 @@ def judge(
     verified: Mapping[str, Any],
     anomalies: Sequence[Mapping[str, Any]],
     crashes: Sequence[str],
+    isolation: Sequence[Check] = (),
 ) -> tuple[Check, ...]:
-    """All checks, in the order in which they are told. `rows` is how many are to be on every replica;
-    `replays` is None when none is demanded; `verified` is the verifier's verdict about everything that was committed,
-    `anomalies` are all it has found, `crashes` internal errors found in the logs."""
+    """All checks, in the order in which they are told. `replicas` are those of one shard; `replays` is None when none
+    is demanded; `verified` is the verifier's verdict about everything that was committed, `anomalies` are all it has
+    found, `crashes` internal errors found in the logs, `isolation` what was said of shards in each other's trouble."""
     failed = [f"{injected.fault}: {injected.error}" for injected in faults if injected.error]
     done = len(faults) - len(failed)
     wrong = standing_still(statuses)
     replayed = [] if replays is None else [Check("at least one block was replayed", replays > 0, f"{replays} replays")]
     return (
-        exact(report, replicas, tables, rows),
+        *(_exact(audited, replicas, tables, len(audits)) for audited in audits),
         Check("no aggregator found rows stored twice", surplus == 0, f"{surplus} rows too many"),
         *replayed,
         Check("every fault was carried out", bool(faults) and not failed, "; ".join(failed) or f"{done} faults"),
-        watched(verified, 2 * replicas, anomalies),
+        watched(verified, 2 * replicas * len(audits), anomalies),
+        *isolation,
         Check("everything resumed by itself", not wrong, "; ".join(wrong) or "no stream stopped, no table blocked"),
         Check("no aggregator failed internally", not crashes, "; ".join(crashes[:3]) or "no internal error logged"),
     )
+
+
+def _exact(audited: Audited, replicas: int, tables: Collection[str], shards: int) -> Check:
+    check = exact(audited.report, replicas, tables, audited.rows)
+    return check if shards == 1 else replace(check, wanted=f"{check.wanted} of shard {audited.shard}")
 
 
 def rows_in_kafka(report: AuditReport) -> int:

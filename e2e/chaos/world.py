@@ -8,8 +8,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from e2e.chaos.layout import pod_name, pod_of
 from e2e.chaos.network import FIRST_GROUP, Endpoint, Network, SmallDisk
-from e2e.chaos.scenario import DISK, Scenario, groups, processes
+from e2e.chaos.scenario import DISK, Scenario
 from e2e.demo.scenario import TABLES, Table
 from e2e.pipeline import AggregatorProcess, Pipeline, PipelineSpec, verifier_of
 from e2e.stack import Stack, StackSpec
@@ -34,7 +35,7 @@ _DISK_BYTES = 4 << 30
 
 
 class World(Stage):
-    """Real servers, one shard of them with an aggregator per replica. A context manager: nothing outlives it.
+    """Real servers, shards of them with an aggregator per replica. A context manager: nothing outlives it.
 
     With `isolated` it runs inside `network.enter`, so that networks can be cut and a disk can be full.
     """
@@ -42,12 +43,12 @@ class World(Stage):
     def __init__(self, scenario: Scenario, folder: Path, *, isolated: bool) -> None:
         self.scenario = scenario
         self.folder = folder
-        spec = StackSpec(kafka_clusters=2, replicas=scenario.replicas, clickhouse_zk_timeout_ms=6_000)
-        self.stack = Stack(folder / "stack", spec)
-        self.pipeline = Pipeline(
-            self.stack, folder, PipelineSpec(name="chaos", partitions=scenario.replicas, overrides=SETTINGS)
+        spec = StackSpec(
+            kafka_clusters=2, shards=scenario.shards, replicas=scenario.replicas, clickhouse_zk_timeout_ms=6_000
         )
-        self.verifier = verifier_of(self.pipeline)
+        self.stack = Stack(folder / "stack", spec)
+        self.pipelines = [Pipeline(self.stack, folder, _shard(scenario, n)) for n in range(1, scenario.shards + 1)]
+        self.verifier = verifier_of(*self.pipelines)
         self.servers = self._by_name()
         self.network: Network | None = None
         self.disk: SmallDisk | None = None
@@ -58,15 +59,19 @@ class World(Stage):
 
     @property
     def aggregators(self) -> dict[str, AggregatorProcess]:
-        """By replica."""
-        return self.pipeline.aggregators
+        """By pod: r1, r2 ... of the first shard, s2-r1 ... of the second."""
+        return {
+            pod_name(pipeline.spec.shard, number): aggregator
+            for pipeline in self.pipelines
+            for number, aggregator in enumerate(pipeline.aggregators.values(), start=1)
+        }
 
     def members(self, name: str) -> list[str]:
         """Names of the processes that `name` stands for."""
-        return groups(self.scenario.replicas).get(name, [name])
+        return self.scenario.layout.members(name)
 
     def aggregator(self, name: str) -> AggregatorProcess:
-        return self.aggregators[name.removeprefix("aggregator-")]
+        return self.aggregators[pod_of(name)]
 
     def start(self) -> None:
         if self.disk is not None:
@@ -83,8 +88,9 @@ class World(Stage):
                 settings={"replicated_deduplication_window": self.scenario.window},
             )
         self._exits.callback(self.verifier.kill)
-        self._exits.enter_context(self.pipeline)
-        self.pipeline.create_topic()
+        for pipeline in self.pipelines:
+            self._exits.enter_context(pipeline)
+            pipeline.create_topic()
 
     def close(self) -> None:
         if self.network is not None:
@@ -95,9 +101,9 @@ class World(Stage):
     def _by_name(self) -> dict[str, Server]:
         found: dict[str, Server] = {"zookeeper": self.stack.zookeeper, "verifier": self.verifier}
         found |= {f"kafka-{name}": cluster.brokers[0] for name, cluster in self.stack.kafka.items()}
-        found |= {f"clickhouse-{server.replica}": server for server in self.stack.clickhouse.values()}
-        found |= {f"aggregator-{replica}": process for replica, process in self.aggregators.items()}
-        assert set(found) == set(processes(self.scenario.replicas))
+        found |= {f"clickhouse-{pod_name(*id)}": server for id, server in self.stack.clickhouse.items()}
+        found |= {f"aggregator-{pod}": process for pod, process in self.aggregators.items()}
+        assert set(found) == set(self.scenario.layout.processes)
         return found
 
     def _isolate(self) -> Network:
@@ -106,6 +112,17 @@ class World(Stage):
             server.group = number
             endpoints[name] = Endpoint(number, listens(server))
         return Network(endpoints)
+
+
+def _shard(scenario: Scenario, number: int) -> PipelineSpec:
+    """A topic and a group for each; the same tables."""
+    return PipelineSpec(
+        name="chaos",
+        shard=number,
+        topic=f"events-{number:02d}",
+        partitions=scenario.replicas,
+        overrides=SETTINGS,
+    )
 
 
 def listens(server: Server) -> tuple[int, ...]:

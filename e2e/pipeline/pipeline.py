@@ -39,7 +39,10 @@ class PipelineSpec:
 
 
 class Pipeline:
-    """Aggregators r1..rN, one per ClickHouse replica of the shard. A context manager: none outlives it."""
+    """Aggregators r1..rN, one per ClickHouse replica of the shard. A context manager: none outlives it.
+
+    Pipelines of one name are shards of one, if each has a topic of its own.
+    """
 
     def __init__(self, stack: Stack, folder: Path, spec: PipelineSpec) -> None:
         self.stack = stack
@@ -51,9 +54,9 @@ class Pipeline:
         for (shard, number), server in sorted(stack.clickhouse.items()):
             if shard == spec.shard and number <= (spec.aggregators or number):
                 config = merged(self.config(server.replica, number), spec.overrides)
-                self.aggregators[server.replica] = AggregatorProcess(
-                    f"aggregator-{server.replica}", folder / f"aggregator-{server.replica}", config
-                )
+                pod = server.replica if shard == 1 else f"s{shard}-{server.replica}"
+                name = f"aggregator-{pod}"
+                self.aggregators[server.replica] = AggregatorProcess(name, folder / name, config)
 
     def config(self, replica: str, number: int) -> dict[str, Any]:
         """The YAML configuration of one aggregator, as docs/configuration.md describes it."""

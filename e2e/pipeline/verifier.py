@@ -84,14 +84,15 @@ class VerifierProcess(Server):
         return self.verdict()
 
 
-def verifier_of(pipeline: Pipeline, **overrides: Any) -> VerifierProcess:
-    """A verifier of everything the pipeline commits, not started. `overrides` replace sections of its configuration."""
-    spec = pipeline.spec
-    groups = sorted({aggregator.config["kafka"]["group"] for aggregator in pipeline.aggregators.values()})
+def verifier_of(pipeline: Pipeline, *shards: Pipeline, **overrides: Any) -> VerifierProcess:
+    """A verifier of everything the pipeline commits, and its other `shards`, not started. `overrides` replace sections
+    of its configuration."""
+    spec, every = pipeline.spec, (pipeline, *shards)
+    groups = sorted({a.config["kafka"]["group"] for each in every for a in each.aggregators.values()})
     config: dict[str, Any] = {
         "pipeline": spec.name,
         "groups": groups,
-        "topics": [spec.topic],
+        "topics": [each.spec.topic for each in every],
         "clusters": [{"name": k.name, "bootstrapServers": k.bootstrap} for k in pipeline.kafka.values()],
         "admin": {"port": pipeline.port("verifier")},
         "checkpoint": {"interval": "2s"},

@@ -12,7 +12,7 @@ from e2e.chaos.figures import memory, recoveries, recovery
 from e2e.chaos.injecting import Injected
 from e2e.chaos.observing import Resident, Sample, stored_below
 from e2e.chaos.scenario import Fault, Kind
-from e2e.chaos.verdict import judge
+from e2e.chaos.verdict import Audited, judge
 
 RATE = 100.0
 KILL = Fault(at=10, kind=Kind.KILL, target="aggregator-r1", seconds=5)
@@ -21,7 +21,7 @@ OLD, NEW = ("r1", 11), ("r2", 22)
 
 def samples(*lags: int, owner_changes_at: float = 1e9) -> list[Sample]:
     """One a second from 0."""
-    return [Sample(float(at), lag, {"a/t/0": OLD if at < owner_changes_at else NEW}) for at, lag in enumerate(lags)]
+    return [Sample(float(at), (lag,), {"a/t/0": OLD if at < owner_changes_at else NEW}) for at, lag in enumerate(lags)]
 
 
 def test_a_run_has_recovered_when_the_lag_is_low_for_good() -> None:
@@ -89,7 +89,6 @@ def verdict(found: AuditReport | None = None, **changes: Any) -> list[str]:
     given: dict[str, Any] = {
         "replicas": 2,
         "tables": ["db.t"],
-        "rows": 100,
         "replays": 3,
         "surplus": 0,
         "faults": [Injected(KILL, 10, 15)],
@@ -98,7 +97,8 @@ def verdict(found: AuditReport | None = None, **changes: Any) -> list[str]:
         "anomalies": [],
         "crashes": [],
     }
-    return [check.wanted for check in judge(found or report(), **{**given, **changes}) if not check.holds]
+    audits = [Audited(1, found or report(), changes.pop("rows", 100))]
+    return [check.wanted for check in judge(audits, **{**given, **changes}) if not check.holds]
 
 
 def test_an_exact_run_under_fire_passes() -> None:
@@ -154,3 +154,14 @@ def test_a_run_that_demands_no_replay_passes_without() -> None:
 def test_a_run_fails_for_every_loss_and_for_want_of_harm(change: dict[str, Any], failed: str) -> None:
     (wanted,) = verdict(**change)
     assert wanted.startswith(failed)
+
+
+def test_each_shard_is_audited_by_itself_and_the_verifier_has_seen_the_streams_of_both() -> None:
+    given: dict[str, Any] = {"replicas": 2, "tables": ["db.t"], "replays": 3, "surplus": 0, "statuses": {}}
+    given |= {"faults": [Injected(KILL, 10, 15)], "anomalies": [], "crashes": []}
+    first, second = Audited(1, report(), 100), Audited(2, report(), 90)
+    checks = judge([first, second], verified={**CLEAN, "streams": 8}, **given)
+    (lost,) = [check.wanted for check in checks if not check.holds]
+    assert lost.endswith("on every replica of shard 2")
+    (unseen,) = [check for check in judge([first, first], verified=CLEAN, **given) if not check.holds]
+    assert "4 of 8 streams" in unseen.found

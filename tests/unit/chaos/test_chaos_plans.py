@@ -9,22 +9,25 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from e2e.chaos.catalogue import CASES, not_permitted, plan, series
-from e2e.chaos.scenario import NETWORK, Fault, Kind, Scenario, groups, names, processes
+from e2e.chaos.catalogue import CASES, not_permitted, permitted_cases, plan, series
+from e2e.chaos.layout import Layout, pod_of
+from e2e.chaos.scenario import NETWORK, Fault, Kind, Scenario
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("replicas", [2, 3, 4])
-def test_every_case_is_a_valid_scenario(case: str, replicas: int) -> None:
+@pytest.mark.parametrize(("replicas", "shards"), [(2, 1), (3, 1), (4, 1), (2, 2), (4, 2)])
+def test_every_case_is_a_valid_scenario(case: str, replicas: int, shards: int) -> None:
+    if case not in permitted_cases((), shards):
+        return  # there is no other shard
     for seed in range(20):
-        scenario = series([case], 3, seed, replicas, rate=100)
+        scenario = series([case], 3, seed, replicas, rate=100, shards=shards)
         assert {fault.case for fault in scenario.faults} == {case}
         assert len(scenario.faults) in (3, 6)
 
 
 def test_a_series_has_every_case_so_many_times_in_an_order_of_chance() -> None:
-    first, second = (series([*CASES], 10, seed, 4, rate=60) for seed in (1, 2))
-    assert first == series([*CASES], 10, 1, 4, rate=60)
+    first, second = (series([*CASES], 10, seed, 4, rate=60, shards=2) for seed in (1, 2))
+    assert first == series([*CASES], 10, 1, 4, rate=60, shards=2)
     assert [fault.case for fault in first.faults] != [fault.case for fault in second.faults]
     counts = Counter(fault.case for fault in first.faults)
     assert counts == {case: 20 if case == "zones-in-turn" else 10 for case in CASES}
@@ -74,14 +77,38 @@ def test_a_wrong_fault_is_refused_by_name(fault: dict[str, object], complaint: s
         Scenario.model_validate({"replicas": 4, "faults": [fault]})
 
 
-def test_zones_share_everything_but_zookeeper_and_verifier() -> None:
+@pytest.mark.parametrize("shards", [1, 2])
+def test_zones_share_everything_but_zookeeper_and_verifier(shards: int) -> None:
     for replicas in (2, 3, 4, 5):
-        found = groups(replicas)
-        assert sorted(found["zone-a"] + found["zone-b"] + ["verifier", "zookeeper"]) == sorted(processes(replicas))
-        assert len(set(names(replicas))) == len(list(names(replicas)))
+        layout = Layout(replicas, shards)
+        found = layout.zones["zone-a"] + layout.zones["zone-b"]
+        assert sorted([*found, "verifier", "zookeeper"]) == sorted(layout.processes)
+        assert not {*layout.processes} & {*layout.groups}
+
+
+def test_names_of_the_first_shard_are_those_of_a_run_without_a_second() -> None:
+    one, two = Layout(4), Layout(4, 2)
+    assert {*one.names} < {*two.names}
+    assert sorted(two.members("shard-1")) == sorted({*one.processes} - {"zookeeper", "kafka-a", "kafka-b", "verifier"})
+    assert two.members("shard-2")[:2] == ["clickhouse-s2-r1", "aggregator-s2-r1"]
+    assert [two.shard_of(pod_of(f"aggregator-{pod}")) for pod in ("r3", "s2-r3")] == [1, 2]
+    assert "aggregator-s2-r1" in two.members("zone-a")
+    assert "aggregator-s2-r3" in two.members("zone-b")
+
+
+def test_a_second_shard_is_hit_as_well_and_the_first_alone_by_nothing_of_two() -> None:
+    targets = {fault.target for seed in range(100) for fault in plan(seed, 180, 4, 200, shards=2).faults}
+    assert {"aggregator-r1", "aggregator-s2-r1", "clickhouse-s2-r4", "shard-1", "shard-2"} <= targets
+    alone = {fault.target for seed in range(100) for fault in plan(seed, 180, 4, 200).faults}
+    assert not [name for name in alone if "s2" in name or "shard" in name]
+
+
+def test_more_pods_than_a_machine_can_start_are_refused() -> None:
+    with pytest.raises(ValidationError, match="at most 8 in all"):
+        Scenario(shards=2, replicas=5)
 
 
 def test_faults_say_what_they_are() -> None:
-    fault = CASES["packet-loss"](random.Random(1), 4)[0]
+    fault = CASES["packet-loss"](random.Random(1), Layout(4))[0]
     assert str(fault).startswith("loss of ")
     assert str(Fault(at=0, kind=Kind.STRIKE, target="aggregator-r1")) == "strike at after-insert aggregator-r1, 5.0 s"
