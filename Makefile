@@ -43,7 +43,7 @@ bench: setup ## Measure the whole path against its limits
 	@$(BIN)/python bench/end_to_end.py $(ARGS)
 
 e2e: setup ## The operator on a real Kubernetes API with fake nodes (SEED=n repeats a run)
-	@scripts/cluster-binaries kube kwok helm >/dev/null
+	@[ -n "$(BLOCKHOUSE_E2E_KUBECONFIG)" ] || scripts/cluster-binaries kube kwok helm >/dev/null
 	@$(BIN)/pytest -q -m "not node" --timeout=1800 e2e/scenarios $(ARGS)
 
 e2e-node: setup ## The operator, ClickHouse and PySpark as real pods; needs root

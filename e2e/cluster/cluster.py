@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
+from e2e.cluster.access import Access
 from e2e.cluster.audit import AuditLog
 from e2e.cluster.binaries import Binaries
 from e2e.cluster.nodes import fake_nodes
@@ -30,7 +29,7 @@ DEFAULTS_TIMEOUT = 180.0
 """Seconds until the controller manager has made a new namespace's service account."""
 
 
-class Cluster(Stage):
+class Cluster(Access, Stage):
     """A Kubernetes of our own. As a context manager it leaves no process, and no data unless `keep`.
 
     In a folder that holds a cluster already its ports and data are used again. Programs of a `detached` one outlive
@@ -49,7 +48,7 @@ class Cluster(Stage):
             )
         self.spec, known_ports = recorded or (spec or ClusterSpec(), {})
         self.keep = keep
-        self.binaries = Binaries.find()
+        self.binaries: Binaries = Binaries.find()
         self.authority = Authority(self.folder / "pki")
         self._ports = Ports(known_ports)
         self._dies_with_parent = not detached
@@ -105,28 +104,9 @@ class Cluster(Stage):
         self._await_defaults()
         self.apply([*fake_nodes(self.spec.zones), STORAGE_CLASS])
 
-    def kubectl(self, *arguments: str, stdin: str | None = None, timeout: float = 120) -> str:
-        """Output of kubectl as administrator. ClusterError with its message when it fails."""
-        return kubectl(self.binaries, self.kubeconfig, *arguments, stdin=stdin, timeout=timeout)
-
-    def get(self, *arguments: str) -> Any:
-        """`kubectl get ... -o json`, parsed: an object, or a list under "items"."""
-        return json.loads(self.kubectl("get", *arguments, "-o", "json"))
-
-    def apply(self, manifests: list[dict[str, Any]]) -> None:
-        """Server-side apply, as a user of GitOps does."""
-        if manifests:
-            text = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
-            self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=text)
-
-    def helm(self, *arguments: str, timeout: float = 120) -> str:
-        """Output of helm as administrator. ClusterError with its message when it fails."""
-        return run([self.binaries["helm"], "--kubeconfig", str(self.kubeconfig), *arguments], timeout=timeout)
-
     def kubeconfig_of(self, service_account: str, namespace: str, path: Path) -> Path:
         """Writes a kubeconfig with which one is the service account, and nothing more."""
-        token = self.kubectl("create", "token", service_account, "-n", namespace, "--duration=24h").strip()
-        return self.authority.kubeconfig(path, self.api.url, token=token)
+        return self.authority.kubeconfig(path, self.api.url, token=self.token_of(service_account, namespace))
 
     def stop(self) -> None:
         """Ends every program in order; the data and the ports stay."""
@@ -183,25 +163,6 @@ class Cluster(Stage):
 
         if not wait_until(ready, timeout=DEFAULTS_TIMEOUT, interval=0.3):
             raise ClusterError(f"no default service account after {DEFAULTS_TIMEOUT:g} s: see {self.controllers.log}")
-
-
-def kubectl(
-    binaries: Binaries, kubeconfig: Path, *arguments: str, stdin: str | None = None, timeout: float = 120
-) -> str:
-    """Output of kubectl on any cluster. ClusterError with its message when it fails or takes too long."""
-    return run([binaries["kubectl"], "--kubeconfig", str(kubeconfig), *arguments], stdin=stdin, timeout=timeout)
-
-
-def run(command: list[str], *, stdin: str | None = None, timeout: float = 120) -> str:
-    """Standard output of a command. ClusterError with its last words when it fails or takes too long."""
-    words = " ".join(command[3:] if "--kubeconfig" in command else command)
-    try:
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise ClusterError(f"`{words}` took more than {timeout:g} s") from error
-    if done.returncode != 0:
-        raise ClusterError(f"`{words}` failed: {done.stderr.strip() or done.stdout.strip()}")
-    return done.stdout
 
 
 def write_state(folder: Path, spec: ClusterSpec, ports: dict[str, int]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from e2e.cluster.cluster import run
+from e2e.cluster.access import run
 from e2e.cluster.spec import ClusterError
 from e2e.stack.process import wait_until
 from e2e.stack.server import Server

@@ -1,14 +1,21 @@
-"""One Kubernetes, two Kafka clusters and a ZooKeeper for all scenarios; a namespace of its own for each."""
+"""One Kubernetes, two Kafka clusters and a ZooKeeper for all scenarios; a namespace of its own for each.
+
+The Kubernetes is made here, unless `BLOCKHOUSE_E2E_KUBECONFIG` names one: then scenarios that need more than its API
+are skipped, each with its reason.
+"""
 
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
-from e2e.cluster import Cluster
+from e2e.cluster import Access, Cluster, GivenCluster
+from e2e.cluster.given import VARIABLE
 from e2e.cluster.surroundings import Surroundings
 from e2e.scenarios.resources import companions
 from e2e.scenarios.site import Site
@@ -16,10 +23,34 @@ from e2e.scenarios.site import Site
 _numbers = itertools.count(1)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not os.environ.get(VARIABLE):
+        return
+    for item in items:
+        marker = item.get_closest_marker("own_cluster")
+        if marker is not None:
+            item.add_marker(pytest.mark.skip(reason=f"{VARIABLE} is set: {marker.args[0]}"))
+
+
 @pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def given(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[GivenCluster | None]:
+    """The cluster of somebody else, taken for this run, when the environment names one."""
+    cluster = GivenCluster.of(os.environ, tmp_path_factory.mktemp("given"))
+    if cluster is None:
+        yield None
+        return
+    reporter = pytestconfig.pluginmanager.getplugin("terminalreporter")
+    reporter.write_line(f"\nusing the cluster of context {cluster.context}: {cluster.server}")
+    with cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory, given: GivenCluster | None) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
-    with Surroundings(folder / "surroundings") as surroundings, Cluster(folder / "cluster") as cluster:
+    with ExitStack() as stack:
+        surroundings = stack.enter_context(Surroundings(folder / "surroundings"))
+        cluster: Access = given or stack.enter_context(Cluster(folder / "cluster"))
         site = Site(folder, cluster, surroundings)
         try:
             site.install()

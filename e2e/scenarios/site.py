@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from blockhouse_operator.app import LOST
-from e2e.cluster import Cluster, ClusterError, Request
+from e2e.cluster import Access, ClusterError, GivenCluster, Request
 from e2e.cluster.surroundings import Surroundings
 from e2e.scenarios.operator import OperatorProcess
 from e2e.scenarios.resources import Manifest
@@ -25,7 +25,7 @@ SYSTEM = "blockhouse-system"
 class Site:
     """What the scenarios share. The operator's service account is the chart's, so its rights are, too."""
 
-    def __init__(self, folder: Path, cluster: Cluster, surroundings: Surroundings) -> None:
+    def __init__(self, folder: Path, cluster: Access, surroundings: Surroundings) -> None:
         self.folder = folder
         self.cluster = cluster
         self.surroundings = surroundings
@@ -42,6 +42,7 @@ class Site:
         self.cluster.helm(
             *("upgrade", "--install", release, str(CHART), "--namespace", SYSTEM, "--create-namespace"),
             *("--set", "replicas=0", *arguments),
+            *(("--set", "crds.install=false") if isinstance(self.cluster, GivenCluster) else ()),
         )
 
     @contextmanager
@@ -95,7 +96,7 @@ class Site:
         return operator
 
     def namespace(self, name: str) -> str:
-        self.cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}])
+        self.cluster.make_namespace(name)
         return name
 
     def apply(self, *manifests: Manifest) -> None:

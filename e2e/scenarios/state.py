@@ -8,7 +8,7 @@ from typing import Any
 from blockhouse_operator.api.labels import REVISION
 from blockhouse_operator.api.resource import parse_block_aggregator, parse_shard_ingest
 from blockhouse_operator.desired import revision, verifier
-from e2e.cluster import Cluster
+from e2e.cluster import Access
 
 KINDS = (
     "clickhouseshardingests,statefulsets,deployments,services,configmaps,secrets,persistentvolumeclaims,"
@@ -21,19 +21,19 @@ _VOLATILE_ANNOTATIONS = ("kubectl.kubernetes.io/", "pv.kubernetes.io/", "volume.
 _ASSIGNED = {"clusterIP", "clusterIPs", "volumeName", "uid", "internalTrafficPolicy"}
 
 
-def children(cluster: Cluster, pipeline: str, namespace: str) -> list[dict[str, Any]]:
+def children(cluster: Access, pipeline: str, namespace: str) -> list[dict[str, Any]]:
     """Everything that carries the pipeline's label, and its pods."""
     selector = f"{LABEL}={pipeline}"
     found: list[dict[str, Any]] = cluster.get(KINDS, "-n", namespace, "-l", selector)["items"]
     return found
 
 
-def pods(cluster: Cluster, pipeline: str, namespace: str) -> list[dict[str, Any]]:
+def pods(cluster: Access, pipeline: str, namespace: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = cluster.get("pods", "-n", namespace, "-l", f"{LABEL}={pipeline}")["items"]
     return found
 
 
-def essence(cluster: Cluster, pipeline: str, namespace: str) -> dict[str, Any]:
+def essence(cluster: Access, pipeline: str, namespace: str) -> dict[str, Any]:
     """Children by kind and name, without what Kubernetes assigns or counts, and without secret texts.
 
     The pipeline's and the namespace's names are replaced, so that two pipelines of the same spec have the same. So are

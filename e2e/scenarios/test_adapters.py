@@ -65,6 +65,7 @@ async def found(kubernetes: Kubernetes, namespace: str) -> dict[tuple[str, str],
     return await list_children(kubernetes, [CONFIG_MAP], namespace, CHILD)
 
 
+@pytest.mark.own_cluster("the audit log is the judge")
 async def test_what_is_as_wanted_is_not_written_again(
     site: Site, namespace: str, kubernetes: Kubernetes, owner: Owner
 ) -> None:
@@ -132,6 +133,7 @@ async def test_only_what_we_own_is_pruned(site: Site, namespace: str, kubernetes
     await prune_children(kubernetes, [], live, owner.uid, keep=["kept"])
 
 
+@pytest.mark.own_cluster("the audit log is the judge")
 async def test_long_lists_come_page_by_page(site: Site, namespace: str, kubernetes: Kubernetes, owner: Owner) -> None:
     site.apply(*(config_map(owner, namespace, f"c{number}") for number in range(520)))
     mark = site.cluster.audit.mark()

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from blockhouse.cli import build_app
 from e2e.cluster.binaries import Binaries
 
-pytestmark = pytest.mark.core
+pytestmark = [pytest.mark.core, pytest.mark.own_cluster("it asks no cluster at all")]
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "blockhouse"

@@ -21,8 +21,9 @@ from kubernetes import client, config
 from blockhouse_operator.api.labels import GROUP, VERSION
 from blockhouse_operator.api.resource import InvalidSpec, parse_block_aggregator
 from blockhouse_operator.desired import aggregator
+from e2e.cluster.access import Programs, kubectl
 from e2e.cluster.binaries import Binaries
-from e2e.cluster.cluster import kubectl
+from e2e.cluster.given import GivenCluster
 from e2e.cluster.pki import Authority
 from e2e.cluster.programs import ApiServer, Etcd
 from e2e.scenarios.resources import example
@@ -32,7 +33,7 @@ from e2e.stack.process import wait_until
 pytestmark = pytest.mark.core
 
 ROOT = Path(__file__).parents[2]
-NAMESPACE = "definitions"
+NAMESPACE = "blockhouse-definitions"
 PIPELINES, SHARDS = "blockaggregators", "clickhouseshardingests"
 EXISTING = {"cluster": "events", "existing": {"hostTemplate": "chi-x-{shard}-{replica}"}}
 
@@ -43,7 +44,7 @@ Change = tuple[str, Any]
 class Server:
     """An API server that knows our definitions: its API, and kubectl."""
 
-    def __init__(self, binaries: Binaries, kubeconfig: Path) -> None:
+    def __init__(self, binaries: Programs, kubeconfig: Path) -> None:
         self._binaries = binaries
         self._kubeconfig = kubeconfig
         api = config.new_client_from_config(str(kubeconfig))  # type: ignore[no-untyped-call]
@@ -80,7 +81,11 @@ def refusal(action: Callable[[], object]) -> str:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory, given: GivenCluster | None) -> Iterator[Server]:
+    if given is not None:  # which has the definitions already
+        given.make_namespace(NAMESPACE)
+        yield await_definitions(Server(given.binaries, given.kubeconfig))
+        return
     folder, binaries, ports = tmp_path_factory.mktemp("definitions"), Binaries.find(), Ports()
     authority = Authority(folder / "pki")
     authority.create()
@@ -96,12 +101,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         found.kubectl("create", "namespace", NAMESPACE)
         found.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
         found.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
-        assert wait_until(lambda: refusal(lambda: found.would_create(example())) == "", timeout=30)
-        yield found
+        yield await_definitions(found)
     finally:
         api.kill()
         etcd.kill()
         ports.release()
+
+
+def await_definitions(server: Server) -> Server:
+    """A definition that is established is served a moment later."""
+    assert wait_until(lambda: refusal(lambda: server.would_create(example())) == "", timeout=30)
+    return server
 
 
 def changed(*changes: Change, base: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from e2e.scenarios.resources import at_home, example, patched, secret
 from e2e.scenarios.site import Site
 from e2e.scenarios.state import children, pods
@@ -9,6 +11,7 @@ from e2e.scenarios.state import children, pods
 NAME = "orders"
 
 
+@pytest.mark.own_cluster("its pods are played by nodes of KWOK's")
 def test_a_pipeline_beside_an_existing_clickhouse(site: Site, namespace: str) -> None:
     theirs = {
         "apiVersion": "v1",

@@ -55,6 +55,7 @@ def field(found: dict[str, Any], path: str) -> Any:
     return found
 
 
+@pytest.mark.own_cluster("its pods are played by nodes of KWOK's")
 @pytest.mark.core
 def test_a_pipeline_lives(site: Site, home: str) -> None:
     began = site.cluster.audit.mark()
@@ -192,6 +193,7 @@ def is_deleted(site: Site, home: str) -> None:
     assert partitions(site, "a", f"{NAME}-0") == 6, "topics are not deleted by default"
 
 
+@pytest.mark.own_cluster("its pods are played by nodes of KWOK's")
 def test_what_is_missing_is_said_and_waited_for(site: Site, namespace: str) -> None:
     pipeline = at_home(example(), site.surroundings, name="waits", namespace=namespace)
     pipeline = patched(pipeline, shards=1)

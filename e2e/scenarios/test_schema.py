@@ -7,11 +7,15 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from blockhouse_operator.decide.rollout import RESTART
 from blockhouse_operator.decide.tables import CHANGE
 from e2e.scenarios.resources import Manifest, at_home, example, patched
 from e2e.scenarios.site import SYSTEM, Site
 from e2e.scenarios.state import pods
+
+pytestmark = pytest.mark.own_cluster("its pods are played by nodes of KWOK's")
 
 TABLE, REPLICAS = "db.clicks", 2
 COLUMNS = "url String, seven UInt32 DEFAULT 7, loud String DEFAULT upper(url),"

@@ -55,6 +55,7 @@ def templates(site: Site, namespace: str) -> list[set[str]]:
     return [variables(stateful_set["spec"]["template"]) for stateful_set in found]
 
 
+@pytest.mark.own_cluster("its pods are played by nodes of KWOK's")
 def test_an_upgrade_restarts_no_pod(site: Site, newer: type[OperatorProcess]) -> None:
     namespace = site.namespace("upgrade")
     site.apply(*companions(namespace))

@@ -7,6 +7,8 @@ import json
 import urllib.request
 from typing import Any
 
+import pytest
+
 from blockhouse.streams import StreamId
 from e2e.scenarios.resources import at_home, companions, example, patched
 from e2e.scenarios.site import Site
@@ -37,6 +39,7 @@ def owned(site: Site, namespace: str) -> list[StreamId]:
     return found
 
 
+@pytest.mark.own_cluster("its pods are played by nodes of KWOK's")
 def test_two_operators_with_a_zone_each_make_one_pipeline(site: Site) -> None:
     """Namespaces stand for the Kubernetes clusters; Kafka, ZooKeeper and the names of replicas are shared."""
     places = {"dc-a": site.namespace("zone-a"), "dc-b": site.namespace("zone-b")}
