@@ -104,6 +104,9 @@ CASES: dict[str, Make] = {
     "zones-in-turn": _both_zones,
     "rolling-restart-aggregators": lambda rng, _: _one(Kind.RESTART, "aggregators", 1, 1.1, rng),
     "rolling-restart-clickhouse": lambda rng, _: _one(Kind.RESTART, "clickhouses", 1, 1.1, rng),
+    "skew-kafka": lambda rng, _: _one(
+        Kind.SKEW, _cluster(rng), 8, 20, rng, offset=rng.choice([-1, 1]) * round(rng.uniform(60, 600))
+    ),
     "shard-down": lambda rng, n: _one(Kind.KILL, f"shard-{_shard(rng, n)}", 10, 15, rng),
 }
 WINDOWS = (30, 100, 10_000)
@@ -168,9 +171,13 @@ def plan(
     )
 
 
-def not_permitted(network: bool, disk: bool) -> tuple[Kind, ...]:
-    """Kinds to leave out on a machine without these."""
-    return (*(() if network else tuple(sorted(NETWORK))), *(() if disk else (Kind.DISK_FULL,)))
+def not_permitted(isolated: bool, clocks: bool) -> dict[str, tuple[Kind, ...]]:
+    """Kinds to leave out on a machine without namespaces of our own, or without a way to shift clocks, by reason."""
+    missing = {
+        "not root": () if isolated else (*sorted(NETWORK), Kind.DISK_FULL),
+        "no libfaketime (`make setup` installs it)": () if clocks else (Kind.SKEW,),
+    }
+    return {why: kinds for why, kinds in missing.items() if kinds}
 
 
 def permitted_cases(without: Sequence[Kind], shards: int = 1) -> list[str]:

@@ -14,7 +14,7 @@ import typer
 import yaml
 from rich.console import Console
 
-from e2e.chaos.scenario import MAX_SHARDS, MOST_PODS, Scenario
+from e2e.chaos.scenario import MAX_SHARDS, MOST_PODS, Kind, Scenario
 
 if TYPE_CHECKING:  # heavy: `--help` must not load Kafka's and ClickHouse's clients
     from e2e.chaos.run import Outcome
@@ -50,15 +50,13 @@ def at_random(
 
       SEED=7 MINUTES=10 make chaos
     """
-    from e2e.chaos.catalogue import not_permitted, plan
+    from e2e.chaos.catalogue import plan
 
     _check_size(shards, replicas)
     isolated = _isolated()
     seed = seed if seed is not None else secrets.randbelow(10**6)
     typer.echo(f"SEED={seed}")
-    without = not_permitted(isolated, isolated)
-    if without:
-        typer.echo(f"not root, so left out: {', '.join(without)}")
+    without = _without(isolated)
     scenario = plan(seed, minutes * 60, replicas, rate, shards=shards, without=without)
     _finish([_perform(scenario, folder, isolated)], json_file)
 
@@ -96,14 +94,14 @@ def scenario_table(
 
     Example: blockhouse chaos table kill-aggregator zone-down --runs 3
     """
-    from e2e.chaos.catalogue import CASES, not_permitted, permitted_cases, series
+    from e2e.chaos.catalogue import CASES, permitted_cases, series
     from e2e.chaos.report import table
 
     _check_size(shards, replicas)
     isolated = _isolated()
     if unknown := set(cases or ()) - set(CASES):
         raise typer.BadParameter(f"no case {', '.join(sorted(unknown))}: there are {', '.join(CASES)}")
-    wanted = cases or permitted_cases(not_permitted(isolated, isolated), shards)
+    wanted = cases or permitted_cases(_without(isolated), shards)
     outcome = _perform(series(wanted, runs, seed, replicas, rate, shards=shards), folder, isolated)
     typer.echo(table(outcome))
     _finish([outcome], json_file)
@@ -132,6 +130,17 @@ def show_plan(
 def _check_size(shards: int, replicas: int) -> None:
     if shards * replicas > MOST_PODS:
         raise typer.BadParameter(f"{shards} shards of {replicas} replicas: at most {MOST_PODS} in all")
+
+
+def _without(isolated: bool) -> list[Kind]:
+    """Kinds of faults that this machine does not permit; says so."""
+    from e2e.chaos.catalogue import not_permitted
+    from e2e.chaos.clock import library
+
+    missing = not_permitted(isolated, library() is not None)
+    for why, kinds in missing.items():
+        typer.echo(f"{why}, so left out: {', '.join(kinds)}")
+    return [kind for kinds in missing.values() for kind in kinds]
 
 
 def _isolated() -> bool:

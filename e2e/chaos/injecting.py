@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 import urllib.request
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -23,6 +24,8 @@ STRIKE_TIMEOUT = 15.0
 """Seconds in which an armed aggregator should reach its point before the next one is armed too."""
 WORK_TIMEOUT = 60.0
 """Seconds until some aggregator owns a stream, whatever else goes on."""
+CLOCK_TIMEOUT, CLOCK_TOLERANCE = 30.0, 15.0
+"""Seconds within which a shifted process must tell the new time, and by which what it tells may be old."""
 _STOP_GRACE = 30.0
 _RESET = 0.5
 
@@ -86,6 +89,7 @@ class Injector:
             Kind.DELAY: self._delay,
             Kind.DISK_FULL: self._disk_full,
             Kind.RESTART: self._restart,
+            Kind.SKEW: self._skew,
         }
         self._tell(f"fault: {fault}")
         try:
@@ -206,6 +210,27 @@ class Injector:
                 raise StackError(f"{name} did not come back within {START_TIMEOUT:g} s")
             self._tell(f"{name} restarted")
         yield
+
+    @contextmanager
+    def _skew(self, injected: Injected) -> Iterator[None]:
+        """Not carried out if the process goes on telling the right time; one that is down meanwhile tells none."""
+        fault = injected.fault
+        clock = self._world.clocks.get(fault.target)
+        if clock is None:
+            raise StackError("libfaketime is not installed: run `make setup`")
+        told: list[float] = []
+
+        def obeyed() -> bool:
+            now = self._world.clock_of(fault.target)
+            told[:] = told if now is None else [now - time.time()]
+            return (bool(told) and abs(told[0] - clock.offset) < CLOCK_TOLERANCE) or self._over.is_set()
+
+        with clock.shifted(fault.offset):
+            if wait_until(obeyed, timeout=CLOCK_TIMEOUT, interval=0.5):
+                self._tell(f"the clock of {fault.target} is {told[0] if told else 0:+.1f} s off")
+            elif told:
+                raise StackError(f"the clock of {fault.target} is {told[0]:+.1f} s off, not {clock.offset:+.0f} s")
+            yield
 
     def _working(self, preferred: str, but: Collection[str] = ()) -> str:
         """The preferred aggregator if it owns streams, else the first of its shard that does, `but` none of these."""

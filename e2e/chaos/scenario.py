@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from e2e.chaos.layout import Layout
+from e2e.chaos.layout import KAFKA, Layout
 
 
 class Kind(StrEnum):
@@ -35,11 +35,17 @@ class Kind(StrEnum):
     """The disk of a ClickHouse replica is full for `seconds`."""
     RESTART = "restart"
     """SIGTERM to each process of `target` in turn, each started again before the next."""
+    SKEW = "skew"
+    """The wall clock of `target` is `offset` seconds off for `seconds`; its monotonic clock goes on."""
 
 
 SERVERS = {Kind.KILL, Kind.FREEZE, Kind.RESTART}
 NETWORK = {Kind.PARTITION, Kind.LOSS, Kind.DELAY}
 """Kinds that need a network namespace of our own."""
+SKEWABLE = (*KAFKA, "verifier")
+LEAST_SKEW, MOST_SKEW = 30.0, 3000.0
+"""Less could not be told from a slow answer. A broker refuses messages that are an hour ahead of its clock
+(`message.timestamp.after.max.ms`): that would be the producer's failure, which is not what a skew is about."""
 
 
 class Fault(BaseModel):
@@ -59,12 +65,19 @@ class Fault(BaseModel):
     point: str = "after-insert"
     share: float = Field(default=0.3, gt=0, lt=1)
     delay: float = Field(default=0.02, gt=0, le=5)
+    offset: float = Field(default=-300, ge=-MOST_SKEW, le=MOST_SKEW)
     case: str = ""
 
     @model_validator(mode="after")
-    def _needs_a_peer(self) -> Fault:
+    def _makes_sense(self) -> Fault:
         if (self.kind in NETWORK) != bool(self.peer):
             raise ValueError(f"{self.kind}: `peer` is for {', '.join(sorted(NETWORK))}, and they need it")
+        if self.kind is Kind.SKEW and self.target not in SKEWABLE:
+            raise ValueError(f"{self.kind}: only the clocks of {', '.join(SKEWABLE)} can be shifted")
+        if abs(self.offset) < LEAST_SKEW:
+            raise ValueError(
+                f"{self.kind}: an `offset` of {self.offset:g} s is too little to tell: {LEAST_SKEW:g} or more"
+            )
         return self
 
     @property
@@ -77,6 +90,7 @@ class Fault(BaseModel):
             Kind.STRIKE: f" at {self.point}",
             Kind.LOSS: f" of {self.share:.0%}",
             Kind.DELAY: f" of {self.delay * 1000:.0f} ms",
+            Kind.SKEW: f" by {self.offset:+.0f} s of",
         }
         peer = f" from {self.peer}" if self.peer else ""
         return f"{self.kind}{details.get(self.kind, '')} {self.target}{peer}, {self.seconds:.1f} s"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from e2e.chaos.clock import PROBE_TOPIC, WallClock, appended_at, library, sweep
 from e2e.chaos.layout import pod_name, pod_of
 from e2e.chaos.network import FIRST_GROUP, Endpoint, Network, SmallDisk
-from e2e.chaos.scenario import DISK, Scenario
+from e2e.chaos.scenario import DISK, Kind, Scenario
 from e2e.demo.scenario import TABLES, Table
 from e2e.pipeline import AggregatorProcess, Pipeline, PipelineSpec, verifier_of
 from e2e.stack import Stack, StackSpec
@@ -50,6 +52,7 @@ class World(Stage):
         self.pipelines = [Pipeline(self.stack, folder, _shard(scenario, n)) for n in range(1, scenario.shards + 1)]
         self.verifier = verifier_of(*self.pipelines)
         self.servers = self._by_name()
+        self.clocks = self._clocks()
         self.network: Network | None = None
         self.disk: SmallDisk | None = None
         if isolated:
@@ -73,10 +76,20 @@ class World(Stage):
     def aggregator(self, name: str) -> AggregatorProcess:
         return self.aggregators[pod_of(name)]
 
+    def clock_of(self, name: str) -> float | None:
+        """What a process of `clocks` holds for the time, in seconds since 1970; None while it does not answer."""
+        server = self.servers[name]
+        if isinstance(server, KafkaBroker):
+            return appended_at(server.bootstrap)
+        looked = [cluster["looked"] for cluster in self.verifier.verdict().get("coverage", {}).values()]
+        return max((datetime.fromisoformat(text).timestamp() for text in looked if text), default=None)
+
     def start(self) -> None:
         if self.disk is not None:
             self.disk.mount()
             self._exits.callback(self.disk.unmount)
+        if self.clocks:
+            self._exits.callback(sweep)
         self._exits.callback(self.stack.close)
         self.stack.start()
         for table in LOADED:
@@ -87,6 +100,9 @@ class World(Stage):
                 order_by=table.order_by,
                 settings={"replicated_deduplication_window": self.scenario.window},
             )
+        for cluster in self.stack.kafka.values():
+            if f"kafka-{cluster.name}" in self.clocks:
+                cluster.create_topic(PROBE_TOPIC, partitions=1, config={"message.timestamp.type": "LogAppendTime"})
         self._exits.callback(self.verifier.kill)
         for pipeline in self.pipelines:
             self._exits.enter_context(pipeline)
@@ -105,6 +121,17 @@ class World(Stage):
         found |= {f"aggregator-{pod}": process for pod, process in self.aggregators.items()}
         assert set(found) == set(self.scenario.layout.processes)
         return found
+
+    def _clocks(self) -> dict[str, WallClock]:
+        """Of those that the scenario is going to shift, if this machine can; all others run as they always do."""
+        found = library()
+        if found is None:
+            return {}
+        targets = {fault.target for fault in self.scenario.faults if fault.kind is Kind.SKEW}
+        clocks = {name: WallClock(self.folder / "clocks" / name, found) for name in sorted(targets)}
+        for name, clock in clocks.items():
+            self.servers[name].variables = clock.variables
+        return clocks
 
     def _isolate(self) -> Network:
         endpoints = {}

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from e2e.chaos.clock import WallClock, library
 from e2e.chaos.network import permitted
+from e2e.stack.process import wait_until
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
@@ -47,3 +51,31 @@ def test_a_delayed_line_takes_longer_both_ways_for_one_client_only(found: Any) -
 
 def test_a_full_disk_takes_nothing_until_it_is_relieved(found: Any) -> None:
     assert found["disk"] == {"empty": "written", "full": "No space left on device", "relieved": "written"}
+
+
+_TELL = "import sys, time\nfor _ in sys.stdin: print(time.time(), time.monotonic(), flush=True)"
+
+
+def test_a_shifted_process_has_another_wall_clock_and_the_same_monotonic_one(tmp_path: Path) -> None:
+    found = library()
+    if found is None:
+        pytest.skip("libfaketime is not installed")
+    clock = WallClock(tmp_path / "clock", found)
+    command, variables = [sys.executable, "-c", _TELL], {**os.environ, **clock.variables}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=variables, **pipes) as process:
+
+        def off() -> tuple[float, float]:
+            """By how many seconds its clocks are off; it answers between two looks at ours."""
+            wall, steady = time.time(), time.monotonic()
+            process.stdin.write("?\n")  # type: ignore[union-attr]
+            process.stdin.flush()  # type: ignore[union-attr]
+            told = [float(word) for word in process.stdout.readline().split()]  # type: ignore[union-attr]
+            return told[0] - wall, told[1] - steady
+
+        assert abs(off()[0]) < 20
+        for offset in (-300, 600):
+            with clock.shifted(offset):
+                assert wait_until(lambda wanted=offset: abs(off()[0] - wanted) < 20, timeout=60)  # type: ignore[misc]
+                assert abs(off()[1]) < 20
+        assert wait_until(lambda: abs(off()[0]) < 20, timeout=60)

@@ -49,9 +49,13 @@ def test_every_random_run_begins_with_a_kill_that_must_be_replayed() -> None:
 def test_random_runs_reach_every_case_and_leave_out_what_the_machine_forbids() -> None:
     kinds = {fault.kind for seed in range(100) for fault in plan(seed, 180, 4, 200).faults}
     assert kinds == set(Kind)
-    without = not_permitted(network=False, disk=False)
-    left = {fault.kind for seed in range(100) for fault in plan(seed, 180, 4, 200, without=without).faults}
+    (no_root,) = not_permitted(isolated=False, clocks=True).values()
+    left = {fault.kind for seed in range(100) for fault in plan(seed, 180, 4, 200, without=no_root).faults}
     assert left == set(Kind) - NETWORK - {Kind.DISK_FULL}
+    (no_library,) = not_permitted(isolated=True, clocks=False).values()
+    left = {fault.kind for seed in range(100) for fault in plan(seed, 180, 4, 200, without=no_library).faults}
+    assert left == set(Kind) - {Kind.SKEW}
+    assert not_permitted(isolated=True, clocks=True) == {}
 
 
 def test_a_plan_written_as_yaml_is_read_back_the_same() -> None:
@@ -68,6 +72,10 @@ def test_a_plan_written_as_yaml_is_read_back_the_same() -> None:
         ({"at": 1, "kind": "kill", "target": "zone-a", "peer": "zone-b"}, "need it"),
         ({"at": 1, "kind": "strike", "target": "kafka-a"}, "only aggregators"),
         ({"at": 1, "kind": "disk-full", "target": "clickhouse-r1"}, "disk of its own"),
+        ({"at": 1, "kind": "skew", "target": "zookeeper"}, "only the clocks of kafka-a, kafka-b, verifier"),
+        ({"at": 1, "kind": "skew", "target": "zone-a"}, "only the clocks of"),
+        ({"at": 1, "kind": "skew", "target": "kafka-a", "offset": 5}, "too little to tell"),
+        ({"at": 1, "kind": "skew", "target": "kafka-a", "offset": 3601}, "offset"),
         ({"at": 1, "kind": "kil", "target": "zone-a"}, "kind"),
         ({"at": 1, "kind": "kill", "target": "zone-a", "secnods": 3}, "secnods"),
     ],
@@ -111,4 +119,5 @@ def test_more_pods_than_a_machine_can_start_are_refused() -> None:
 def test_faults_say_what_they_are() -> None:
     fault = CASES["packet-loss"](random.Random(1), Layout(4))[0]
     assert str(fault).startswith("loss of ")
+    assert str(Fault(at=0, kind=Kind.SKEW, target="kafka-a")) == "skew by -300 s of kafka-a, 5.0 s"
     assert str(Fault(at=0, kind=Kind.STRIKE, target="aggregator-r1")) == "strike at after-insert aggregator-r1, 5.0 s"
