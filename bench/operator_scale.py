@@ -2,9 +2,10 @@
 
     .venv/bin/python bench/operator_scale.py --shards 10 --shards 50 --shards 200
 
-Prints, for each size, the time from `kubectl apply` to Ready, the operator's requests and writes per shard until then,
-its requests per shard and minute when nothing changes, its processor time and its memory. Linear means: the columns per
-shard stay the same. On a machine that does other work at the same time only the first column is worthless.
+Prints, for each size, how soon a change of the pipeline's spec is heard while its shards are made, the time from
+`kubectl apply` to Ready, the operator's requests and writes per shard until then, its requests per shard and minute when
+nothing changes, its processor time and its memory. Linear means: the columns per shard stay the same. On a machine that
+does other work at the same time only the two times are worthless.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from rich.table import Table
 from e2e.cluster import Cluster, ClusterError, ClusterSpec, Zone
 from e2e.cluster.surroundings import Surroundings
 from e2e.scenarios.operator import OperatorProcess
-from e2e.scenarios.resources import at_home, companions, example, patched
+from e2e.scenarios.resources import Manifest, at_home, companions, example, patched
 from e2e.scenarios.site import RELEASE, Site, account_of
 
 NAME, NAMESPACE = "scale", "scale"
@@ -37,6 +38,8 @@ class Figures:
     """Of one size. Times in seconds, memory in bytes."""
 
     shards: int
+    heard_after: float
+    """From a change of the pipeline's spec, while its first shards were being made, to its `observedGeneration`."""
     ready_after: float
     requests: int
     writes: int
@@ -88,6 +91,7 @@ def observe(site: Site, operator: OperatorProcess, shards: int, timeout: float) 
     process = psutil.Process(pid)
     mark, began, before = site.cluster.audit.mark(), time.monotonic(), sum(process.cpu_times()[:2])
     site.apply(resource)
+    heard_after = heard(site, resource)
     site.wait_ready(NAME, NAMESPACE, timeout=timeout)
     ready_after = time.monotonic() - began
     site.wait_condition(NAME, NAMESPACE, "TopicsProvisioned", "True", timeout=timeout)
@@ -101,6 +105,7 @@ def observe(site: Site, operator: OperatorProcess, shards: int, timeout: float) 
     quiet_requests = list(site.cluster.audit.requests(user, since=quiet))
     return Figures(
         shards,
+        heard_after,
         ready_after,
         requests=len(until_ready),
         writes=sum(request.writes for request in until_ready),
@@ -111,15 +116,35 @@ def observe(site: Site, operator: OperatorProcess, shards: int, timeout: float) 
     )
 
 
+def heard(site: Site, resource: Manifest) -> float:
+    """Seconds until the operator has taken note of a new spec, when it has most to do."""
+
+    def first_shard_is_told_of() -> bool:
+        return any(shard.get("status") for shard in site.cluster.get("csi", "-n", NAMESPACE)["items"])
+
+    site.wait("the first shards are being made", first_shard_is_told_of, timeout=600)
+    began = time.monotonic()
+    site.apply(patched(resource, rollout__stepTimeout="16m"))
+
+    def noted() -> bool:
+        found = site.cluster.get("ba", NAME, "-n", NAMESPACE)
+        return bool(found.get("status", {}).get("observedGeneration") == found["metadata"]["generation"])
+
+    site.wait("the new spec is heard", noted, timeout=600)
+    return time.monotonic() - began
+
+
 def show(found: list[Figures]) -> None:
     table = Table(title="The operator by size; 4 replicas a shard", title_justify="left")
-    for column in ("shards", "Ready after", "requests/shard", "writes/shard", "idle requests/shard/min", "idle writes"):
+    times = ("shards", "spec heard after", "Ready after")
+    for column in (*times, "requests/shard", "writes/shard", "idle requests/shard/min", "idle writes"):
         table.add_column(column, justify="right")
     table.add_column("CPU/shard", justify="right")
     table.add_column("memory", justify="right")
     for one in found:
         table.add_row(
             str(one.shards),
+            f"{one.heard_after:.1f} s",
             f"{one.ready_after:.0f} s",
             f"{one.requests / one.shards:.0f}",
             f"{one.writes / one.shards:.0f}",

@@ -141,7 +141,7 @@ def refusal(context: str, server: str, installed: list[str]) -> str:
     return (
         f"the cluster of context {context} ({server}) has {', '.join(installed)}: Blockhouse is installed there, or "
         "a run of the scenarios was killed; nothing was changed. Use another cluster or, only if it was such a run, "
-        f"`kubectl delete {' '.join(installed)}`"
+        f"`helm uninstall blockhouse -n {SYSTEM} --ignore-not-found; kubectl delete {' '.join(installed)}`"
     )
 
 

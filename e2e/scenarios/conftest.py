@@ -39,8 +39,10 @@ def given(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config)
     if cluster is None:
         yield None
         return
-    reporter = pytestconfig.pluginmanager.getplugin("terminalreporter")
-    reporter.write_line(f"\nusing the cluster of context {cluster.context}: {cluster.server}")
+    plugins = pytestconfig.pluginmanager
+    with plugins.getplugin("capturemanager").global_and_fixture_disabled():
+        found = f"\nusing the cluster of context {cluster.context}: {cluster.server}"
+        plugins.getplugin("terminalreporter").write_line(found)
     with cluster:
         yield cluster
 
