@@ -3,9 +3,9 @@
     .venv/bin/python bench/operator_scale.py --shards 10 --shards 50 --shards 200
 
 Prints, for each size, how soon a change of the pipeline's spec is heard while its shards are made, the time from
-`kubectl apply` to Ready, the operator's requests and writes per shard until then, its requests per shard and minute when
-nothing changes, its processor time and its memory. Linear means: the columns per shard stay the same. On a machine that
-does other work at the same time only the two times are worthless.
+`kubectl apply` to Ready, the operator's requests and writes per shard until then, its requests per shard and minute
+when nothing changes, its processor time and its memory. Linear means: the columns per shard stay the same. On a
+machine that does other work at the same time only the two times are worthless.
 """
 
 from __future__ import annotations
