@@ -20,11 +20,7 @@ def compared(replica: Replica, declared: Declaration) -> Difference | None:
     found = tables.describe(replica, declared.database, declared.table)
     if found is None:
         return None
-    (sorting_key,) = replica.query(
-        "SELECT sorting_key FROM system.tables WHERE database = %(database)s AND name = %(table)s",
-        {"database": declared.database, "table": declared.table},
-    )[0]
-    return compare(declared, FoundTable(found.engine, found.columns, found.partition_key, sorting_key))
+    return compare(declared, FoundTable(found.engine, found.columns, found.partition_key, found.sorting_key))
 
 
 def create(

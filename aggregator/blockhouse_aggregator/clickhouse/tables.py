@@ -39,6 +39,7 @@ class ServerTable:
     provenance: frozenset[str]
     materialized_views: tuple[str, ...]
     partition_key: str
+    sorting_key: str = ""
 
     @property
     def full_name(self) -> str:
@@ -48,13 +49,13 @@ class ServerTable:
 def describe(replica: Replica, database: str, table: str) -> ServerTable | None:
     """The table, or None when this replica does not have it. Raises what `Replica.query` raises."""
     rows = replica.query(
-        "SELECT engine, create_table_query, partition_key, dependencies_database, dependencies_table"
+        "SELECT engine, create_table_query, partition_key, sorting_key, dependencies_database, dependencies_table"
         " FROM system.tables WHERE database = %(database)s AND name = %(table)s",
         {"database": database, "table": table},
     )
     if not rows:
         return None
-    engine, create, partition_key, view_databases, view_names = rows[0]
+    engine, create, partition_key, sorting_key, view_databases, view_names = rows[0]
     replicated = "Replicated" in engine
     path, name = _replication(replica, database, table) if replicated else (None, None)
     columns = _columns(replica, database, table)
@@ -72,6 +73,7 @@ def describe(replica: Replica, database: str, table: str) -> ServerTable | None:
         provenance=frozenset(PROVENANCE_COLUMNS) & {column.name for column in columns},
         materialized_views=tuple(sorted(f"{db}.{view}" for db, view in zip(view_databases, view_names, strict=True))),
         partition_key=partition_key,
+        sorting_key=sorting_key,
     )
 
 

@@ -93,9 +93,9 @@ def read_declaration(name: str, sql: str) -> Declaration:
     )
 
 
-def normalised(expression: str) -> str:
+def normalised(expression: str, *, without_cast: bool = False) -> str:
     """An expression or key in one spelling, so that what people write and what servers answer can be compared; the
-    empty key, `tuple()`, is the empty string."""
+    empty key, `tuple()`, is the empty string. `without_cast` takes what is cast for the cast."""
     if not expression:
         return ""
     try:
@@ -104,6 +104,8 @@ def normalised(expression: str) -> str:
         return expression
     while isinstance(node, exp.Paren | exp.Tuple) and len(node.expressions or [node.this]) == 1:
         node = node.expressions[0] if node.expressions else node.this
+    if without_cast and isinstance(node, exp.Cast):
+        node = node.this
     text = str(node.sql(DIALECT))
     return "" if text in ("tuple()", "()") else text
 

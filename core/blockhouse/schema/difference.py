@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import sqlglot
-from sqlglot import exp
-
 from blockhouse.errors import Permanent
-from blockhouse.schema.ddl import DIALECT, Declaration, DeclaredColumn, normalised
+from blockhouse.schema.ddl import Declaration, DeclaredColumn, normalised
 from blockhouse.schema.defaults import constant_default
 from blockhouse.schema.model import PROVENANCE_COLUMNS, Column, DefaultKind, ServerColumn
 from blockhouse.schema.parse import parse_type
@@ -133,7 +130,8 @@ def _same_type(one: str, other: str) -> bool:
 
 def _same_default(has: ServerColumn, wanted: ServerColumn) -> bool:
     """Servers spell a constant with the type it was given, as CAST(5, 'UInt8'): compare what they come to."""
-    if _bare(has.default_expression) == _bare(wanted.default_expression):
+    ours, theirs = (normalised(each.default_expression, without_cast=True) for each in (wanted, has))
+    if ours == theirs:
         return True
     if has.default_kind is not DefaultKind.DEFAULT:
         return False
@@ -142,12 +140,3 @@ def _same_default(has: ServerColumn, wanted: ServerColumn) -> bool:
     except Permanent:
         return False
     return one == other
-
-
-def _bare(expression: str) -> str:
-    text = normalised(expression)
-    try:
-        node = sqlglot.parse_one(text, dialect=DIALECT) if text else None
-    except sqlglot.errors.SqlglotError:
-        return text
-    return str(node.this.sql(DIALECT)) if isinstance(node, exp.Cast) else text
