@@ -109,7 +109,8 @@ class Observer(Periodic):
             for pid in session_members(leader):
                 part = "" if pid == leader else " workers" if pid in workers else " java"
                 sizes[part] = sizes.get(part, 0) + _resident(pid)
-            self.memory += [Resident(at, name + part, leader, size) for part, size in sizes.items()]
+            if self._clock() >= at:  # else the clock has started anew meanwhile
+                self.memory += [Resident(at, name + part, leader, size) for part, size in sizes.items()]
 
     def _look_and_weigh(self) -> None:
         self.look()
