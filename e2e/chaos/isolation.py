@@ -30,7 +30,8 @@ def isolated(
     if not judged and not demanded:
         return []
     peak, limit = max(judged, key=lambda each: each[0] - each[1], default=(0, 0.0))
-    found = f"lag at most {peak:,}, allowed {limit:,.0f} messages, in {len(judged)} outages" if judged else "no outage that could be judged"
+    told = f"lag at most {peak:,}, allowed {limit:,.0f} messages, in {len(judged)} outages"
+    found = told if judged else "no outage that could be judged"
     return [Check("while a shard was down, the other's lag stayed steady", bool(judged) and peak <= limit, found)]
 
 
