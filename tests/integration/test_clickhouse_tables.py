@@ -74,6 +74,7 @@ def test_a_table_without_replication_is_told_apart_and_a_missing_one_is_none(sta
         server.execute(f"DROP TABLE {name}_local")
     assert local is not None
     assert (local.replicated, local.zookeeper_path, local.deduplication_window) == (False, None, 0)
+    assert local.sorting_key == "id"
 
 
 def test_a_replica_that_has_not_fetched_everything_says_so(stack: Stack, table: TableFactory) -> None:
