@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from itertools import chain, product
 from pathlib import Path
 
+from tenacity import retry, retry_if_exception_type, stop_after_attempt
+
 from e2e.stack.server import StackError
 
 INSIDE = "BLOCKHOUSE_CHAOS_NAMESPACE"
@@ -116,8 +118,10 @@ class SmallDisk:
         self._folder.mkdir(parents=True, exist_ok=True)
         _run("mount", "-t", "tmpfs", "-o", f"size={self._size}", "tmpfs", str(self._folder))
 
+    @retry(retry=retry_if_exception_type(StackError), stop=stop_after_attempt(20), reraise=True)
     def fill(self) -> None:
-        """Leave less than a page free."""
+        """Leave less than a page free. The server goes on writing between question and answer, and the kernel refuses
+        a size that is exceeded by then: ask again."""
         usage = shutil.disk_usage(self._folder)
         _run("mount", "-o", f"remount,size={usage.used}", str(self._folder))
 
