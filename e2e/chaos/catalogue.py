@@ -13,6 +13,9 @@ Make = Callable[[random.Random, Layout], list[Fault]]
 
 FIRST, QUIET = 5.0, 15.0
 """Seconds without a fault at the beginning, and at the end of the production."""
+CALM_SECONDS = 7.0
+"""For so long all must be well before a fault of a series counts as recovered from: longer than a session, after which
+the last death that nobody noticed shows."""
 PAUSE, RECOVERY_TIMEOUT = 3.0, 90.0
 """Seconds between a recovery and the next fault of a series, and after which a fault counts as not recovered from."""
 

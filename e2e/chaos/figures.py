@@ -20,8 +20,9 @@ WARM_SECONDS, LEAST_SECONDS = 60.0, 60.0
 @dataclass(frozen=True, slots=True)
 class Recovery:
     """Of the shard with the most lag. Seconds from the fault's beginning, and from its end, until it was steady for
-    good; 0 when it never rose, None when the next fault began before. `takeover`: until every stream of a dead
-    aggregator had another owner, None where there was none. `lag_peak` is in messages."""
+    good and every stream owned; 0 when nothing changed, None when the next fault began before. `takeover`: until every
+    stream of a dead aggregator had another owner, None where there was none. `lag_peak` is in messages.
+    """
 
     from_begin: float | None
     from_end: float | None
@@ -52,13 +53,13 @@ def recoveries(faults: Sequence[Injected], samples: Sequence[Sample], rate: floa
 
 
 def steady_since(samples: Sequence[Sample], rate: float) -> float | None:
-    """The moment since which no more than STEADY_SECONDS of production is on its way in any shard; None when more is
-    at the end."""
+    """The moment since which every stream is owned and no more than STEADY_SECONDS of production is on its way in any
+    shard; None when it is not so at the end. (One stream of many that stands still is slow to show in the lag.)"""
     limit = rate * STEADY_SECONDS
-    above = [at for at, sample in enumerate(samples) if sample.lag > limit]
-    if not above:
+    disturbed = [at for at, sample in enumerate(samples) if sample.lag > limit or sample.unowned]
+    if not disturbed:
         return samples[0].at if samples else None
-    return samples[above[-1] + 1].at if above[-1] + 1 < len(samples) else None
+    return samples[disturbed[-1] + 1].at if disturbed[-1] + 1 < len(samples) else None
 
 
 def _takeover(fault: Injected, samples: Sequence[Sample]) -> float | None:

@@ -24,11 +24,13 @@ MEMORY_EVERY = 5.0
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One look. `at` is in seconds of the run; `lags` by shard in messages that brokers have acknowledged and that are
-    not known to be stored; `owners` has, by stream, the process (pod, pid) that says it has it."""
+    not known to be stored; `owners` has, by stream, the process (pod, pid) that says it has it; `unowned` counts the
+    streams of which nobody says so."""
 
     at: float
     lags: tuple[int, ...]
     owners: Mapping[str, tuple[str, int]]
+    unowned: int = 0
 
     @property
     def lag(self) -> int:
@@ -60,6 +62,7 @@ class Observer(Periodic):
         self._sent = sent
         self._clock = clock
         self._stored: list[dict[str, int]] = [{} for _ in world.pipelines]
+        self._streams = sum(pipeline.spec.partitions * len(pipeline.kafka) for pipeline in world.pipelines)
         self._weighed = 0.0
         self._pool = ThreadPoolExecutor(len(world.aggregators) or 1, thread_name_prefix="observe")
 
@@ -86,7 +89,7 @@ class Observer(Periodic):
                 if stream["state"] in ("REPLAY", "CONSUME"):
                     owners[name] = pod, pid
         lags = tuple(max(0, one - other) for one, other in zip(sent, self.stored, strict=True))
-        self.samples.append(Sample(self._clock(), lags, owners))
+        self.samples.append(Sample(self._clock(), lags, owners, self._streams - len(owners)))
 
     def _ask(self, pod: str) -> tuple[str, int, Mapping[str, Any]]:
         aggregator = self._world.aggregators[pod]

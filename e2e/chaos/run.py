@@ -15,8 +15,8 @@ from blockhouse_aggregator.audit import AuditSpec
 from blockhouse_aggregator.audit import run as run_audit
 from blockhouse_aggregator.coordination.schema_store import SchemaStore
 from blockhouse_aggregator.coordination.session import Session
-from e2e.chaos.catalogue import RECOVERY_TIMEOUT
-from e2e.chaos.figures import STEADY_SECONDS, Memory, Recovery, memory, recoveries, steady_since
+from e2e.chaos.catalogue import CALM_SECONDS, RECOVERY_TIMEOUT
+from e2e.chaos.figures import Memory, Recovery, memory, recoveries, steady_since
 from e2e.chaos.injecting import Injected, Injector
 from e2e.chaos.isolation import isolated
 from e2e.chaos.observing import Observer
@@ -152,7 +152,7 @@ def _play_in_turn(
     def recovered(since: float) -> bool:
         samples = [sample for sample in observer.samples if sample.at >= since]
         steady = steady_since(samples, scenario.rate)
-        return steady is not None and samples[-1].at - steady >= STEADY_SECONDS
+        return steady is not None and samples[-1].at - steady >= CALM_SECONDS
 
     for number, fault in enumerate(scenario.faults, start=1):
         load.wait(load.clock() + fault.at)

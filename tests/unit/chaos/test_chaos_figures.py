@@ -35,6 +35,13 @@ def test_a_fault_that_nobody_noticed_was_recovered_from_at_once() -> None:
     assert (found.from_begin, found.from_end, found.lag_peak) == (0, 0, 50)
 
 
+def test_a_stream_that_nobody_owns_is_a_disturbance_before_it_shows_in_the_lag() -> None:
+    seen = [Sample(float(at), (50,), {}, unowned=1 if 11 <= at < 18 else 0) for at in range(30)]
+    found = recovery(Injected(KILL, 10, 15, "aggregator-r1"), seen, RATE)
+    assert (found.from_begin, found.from_end) == (8, 3)
+    assert recovery(Injected(KILL, 10, 15, "aggregator-r1"), seen[:18], RATE).from_begin is None
+
+
 def test_what_comes_after_the_next_fault_is_not_laid_to_the_first() -> None:
     faults = [Injected(KILL, 10, 15), Injected(KILL, 20, 25)]
     one, two = recoveries(faults, samples(*[50] * 12, 400, *[50] * 10, 700, 700, *[50] * 10), RATE)
