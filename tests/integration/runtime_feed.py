@@ -14,7 +14,10 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
+
 from blockhouse.config.endpoints import ClickHouse, KafkaCluster, ZooKeeper
+from blockhouse.errors import Retryable
 from blockhouse.producer.rows import RowEncoder
 from blockhouse.producer.transport import Delivery, Transport
 from blockhouse.schema.history import extend
@@ -28,6 +31,12 @@ from e2e.stack.tables import create_replicated_table
 
 ROWS = 3
 """Rows of every message."""
+
+waiting_for_zookeeper = retry(
+    retry=retry_if_exception_type(Retryable), wait=wait_fixed(0.5), stop=stop_after_delay(60), reraise=True
+)
+"""Our session may have ended with the ensemble that the test before took away: the store says that it may be asked
+again, and a new session comes by itself."""
 
 Place = tuple[str, int, int]
 """Cluster, partition and offset of a message."""
@@ -75,6 +84,7 @@ class Feed:
         create_replicated_table(self._stack, name, columns, order_by="id", **options)
         return self.record(name)
 
+    @waiting_for_zookeeper
     def record(self, name: str) -> str:
         """Write the revision that the server's columns make, as a rollout does."""
         full = f"default.{name}"
@@ -91,11 +101,13 @@ class Feed:
         self._encoders[full] = [RowEncoder(history, history.current)]
         return full
 
+    @waiting_for_zookeeper
     def revisions(self, table: str) -> int:
         """How many revisions of the table are recorded, by whomever."""
         history = self._schemas.get(table)
         return len(history.revisions) if history is not None else 0
 
+    @waiting_for_zookeeper
     def mix_revisions(self, table: str) -> None:
         """From now on messages of every recorded revision are sent in turn, as producers that lag behind do."""
         history = self._schemas.get(table)
