@@ -54,6 +54,14 @@ class Loading:
     def peer(self, aggregator: AggregatorProcess) -> AggregatorProcess:
         return next(other for other in self.aggregators if other is not aggregator)
 
+    def balanced(self) -> bool:
+        """Every aggregator consumes its share of the streams of each cluster: nothing moves by itself any more."""
+        consumed = [{s["stream"] for s in a.streams() if s["state"] == "CONSUME"} for a in self.aggregators]
+        if len(set().union(*consumed)) != len(self.feed.streams):
+            return False
+        shares = [[sum(s.startswith(f"{c}/") for s in streams) for streams in consumed] for c in self.pipeline.kafka]
+        return all(max(share) - min(share) <= 1 for share in shares)
+
     def wait(self, what: str, condition: Callable[[], bool], timeout: float = 150) -> None:
         self.pipeline.wait_for(what, condition, timeout)
 
@@ -124,7 +132,9 @@ def loading(
 
 @contextmanager
 def healed(loading: Loading) -> Iterator[Loading]:
-    """For one test: what it killed or froze runs again afterwards, servers first."""
+    """For one test: what it killed or froze runs again afterwards, servers first. Before it, streams that were taken
+    over in the test before have moved back: they must not move in the midst of this one."""
+    loading.wait("every stream with its owner", loading.balanced)
     try:
         yield loading
     finally:
