@@ -132,14 +132,21 @@ def loading(
 
 @contextmanager
 def healed(loading: Loading) -> Iterator[Loading]:
-    """For one test: what it killed or froze runs again afterwards, servers first. Before it, streams that were taken
-    over in the test before have moved back: they must not move in the midst of this one."""
-    loading.wait("every stream with its owner", loading.balanced)
+    """For one test: what it killed or froze runs again afterwards, servers first."""
     try:
         yield loading
     finally:
         loading.stack.heal()
         loading.pipeline.heal()
+
+
+@contextmanager
+def healed_and_balanced(loading: Loading) -> Iterator[Loading]:
+    """The same for a test about owners: streams that were taken over in the test before have moved back when it
+    begins, and do not move in the midst of it."""
+    loading.wait("every stream with its owner", loading.balanced)
+    with healed(loading) as found:
+        yield found
 
 
 def eventually(condition: Callable[[], bool], timeout: float = 60) -> bool:

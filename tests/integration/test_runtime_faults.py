@@ -8,7 +8,7 @@ import pytest
 
 from e2e.stack import Stack
 from e2e.stack.clickhouse import ClickHouseServer
-from tests.integration.runtime_pipeline import Loading, eventually, healed, loading
+from tests.integration.runtime_pipeline import Loading, eventually, healed_and_balanced, loading
 
 pytestmark = pytest.mark.integration
 
@@ -25,7 +25,7 @@ def running(running_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture
 def pipeline(running: Loading) -> Iterator[Loading]:
-    with healed(running) as found:
+    with healed_and_balanced(running) as found:
         yield found
 
 
