@@ -21,7 +21,7 @@ import typer
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.processes import pss_by_program
-from blockhouse.config.endpoints import KafkaCluster, ZooKeeper
+from blockhouse.config.endpoints import ZooKeeper
 from blockhouse.producer.transport import Transport
 from blockhouse_aggregator.coordination.schema_store import SchemaStore
 from blockhouse_aggregator.coordination.session import Session
@@ -127,10 +127,7 @@ def schemas(store: SchemaStore, names: list[str], seed: int) -> list[MessagePool
 def run(pipeline: Pipeline, pools: list[MessagePool], seconds: float, rate: float, seed: int) -> Observed:
     observed = Observed()
     rng = random.Random(seed)
-    transports = [
-        Transport([KafkaCluster(name=k.name, bootstrap_servers=k.bootstrap)], pipeline.spec.topic)
-        for k in pipeline.stack.kafka.values()
-    ]
+    transports = [Transport([cluster], pipeline.spec.topic) for cluster in pipeline.clusters]
     observed.look(pipeline.aggregators, 0)
     started, sent, next_look = time.monotonic(), 0, 10.0
     while (now := time.monotonic() - started) < seconds:

@@ -29,6 +29,9 @@ from e2e.scenarios.site import RELEASE, Site, account_of
 
 NAME, NAMESPACE = "scale", "scale"
 QUIET_SECONDS = 60.0
+ZONES, REPLICAS = ("dc-a", "dc-b"), 4
+PODS_OF_A_NODE = 40
+"""A fake node has 256 cores (`e2e.cluster.nodes`), a pod of the example asks for six."""
 
 out = Console()
 
@@ -65,7 +68,8 @@ def main(
 def measure(shards: int, timeout: float) -> Figures:
     with tempfile.TemporaryDirectory(prefix="blockhouse-scale-") as name:
         folder = Path(name)
-        zones = (Zone("dc-a", 4), Zone("dc-b", 4))
+        nodes = max(4, -(-shards * REPLICAS // len(ZONES) // PODS_OF_A_NODE) + 1)
+        zones = tuple(Zone(name, nodes) for name in ZONES)
         with (
             Surroundings(folder / "surroundings") as surroundings,
             Cluster(folder / "k", ClusterSpec(zones)) as cluster,

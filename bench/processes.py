@@ -45,7 +45,7 @@ def pss_by_program(leader: int) -> dict[str, int]:
     sums = {"driver": 0, "java": 0, "workers": 0}
     for pid in session_members(leader):
         command = _read(f"/proc/{pid}/cmdline")
-        kind = "java" if "java\0" in command else "workers" if "pyspark.daemon" in command else "driver"
+        kind = "java" if "java\0" in command else "workers" if "pyspark.worker" in command else "driver"
         sums[kind] += _pss(pid)
     return sums
 

@@ -25,7 +25,7 @@ from e2e.stack.tables import create_replicated_table, drop_replicated_table
 
 QUORUM = 2
 PARTITIONS = 2
-SPEC = StackSpec(kafka_clusters=1, replicas=2, kafka_heap="512m", clickhouse_memory=4_000_000_000)
+SPEC = StackSpec(kafka_clusters=1, replicas=2, kafka_heap="512m", kafka_full_jit=True, clickhouse_memory=4_000_000_000)
 SETTLE_TIMEOUT = 120.0
 Headers = dict[str, str | bytes | None]
 FIRST_OFFSET = 1

@@ -108,7 +108,7 @@ def from_kafka(arguments: argparse.Namespace) -> None:
     from e2e.stack import Stack, StackSpec
 
     with tempfile.TemporaryDirectory() as folder:
-        spec = StackSpec(kafka_clusters=1, replicas=1)
+        spec = StackSpec(kafka_clusters=1, replicas=1, kafka_full_jit=True)
         with Stack(Path(folder) / "stack", spec) as stack:
             kafka = stack.kafka["a"]
             kafka.create_topic("commits", partitions=OFFSETS_PARTITIONS)

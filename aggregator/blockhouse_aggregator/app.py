@@ -91,9 +91,7 @@ class Aggregator:
         host, port = await gate.start()
         self.leases.address = GateAddress(host, port, key)
         try:
-            # A worker for one stream of each cluster: what a replica owns where there are as many as partitions.
-            warm = asyncio.to_thread(self._application.warm_up, len(self.config.kafka.clusters))
-            await asyncio.gather(self._prepare(), warm)
+            await asyncio.gather(self._prepare(), asyncio.to_thread(self._application.warm_up))
             if not self._ending.is_set():
                 self._go(self._refresh_catalog())
                 self._go(self.health.watch(self._hand_over))
@@ -205,6 +203,7 @@ class Aggregator:
         return OnTheLoop(
             loop,
             assigned=self._streams.assigned,
+            settle=self._streams.settle,
             dropped=self._dropped,
             failed=lambda error: self._cluster_failed(cluster, error),
             recovered=lambda: self._cluster_recovered(cluster),
@@ -229,7 +228,7 @@ class Aggregator:
     def _cluster_failed(self, cluster: str, error: BlockhouseError) -> None:
         log.error("kafka.failed", cluster=cluster, error=str(error))
         self.cluster_errors[cluster] = str(error)
-        if isinstance(error, Permanent) and error.reason in ("InstanceFenced", "ClientFatal"):
+        if isinstance(error, Permanent) and error.reason in ("InstanceFenced", "ClientFatal", "Crashed"):
             self.end(EXIT_FATAL, error.reason)
 
     def _cluster_recovered(self, cluster: str) -> None:

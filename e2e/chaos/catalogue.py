@@ -116,8 +116,6 @@ WINDOWS = (30, 100, 10_000)
 """Deduplication windows a random run may have: with the small ones old intents are decided by provenance."""
 _LONG = {"zones-in-turn", "rolling-restart-aggregators", "rolling-restart-clickhouse"}
 """Cases that take a minute or more: only in runs of three minutes and more."""
-
-
 _OF_SHARDS = {"shard-down"}
 """Cases that say something only where there is another shard."""
 

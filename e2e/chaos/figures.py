@@ -43,11 +43,14 @@ def recovery(fault: Injected, samples: Sequence[Sample], rate: float, until: flo
     )
 
 
-def recoveries(faults: Sequence[Injected], samples: Sequence[Sample], rate: float) -> tuple[Recovery, ...]:
-    """One for each fault; a fault that begins while another goes on ends what can be said of that."""
+def recoveries(
+    faults: Sequence[Injected], samples: Sequence[Sample], rate: float, pause: float = 0.0
+) -> tuple[Recovery, ...]:
+    """One for each fault; a fault that begins while another goes on ends what can be said of that, `pause` seconds
+    earlier: when faults wait for each other's recovery, what happens after it belongs to none."""
     begins = sorted(fault.began for fault in faults)
     return tuple(
-        recovery(fault, samples, rate, min((at for at in begins if at > fault.began), default=float("inf")))
+        recovery(fault, samples, rate, min((at - pause for at in begins if at > fault.began), default=float("inf")))
         for fault in faults
     )
 

@@ -40,7 +40,8 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """Memory of one process, or of all Python workers of an aggregator together, in bytes."""
+    """Memory of one process, or of the largest Python worker of an aggregator, in bytes: how many workers there are
+    follows the streams, and pages they share would be counted with each of them."""
 
     at: float
     name: str
@@ -110,8 +111,8 @@ class Observer(Periodic):
             sizes: dict[str, int] = {}
             workers = server.members("worker") if isinstance(server, AggregatorProcess) else []
             for pid in session_members(leader):
-                part = "" if pid == leader else " workers" if pid in workers else " java"
-                sizes[part] = sizes.get(part, 0) + _resident(pid)
+                part = "" if pid == leader else " worker" if pid in workers else " java"
+                sizes[part] = max(sizes.get(part, 0), _resident(pid))
             if self._clock() >= at:  # else the clock has started anew meanwhile
                 self.memory += [Resident(at, name + part, leader, size) for part, size in sizes.items()]
 

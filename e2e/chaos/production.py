@@ -8,16 +8,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.schema.model import TableHistory
 from blockhouse_aggregator.coordination.schema_store import SchemaStore
 from blockhouse_aggregator.produce import LoadSpec, MessagePool
 from e2e.chaos.scenario import Scenario
 from e2e.chaos.world import LOADED, World
 from e2e.demo.load import Load
-from e2e.stack import Stack
-from e2e.stack.process import wait_until
-from e2e.stack.server import StackError
+from e2e.pipeline.schemas import recorded_history
 
 FIRST_MESSAGES = 100
 SCHEMA_TIMEOUT = 180.0
@@ -81,16 +78,12 @@ class Production:
 
 def production_of(scenario: Scenario, world: World, schemas: SchemaStore) -> Production:
     """The load of every shard, once an aggregator has recorded what tables there are; StackError when none does."""
-    histories = {table.full_name: _history(schemas, table.full_name) for table in LOADED}
+    histories = {table.full_name: recorded_history(schemas, table.full_name, SCHEMA_TIMEOUT) for table in LOADED}
     return Production([_load(scenario, world, shard, histories) for shard in range(1, scenario.shards + 1)])
 
 
 def manifest(folder: Path, shard: int) -> Path:
     return folder / ("manifest.jsonl" if shard == 1 else f"manifest-s{shard}.jsonl")
-
-
-def clusters(stack: Stack) -> list[KafkaCluster]:
-    return [KafkaCluster(name=k.name, bootstrap_servers=k.bootstrap) for k in stack.kafka.values()]
 
 
 def _load(scenario: Scenario, world: World, shard: int, histories: Mapping[str, TableHistory]) -> Load:
@@ -102,18 +95,5 @@ def _load(scenario: Scenario, world: World, shard: int, histories: Mapping[str, 
         seed=seed,
     )
     pools = {name: MessagePool(history, seed) for name, history in histories.items()}
-    topic = world.pipelines[shard - 1].spec.topic
-    return Load(spec, clusters(world.stack), topic, pools, manifest(world.folder, shard))
-
-
-def _history(schemas: SchemaStore, table: str) -> TableHistory:
-    found: list[TableHistory] = []
-
-    def recorded() -> bool:
-        history = schemas.get(table)
-        found[:] = [history] if history is not None and history.current is not None else []
-        return bool(found)
-
-    if not wait_until(recorded, timeout=SCHEMA_TIMEOUT, interval=0.2):
-        raise StackError(f"no aggregator recorded the schema of {table} within {SCHEMA_TIMEOUT:g} s")
-    return found[0]
+    pipeline = world.pipelines[shard - 1]
+    return Load(spec, pipeline.clusters, pipeline.spec.topic, pools, manifest(world.folder, shard))

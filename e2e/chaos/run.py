@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from blockhouse.config.endpoints import ClickHouse, ZooKeeper
-from blockhouse_aggregator.audit import AuditSpec
+from blockhouse.config.endpoints import ZooKeeper
 from blockhouse_aggregator.audit import run as run_audit
 from blockhouse_aggregator.coordination.schema_store import SchemaStore
 from blockhouse_aggregator.coordination.session import Session
@@ -20,7 +19,7 @@ from e2e.chaos.figures import Memory, Recovery, memory, recoveries, steady_since
 from e2e.chaos.injecting import Injected, Injector
 from e2e.chaos.isolation import isolated
 from e2e.chaos.observing import Observer
-from e2e.chaos.production import FIRST_MESSAGES, Production, clusters, manifest, production_of
+from e2e.chaos.production import FIRST_MESSAGES, Production, manifest, production_of
 from e2e.chaos.scenario import Scenario
 from e2e.chaos.supervisor import Supervisor
 from e2e.chaos.verdict import Audited, judge, rows_in_kafka
@@ -178,17 +177,8 @@ def _audit(world: World, production: Production) -> list[Audited]:
     """Every shard's topic with every one of its replicas."""
     found = []
     for pipeline, rows in zip(world.pipelines, production.rows, strict=True):
-        shard, topic = pipeline.spec.shard, pipeline.spec.topic
-        servers = [server for (number, _), server in world.stack.clickhouse.items() if number == shard]
-        spec = AuditSpec(
-            clusters=tuple(clusters(world.stack)),
-            topic=topic,
-            replicas=tuple(ClickHouse(host=s.host, port=s.port) for s in servers),
-            dead_letter_topic=f"{topic}.dead-letters",
-            manifest=manifest(world.folder, shard),
-            wait=AUDIT_WAIT,
-        )
-        report = run_audit(spec)
+        shard = pipeline.spec.shard
+        report = run_audit(pipeline.audit_spec(manifest(world.folder, shard), AUDIT_WAIT))
         found.append(Audited(shard, report, max(rows, rows_in_kafka(report))))
     return found
 
@@ -222,10 +212,12 @@ def _outcome(
         ],
         isolation=isolated(injector.done, samples, scenario.layout, scenario.rate, demanded=scenario.outages),
     )
+    pause = min((fault.at for fault in scenario.faults), default=0.0) if scenario.in_turn else 0.0
+    recovered = recoveries(injector.done, samples, scenario.rate, pause)
     return Outcome(
         scenario,
         checks,
-        faults=tuple(zip(injector.done, recoveries(injector.done, samples, scenario.rate), strict=True)),
+        faults=tuple(zip(injector.done, recovered, strict=True)),
         memory=memory(observer.memory),
         lag_peak=max((sample.lag for sample in samples), default=0),
         rows=sum(audited.rows for audited in audits),

@@ -12,12 +12,12 @@ import shutil
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from e2e.cluster.access import Access, Programs, run
 from e2e.cluster.audit import AuditLog
 from e2e.cluster.spec import ClusterError
+from e2e.stack.stage import Stage
 
 VARIABLE = "BLOCKHOUSE_E2E_KUBECONFIG"
 CONTEXT = "BLOCKHOUSE_E2E_CONTEXT"
@@ -37,7 +37,7 @@ class OnPath:
         return found
 
 
-class GivenCluster(Access):
+class GivenCluster(Access, Stage):
     """One context of a kubeconfig, and of that a copy: nothing that changes the file meanwhile leads elsewhere.
 
     As a context manager it takes the cluster for this run, installs the CRDs, and removes in the end what it and the
@@ -71,22 +71,13 @@ class GivenCluster(Access):
     def audit(self) -> AuditLog:
         raise ClusterError("the audit log of a given cluster cannot be read: mark the scenario with own_cluster")
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Take the cluster and install the CRDs."""
         if installed := self.installed():
             raise ClusterError(refusal(self.context, self.server, installed))
         self.make_namespace(SYSTEM)  # whoever comes second fails here
-        try:
-            self.kubectl("apply", "--server-side", "-f", str(CRDS))
-            self.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CRDS))
-        except BaseException:
-            self.remove()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.remove()
+        self.kubectl("apply", "--server-side", "-f", str(CRDS))
+        self.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CRDS))
 
     def make_namespace(self, name: str) -> None:
         """Makes a namespace. ClusterError when there is one of that name: it is somebody else's."""
@@ -101,7 +92,7 @@ class GivenCluster(Access):
     def kubeconfig_of(self, service_account: str, namespace: str, path: Path) -> Path:
         return written(path, with_token(self._content, self.token_of(service_account, namespace)))
 
-    def remove(self) -> None:
+    def close(self) -> None:
         """Takes away what was made here: resources first, then their definitions, then the rights of the operator."""
         if not self._made:
             return

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from blockhouse.config.endpoints import ClickHouse, KafkaCluster, ZooKeeper
-from blockhouse.schema.model import TableHistory
-from blockhouse_aggregator.audit import AuditReport, AuditSpec
+from blockhouse.config.endpoints import ZooKeeper
+from blockhouse_aggregator.audit import AuditReport
 from blockhouse_aggregator.audit import run as run_audit
 from blockhouse_aggregator.clickhouse.quorum import QuorumProbe
 from blockhouse_aggregator.coordination.schema_store import SchemaStore
@@ -25,6 +24,7 @@ from e2e.demo.verdict import Check, judge
 from e2e.demo.watch import Watcher
 from e2e.demo.workspace import STACK
 from e2e.pipeline import Pipeline, PipelineSpec, VerifierProcess, verifier_of
+from e2e.pipeline.schemas import recorded_history
 from e2e.stack import Stack, StackSpec
 from e2e.stack.process import wait_until
 from e2e.stack.server import StackError
@@ -32,6 +32,7 @@ from e2e.stack.tables import create_replicated_table
 
 WINDOW = {"replicated_deduplication_window": 10_000}
 """The server's default of 100 blocks is half a minute here; docs/clickhouse.md tells how to size it."""
+MANIFEST = "manifest.jsonl"
 SCHEMA_TIMEOUT = 30.0
 READY_TIMEOUT = 120.0
 WARM_TIMEOUT = 120.0
@@ -110,30 +111,18 @@ def _set_up(scenario: Scenario, folder: Path, teller: Teller, exits: ExitStack, 
     verifier.start(wait=False)
     teller.say(f"starting a verifier and {scenario.replicas} aggregators, each of these a process with its own Spark")
     pipeline.start()
-    pools = {t.full_name: MessagePool(_history(schemas, t), scenario.seed) for t in TABLES}
-    clusters = [KafkaCluster(name=k.name, bootstrap_servers=k.bootstrap) for k in stack.kafka.values()]
+    pools = {
+        t.full_name: MessagePool(recorded_history(schemas, t.full_name, SCHEMA_TIMEOUT), scenario.seed) for t in TABLES
+    }
     watcher = exits.enter_context(Watcher(pipeline))
-    load = exits.enter_context(Load(scenario.load, clusters, pipeline.spec.topic, pools, folder / "manifest.jsonl"))
+    manifest = folder / MANIFEST
+    load = exits.enter_context(Load(scenario.load, pipeline.clusters, pipeline.spec.topic, pools, manifest))
     faults = Faults(pipeline, watcher, QuorumProbe(session.client), load.clock)
     return Stage(pipeline, verifier, schemas, watcher, load, faults, teller)
 
 
 def _create(stack: Stack, table: Table) -> None:
     create_replicated_table(stack, table.name, table.sql_columns, order_by=table.order_by, settings=WINDOW)
-
-
-def _history(schemas: SchemaStore, table: Table) -> TableHistory:
-    """The table's history, once an aggregator has recorded what it found in ClickHouse."""
-    found: list[TableHistory] = []
-
-    def recorded() -> bool:
-        history = schemas.get(table.full_name)
-        found[:] = [history] if history is not None and history.current is not None else []
-        return bool(found)
-
-    if not wait_until(recorded, timeout=SCHEMA_TIMEOUT, interval=0.2):
-        raise StackError(f"no aggregator recorded the schema of {table.full_name} within {SCHEMA_TIMEOUT:g} s")
-    return found[0]
 
 
 def _play(scenario: Scenario, stage: Stage) -> tuple[Killed, Frozen]:
@@ -198,13 +187,5 @@ def _drain(stage: Stage) -> None:
 def _audit(stage: Stage, folder: Path) -> AuditReport:
     pipeline, stack = stage.pipeline, stage.pipeline.stack
     servers = {f"{s.host}:{s.port}": s for s in stack.clickhouse.values()}
-    topic = pipeline.spec.topic
-    spec = AuditSpec(
-        clusters=tuple(KafkaCluster(name=k.name, bootstrap_servers=k.bootstrap) for k in stack.kafka.values()),
-        topic=topic,
-        replicas=tuple(ClickHouse(host=s.host, port=s.port) for s in servers.values()),
-        dead_letter_topic=f"{topic}.dead-letters",
-        manifest=folder / "manifest.jsonl",
-        wait=AUDIT_WAIT,
-    )
+    spec = pipeline.audit_spec(folder / MANIFEST, AUDIT_WAIT)
     return with_names(run_audit(spec), {address: server.replica for address, server in servers.items()})

@@ -109,6 +109,10 @@ root = "{self.folder}/root"
 state = "{self.folder}/state"
 [grpc]
   address = "{self.socket}"
+# Nothing is collected in a node's short life: a collection in the middle of an import has taken an image's index away.
+[plugins."io.containerd.gc.v1.scheduler"]
+  startup_delay = "1h"
+  schedule_delay = "1h"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{PAUSE}"
   # Without the right to lower a process's score runc would not start anything.

@@ -142,7 +142,7 @@ class AggregatorProcess(Server):
 
 def _kind(words: list[str]) -> str:
     """What a process of an aggregator's session is, by its command line."""
-    if "pyspark.daemon" in words:
+    if "pyspark.worker" in words:
         return "worker"
     if words[0].endswith("java"):
         return "executor" if any(word.endswith("CoarseGrainedExecutorBackend") for word in words) else "java"

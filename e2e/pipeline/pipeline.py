@@ -9,9 +9,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from blockhouse.config.endpoints import KafkaCluster
+from blockhouse.config.endpoints import ClickHouse, KafkaCluster
 from blockhouse.errors import Retryable
 from blockhouse.streams import StreamId
+from blockhouse_aggregator.audit import AuditSpec
 from blockhouse_aggregator.kafka.facts import ClusterFacts
 from e2e.pipeline.aggregator import AggregatorProcess
 from e2e.stack import Stack
@@ -71,7 +72,6 @@ class Pipeline:
                 "group": f"{spec.name}-{clickhouse.shard}",
                 "clusters": [{"name": k.name, "bootstrapServers": k.bootstrap} for k in self.kafka.values()],
                 "sessionTimeout": TEST_SESSION_TIMEOUT,
-                "heartbeatInterval": "1s",
             },
             "clickhouse": {"host": clickhouse.host, "port": clickhouse.port},
             "zookeeper": {
@@ -141,13 +141,30 @@ class Pipeline:
             }
             raise StackError(f"{what}: not within {timeout:g} s; {states}")
 
+    @property
+    def clusters(self) -> tuple[KafkaCluster, ...]:
+        """The Kafka clusters that it loads, as clients are told of them."""
+        return tuple(KafkaCluster(name=k.name, bootstrap_servers=k.bootstrap) for k in self.kafka.values())
+
+    def audit_spec(self, manifest: Path, wait: float) -> AuditSpec:
+        """An audit of all that is in the topic, and of `manifest`, on every replica of the shard; `wait` in seconds."""
+        servers = [server for (shard, _), server in self.stack.clickhouse.items() if shard == self.spec.shard]
+        return AuditSpec(
+            clusters=self.clusters,
+            topic=self.spec.topic,
+            replicas=tuple(ClickHouse(host=s.host, port=s.port) for s in servers),
+            dead_letter_topic=f"{self.spec.topic}.dead-letters",
+            manifest=manifest,
+            wait=wait,
+        )
+
     def log_ends(self) -> dict[str, int]:
         """The end of every stream's log, asked of the brokers."""
         ends = {}
-        for kafka in self.kafka.values():
-            facts = ClusterFacts(KafkaCluster(name=kafka.name, bootstrap_servers=kafka.bootstrap))
+        for cluster in self.clusters:
+            facts = ClusterFacts(cluster)
             for partition in range(self.spec.partitions):
-                stream = StreamId(kafka.name, self.spec.topic, partition)
+                stream = StreamId(cluster.name, self.spec.topic, partition)
                 ends[str(stream)] = facts.bounds(stream).end
         return ends
 

@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Retryable
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.facts import ClusterFacts
@@ -46,10 +45,7 @@ class TableLags(Periodic):
         self._stored: dict[tuple[str, str], int] = defaultdict(int)
         self._times: dict[str, list[float]] = defaultdict(list)
         self._ends: dict[str, list[int]] = defaultdict(list)
-        self._facts = {
-            name: ClusterFacts(KafkaCluster(name=name, bootstrap_servers=kafka.bootstrap))
-            for name, kafka in pipeline.kafka.items()
-        }
+        self._facts = {cluster.name: ClusterFacts(cluster) for cluster in pipeline.clusters}
 
     def peak(self, table: str, begin: float, end: float) -> float:
         """The most seconds the table was behind between two Unix times."""

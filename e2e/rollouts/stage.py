@@ -5,14 +5,14 @@ Columns are added to one of its tables, again and again, while two others go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from blockhouse.config.endpoints import ClickHouse, KafkaCluster, ZooKeeper
+from blockhouse.config.endpoints import ZooKeeper
 from blockhouse.schema.model import TableHistory
-from blockhouse_aggregator.audit import AuditReport, AuditSpec
+from blockhouse_aggregator.audit import AuditReport
 from blockhouse_aggregator.audit import run as run_audit
 from blockhouse_aggregator.coordination.schema_store import SchemaStore
 from blockhouse_aggregator.coordination.session import Session
@@ -126,21 +126,9 @@ class Stage:
             raise StackError(f"no aggregator has recorded the schema of {table}")
         return history
 
-    def clusters(self) -> Sequence[KafkaCluster]:
-        return [KafkaCluster(name=k.name, bootstrap_servers=k.bootstrap) for k in self.stack.kafka.values()]
-
     def audit(self) -> AuditReport:
         """Every row of every load so far, on every replica."""
-        topic = self.pipeline.spec.topic
-        spec = AuditSpec(
-            clusters=tuple(self.clusters()),
-            topic=topic,
-            replicas=tuple(ClickHouse(host=s.host, port=s.port) for s in self.stack.clickhouse.values()),
-            dead_letter_topic=f"{topic}.dead-letters",
-            manifest=self.manifest,
-            wait=AUDIT_WAIT,
-        )
-        return run_audit(spec)
+        return run_audit(self.pipeline.audit_spec(self.manifest, AUDIT_WAIT))
 
     def crashes(self) -> list[str]:
         """Internal errors in the logs of all lives of all aggregators."""

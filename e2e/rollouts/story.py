@@ -73,7 +73,7 @@ def perform(story: Story, stage: Stage, tell: Tell) -> Told:
     # Two seeds of rows for each of the two revisions, and others for every story on the stage.
     pools = {table: MixedPool(stage.history(table), 2 * story.seed) for table in TABLES}
     spec = LoadSpec(SHARES, int(LONGEST_LOAD * story.rate), story.rows, rate=story.rate, seed=story.seed)
-    load = Load(spec, stage.clusters(), stage.pipeline.spec.topic, pools, stage.manifest)
+    load = Load(spec, stage.pipeline.clusters, stage.pipeline.spec.topic, pools, stage.manifest)
     with load, TableLags(stage.pipeline, TABLES) as lags:
         tell(f"producing {story.rate:g} messages a second")
         load.send_first(FIRST_MESSAGES)

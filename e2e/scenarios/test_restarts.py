@@ -30,6 +30,7 @@ def pipeline(site: Site, name: str, namespace: str) -> Manifest:
 
 
 @pytest.mark.own_cluster("the audit log is the judge")
+@pytest.mark.core
 def test_an_operator_killed_anywhere_leads_to_the_same_end(site: Site, namespace: str) -> None:
     """Killed after a random number of its own writes, again and again, while it makes and changes a pipeline."""
     chance = seeded()
@@ -113,6 +114,7 @@ def written_by(identity: str, site: Site, since: int) -> list[str]:
     return [str(request) for request in site.writes(since) if f"({identity})" in request.agent]
 
 
+@pytest.mark.core
 def test_invalid_resources_are_refused_or_explained_and_can_be_deleted(site: Site, namespace: str) -> None:
     valid = pipeline(site, "judged", namespace)
     for change, complaint in (

@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from e2e.stack import process
 from e2e.stack.ports import Ports
-from e2e.stack.server import START_TIMEOUT, Server, StackError, render
+from e2e.stack.server import QUICK_JIT, START_TIMEOUT, Server, StackError, render
 from e2e.stack.spec import HOST, StackSpec
 
 KAFKA_VERSION = "4.3.1"
@@ -73,7 +73,8 @@ class KafkaBroker(Server):
         java = ["java", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={log4j}", "-cp", f"{jars()}/*"]
         if not (self.folder / "data" / "meta.properties").exists():
             self._format(java, config)
-        return [*java, "-Xms64m", f"-Xmx{self._spec.kafka_heap}", "kafka.Kafka", str(config)]
+        jit = () if self._spec.kafka_full_jit else (QUICK_JIT,)
+        return [*java, *jit, "-Xms64m", f"-Xmx{self._spec.kafka_heap}", "kafka.Kafka", str(config)]
 
     def answers(self) -> bool:
         """A broker opens its listener to clients last; it must also know itself as a member of the cluster."""
@@ -117,7 +118,7 @@ class KafkaBroker(Server):
             for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
             for argument in ("--add-scram", f"{mechanism}=[name={user},password={password}]")
         ]
-        command = [*java, "-Xmx128m", "-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool", "format"]
+        command = [*java, "-Xmx128m", QUICK_JIT, "kafka.tools.StorageTool", "format"]
         command += ["-t", _cluster_id(self.folder.parent, self.name), "-c", str(config), *users]
         tool = self._spawn(command, self.log)
         if not process.wait_dead(tool, START_TIMEOUT):

@@ -14,6 +14,8 @@ import psutil
 from blockhouse.errors import BlockhouseError
 from e2e.stack import process
 
+QUICK_JIT = "-XX:TieredStopAtLevel=1"
+"""Java compiles once and well enough: servers that start often must not spend their first minutes on it."""
 START_TIMEOUT = 300.0
 """Seconds a server may take to answer: two shared cores may be starting a dozen of them."""
 

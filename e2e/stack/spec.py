@@ -23,6 +23,8 @@ class StackSpec:
     """Replicas of each shard."""
     kafka_heap: str = "256m"
     """Java's -Xmx of a broker."""
+    kafka_full_jit: bool = False
+    """Let brokers compile their busiest code once more: for high rates. It takes a third of a core for minutes."""
     kafka_properties: Mapping[str, str] = field(default_factory=dict)
     """Broker properties that override those of the template."""
     kafka_scram: Mapping[str, str] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from e2e.stack.server import Server, StackError, render
+from e2e.stack.server import QUICK_JIT, Server, StackError, render
 from e2e.stack.spec import HOST
 
 JARS = (Path("/usr/share/java/zookeeper.jar"), Path("/usr/share/java/slf4j-simple.jar"))
@@ -32,7 +32,7 @@ class ZooKeeperServer(Server):
         config.write_text(render("zoo.cfg", data=self.folder / "data", host=self.host, port=self.port))
         return [
             "java",
-            *("-Xms32m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *("-Xms32m", "-Xmx256m", "-XX:+UseSerialGC", QUICK_JIT),
             "-Dzookeeper.jmx.log4j.disable=true",
             "-Djute.maxbuffer=4194304",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",

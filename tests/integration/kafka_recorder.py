@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,6 +28,9 @@ class Recorder:
         self.failures: list[BlockhouseError] = []
         self.recoveries = 0
         self.drops: list[DropReason] = []
+        self.settled: Future[None] = Future()
+        """What it answers when streams are to be given up: settled at once, unless a test replaces it."""
+        self.settled.set_result(None)
         self._changed = threading.Condition()
 
     def assigned(self, stream: StreamId, epoch: int) -> None:
@@ -34,6 +38,12 @@ class Recorder:
             self.owned[stream] = epoch
             self.events.append((self.name, "assigned", stream, epoch))
             self._changed.notify_all()
+
+    def settling(self, held: Mapping[StreamId, int]) -> Future[None]:
+        with self._changed:
+            self.events.append((self.name, "settling", dict(held)))
+            self._changed.notify_all()
+        return self.settled
 
     def dropped(self, stream: StreamId, epoch: int, reason: DropReason) -> None:
         with self._changed:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
+from confluent_kafka import Consumer
 
 from blockhouse.errors import Permanent
 from blockhouse.streams import StreamId
@@ -16,6 +17,7 @@ from tests.integration.conftest import Names, TopicFactory
 from tests.integration.kafka_recorder import Event, member, settings_of
 
 pytestmark = pytest.mark.integration
+STRAY = {"group.instance.id": "r1", "partition.assignment.strategy": "cooperative-sticky"}
 
 
 def test_a_new_group_owns_everything_and_has_committed_nothing(stack: Stack, topic: TopicFactory, names: Names) -> None:
@@ -82,6 +84,40 @@ def test_a_rebalance_drops_a_stream_before_the_other_member_gets_it(
         assert len(heard_first.owns(4)) == 4  # the second left: back at once, not after its session time-out
 
 
+def test_what_is_committed_while_a_stream_is_being_given_up_is_what_the_next_owner_reads(
+    stack: Stack, topic: TopicFactory, names: Names
+) -> None:
+    cluster, kafka = settings_of(stack.kafka["a"].bootstrap, topic(2), names.group, commit_timeout=10)
+    events: list[Event] = []
+    with member(cluster, kafka, "r1", events) as (first, heard_first):
+        held = heard_first.owns(2)
+        heard_first.settled = Future()
+        with member(cluster, kafka, "r2", events) as (second, heard_second):
+            heard_first.wait(lambda: any(event[1] == "settling" for event in events))
+            ((_, _, moving),) = events[2:]
+            ((stream, epoch),) = moving.items()
+            (kept,) = held.keys() - moving.keys()
+            joining = first.join()  # anything else waits
+            assert first.commit(stream, epoch, 5, "the last").result(10) == COMMITTED
+            assert first.commit(kept, held[kept], 6, "meanwhile").result(10) == COMMITTED
+            assert not joining.done()
+            heard_first.settled.set_result(None)
+            ((_, other),) = heard_second.owns(1).items()
+            assert second.committed(stream, other).result(10) == Committed(5, "the last")
+            assert first.commit(stream, epoch, 7, "too late").result(10) == STALE_EPOCH
+            joining.result(10)
+
+
+def test_a_stream_that_never_settles_is_given_up_all_the_same(stack: Stack, topic: TopicFactory, names: Names) -> None:
+    cluster, kafka = settings_of(stack.kafka["a"].bootstrap, topic(2), names.group)
+    with member(cluster, kafka, "r1") as (_, heard_first):
+        heard_first.owns(2)
+        heard_first.settled = Future()
+        with member(cluster, kafka, "r2") as (_, heard_second):
+            heard_second.owns(1, timeout=20)
+            assert heard_first.settled.cancelled()
+
+
 def test_a_commit_during_a_rebalance_is_stored_or_refused_for_certain(
     stack: Stack, topic: TopicFactory, names: Names
 ) -> None:
@@ -146,14 +182,14 @@ def test_a_quick_restart_under_the_same_name_moves_no_stream(stack: Stack, topic
             assert heard_second.owned == theirs
 
 
-def test_two_processes_under_one_name_stop_the_older_one_with_a_clear_text(
+def test_of_two_processes_under_one_name_one_stops_with_a_clear_text(
     stack: Stack, topic: TopicFactory, names: Names
 ) -> None:
     cluster, kafka = settings_of(stack.kafka["a"].bootstrap, topic(1), names.group)
     with member(cluster, kafka, "r1") as (older, heard_older):
         ((stream, epoch),) = heard_older.owns(1).items()
         with member(cluster, kafka, "r1") as (newer, heard_newer):
-            new_epoch = heard_newer.owns(1)[stream]
+            heard_newer.owns(1)
             refused = older.commit(stream, epoch, 5, "of the fenced").result(10)
             assert refused.verdict is Verdict.REFUSED
             heard_older.wait(lambda: heard_older.failures != [])
@@ -161,9 +197,31 @@ def test_two_processes_under_one_name_stop_the_older_one_with_a_clear_text(
             assert isinstance(failure, Permanent)
             assert failure.reason == "InstanceFenced"
             assert "group.instance.id" in str(failure)
-            assert heard_older.drops == ["lost"]
+            # It came back once, and was fenced by the other's coming back.
+            assert heard_older.owned == {}
+            assert set(heard_older.drops) == {"lost"}
+            heard_newer.wait(lambda: heard_newer.drops != [] and stream in heard_newer.owned)
+            new_epoch = heard_newer.owned[stream]
             assert newer.committed(stream, new_epoch).result(10) == Committed(None)
+            assert newer.commit(stream, new_epoch, 6, "of who stays").result(10) == COMMITTED
             assert heard_newer.failures == []
+
+
+def test_a_member_that_is_fenced_once_comes_back(stack: Stack, topic: TopicFactory, names: Names) -> None:
+    cluster, kafka = settings_of(stack.kafka["a"].bootstrap, topic(1), names.group)
+    with member(cluster, kafka, "r1") as (subject, heard):
+        ((stream, epoch),) = heard.owns(1).items()
+        # Like a request of its own that the network kept: it takes the name, and nobody is behind it.
+        stray = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": kafka.group, **STRAY})
+        stray.subscribe([kafka.topic])
+        try:
+            heard.wait(lambda: heard.drops == ["lost"])
+        finally:
+            stray.close()
+        again = heard.owns(1)[stream]
+        assert subject.commit(stream, epoch, 5, "of the fenced").result(10) == STALE_EPOCH
+        assert subject.commit(stream, again, 6, "back").result(10) == COMMITTED
+        assert heard.failures == []
 
 
 def test_a_commit_does_not_wait_for_a_poll(stack: Stack, topic: TopicFactory, names: Names) -> None:

@@ -46,6 +46,8 @@ class Table:
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     rows: dict[Row, Part] = field(default_factory=dict)
     fetches_stopped: bool = False
+    altered: bool = False
+    """Its columns have other types than those recorded."""
 
 
 class Server:

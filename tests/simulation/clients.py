@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -45,7 +46,7 @@ class SimApplication:
         self.slots = self._node.world.setting.slots
         self.alive = True
 
-    def warm_up(self, workers: int) -> None:
+    def warm_up(self) -> None:
         """Workers of a simulated node take no time to start."""
 
     def run_lease(self, spec: LeaseSpec) -> LeaseFigures:
@@ -106,7 +107,10 @@ class SimShard:
     async def describe(self, table: str) -> ServerTable | None:
         if not self._node.server.process.running:
             raise Retryable("clickhouse: cannot connect")
-        return self._tables.get(table)
+        found = self._tables.get(table)
+        if found is not None and self._node.shard.tables[self._node.numbers[table]].altered:
+            found = replace(found, columns=tuple(c.model_copy(update={"type": "String"}) for c in found.columns))
+        return found
 
     async def fingerprints(self) -> Mapping[str, int]:
         return {}
@@ -264,7 +268,7 @@ REPLACED: dict[str, Any] = {
         LocalShard=SimShard,
         ShardLocks=make_locks,
         KafkaGroups=SimGroups,
-        StoredSchemas=lambda *_: SimSchemas(current().histories),
+        StoredSchemas=lambda *_: SimSchemas(current().ensemble, current().histories),
         StoredMarkers=lambda *_: SimMarkers(current().session),
         StoredHolds=lambda *_: _SimHolds(),
         StoredRestarts=lambda *_: _SimRestarts(),

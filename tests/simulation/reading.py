@@ -64,8 +64,11 @@ def _worth(log: StreamLog, order: Scan, end: int) -> Iterable[int]:
     return (offset for offset in range(order.start, end) if log.kinds[offset] != HOLE)
 
 
-def scan(log: StreamLog, order: Scan, end: int, *, most: int, cut: int, numbers: dict[str, int], now_ms: int) -> Found:
-    """Seal [order.start, end), or less when a block holds `most` messages. With `cut` above 0 one block ends there."""
+def scan(
+    log: StreamLog, order: Scan, end: int, *, most: int, cut: int, numbers: dict[str, int], known: set[str], now_ms: int
+) -> Found:
+    """Seal [order.start, end), or less when a block holds `most` messages. With `cut` above 0 one block ends there.
+    Only messages of `known` tables can be encoded."""
     names = {number: name for name, number in numbers.items()}
     tables = {numbers[name]: _Reading(cursor, True) for name, cursor in order.resume.items()}
     excluded = {numbers[name] for name in order.exclude}
@@ -84,7 +87,8 @@ def scan(log: StreamLog, order: Scan, end: int, *, most: int, cut: int, numbers:
                     if entries <= 0:
                         break
                     entries -= 1
-                table = tables[number] = _Reading(order.position, number not in excluded)
+                taking = number not in excluded and names[number] in known
+                table = tables[number] = _Reading(order.position, taking)
             if table is not None and offset >= table.lowest:
                 table.seen += new
                 _put(table, offset, kind)
@@ -138,11 +142,11 @@ def _seal(
 
 
 def rebuild(
-    log: StreamLog, order: Replay, numbers: dict[str, int], now_ms: int
+    log: StreamLog, order: Replay, numbers: dict[str, int], known: set[str], now_ms: int
 ) -> dict[BlockKey, tuple[Bytes, BuiltBlock]]:
-    """Every block the log still holds in full."""
+    """Every block of `known` tables that the log still holds in full."""
     found = {}
-    for wish in order.blocks:
+    for wish in (block for block in order.blocks if block.table in known):
         content = Bytes(numbers[wish.table], log.good(numbers[wish.table], wish.begin, wish.end + 1))
         if content.offsets and (content.offsets[0], content.offsets[-1]) == (wish.begin, wish.end):
             key = BlockKey(table=wish.table, begin=wish.begin, end=wish.end)

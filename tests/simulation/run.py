@@ -89,6 +89,7 @@ def setting_of(seed: int) -> Setting:
         lease=random.choice([2.0, 6.0, 20.0]),
         chances=chances,
         zoned=random.random() < 0.5,
+        new_tables=random.choice([0, 0, 1]),
     )
 
 

@@ -23,6 +23,7 @@ OUTSIDE = {
     "alter-since-the-intent-ignored": "no table is altered in a simulated world",
     "columns-of-the-catalog-believed": "no table is altered in a simulated world",
     "foreign-block-asked-of-provenance": "no metadata of another aggregator is there",
+    "provenance-older-than-its-grant": "a simulated worker sends by rules of its own",
     "verifier-": "the verifier watches from outside, and is not simulated",
 }
 """Beginnings of the names of patches that no simulated world can miss, and why: unit and property tests miss them."""

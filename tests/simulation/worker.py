@@ -92,6 +92,8 @@ class Worker:
         self.log = node.log_of(spec.stream)
         self.held: dict[BlockKey, Bytes] = {}
         self.inserting: dict[BlockKey, Grant] = {}
+        self.known: set[str] = set()
+        """Tables whose columns the driver has told."""
         self._orders: asyncio.Queue[Any] = asyncio.Queue()
         self._finish = False
         self._slots = asyncio.Semaphore(CONCURRENT_INSERTS)
@@ -149,6 +151,7 @@ class Worker:
     # --- reading --------------------------------------------------------------------------------------------
 
     async def _carry_out(self, order: Scan | Replay) -> None:
+        self.known |= {history.name for history in order.catalog}
         if isinstance(order, Scan):
             await self._scan(order)
         else:
@@ -181,8 +184,8 @@ class Worker:
             await asyncio.sleep(LOOK)
         end = max(end, order.start)
         cut = 1 if self.world.chance(chances.cut) else 0
-        numbers = self.node.numbers
-        found = reading.scan(self.log, order, end, most=most, cut=cut, numbers=numbers, now_ms=self._now_ms())
+        tables, now_ms = self.node.numbers, self._now_ms()
+        found = reading.scan(self.log, order, end, most=most, cut=cut, numbers=tables, known=self.known, now_ms=now_ms)
         await asyncio.sleep(self.world.random.uniform(0.002, 0.02))
         self.log.dead.update(found.dead)
         self.held.update(found.blocks)
@@ -210,7 +213,7 @@ class Worker:
                 return
             await asyncio.sleep(LOOK)
         await asyncio.sleep(self.world.random.uniform(0.005, 0.05))
-        found = reading.rebuild(self.log, order, self.node.numbers, self._now_ms())
+        found = reading.rebuild(self.log, order, self.node.numbers, self.known, self._now_ms())
         for key, (content, built) in list(found.items()):
             if len(content.offsets) > 2 and self.world.chance(self.world.setting.chances.corrupt_replay):
                 self.world.count("corrupt replay")
@@ -232,7 +235,7 @@ class Worker:
         self.inserting[grant.block] = grant
         error: BlockhouseError = ServerFault("the deadline was over", fault=Fault.RESEND)
         async with self._slots:
-            while attempt < TRIES and (left := grant.deadline_ms / 1000 - self.node.unix()) > LEAST_LIFETIME:
+            while attempt < TRIES and (left := self._left(grant)) > LEAST_LIFETIME:
                 attempt += 1
                 self.world.strike("before insert", self.node.number)
                 try:
@@ -255,9 +258,12 @@ class Worker:
         del self.inserting[grant.block]
         self.tell(_failure(grant.block, attempt, self.loop.time() - started, error))
 
+    def _left(self, grant: Grant) -> float:
+        return grant.deadline_ms / 1000 - self.node.unix()
+
     async def _try(self, grant: Grant, content: Bytes, left: float) -> tuple[bool, Any]:
         if not grant.ask_provenance:
-            return await self._send(grant, content, content.offsets, left), ""
+            return await self._send(grant, content, content.offsets), ""
         node, number = self.node, self.node.stream_number(self.spec.stream)
         table = node.shard.tables[content.table]
         counts = await node.server.call(
@@ -267,13 +273,16 @@ class Worker:
             case Complete():
                 return False, "complete"
             case Absent():
-                return await self._send(grant, content, content.offsets, left), "absent"
+                return await self._send(grant, content, content.offsets), "absent"
             case Partial(missing=missing):
-                return await self._send(grant, content, tuple(offset for offset, _ in missing), left), "partial"
+                return await self._send(grant, content, tuple(offset for offset, _ in missing)), "partial"
         raise AssertionError("one row a message is never ambiguous")
 
-    async def _send(self, grant: Grant, content: Bytes, offsets: tuple[int, ...], left: float) -> bool:
+    async def _send(self, grant: Grant, content: Bytes, offsets: tuple[int, ...]) -> bool:
         node = self.node
+        left = self._left(grant)
+        if left <= LEAST_LIFETIME:
+            raise ServerFault("the deadline was over when provenance had been asked", fault=Fault.RESEND)
         number, split = node.stream_number(self.spec.stream), self.world.setting.split
         node.oracle.inserts(self.spec.stream, content, grant)
         parts = []

@@ -33,9 +33,10 @@ class Chances:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One world. `window` blocks and seconds are the tables'; `tables` counts them, `split` is how many ClickHouse
-    partitions a table's rows spread over. `server_session` is the ZooKeeper session time-out of ClickHouse itself,
-    `cleaner` the seconds between two cuts of the window to its size."""
+    """One world. `window` blocks and seconds are the tables'; `tables` counts them, `new_tables` those of them that no
+    aggregator has met when it begins, `split` is how many ClickHouse partitions a table's rows spread over.
+    `server_session` is the ZooKeeper session time-out of ClickHouse itself, `cleaner` the seconds between two cuts of
+    the window to its size."""
 
     seed: int
     clusters: int
@@ -58,6 +59,7 @@ class Setting:
     lease: float
     chances: Chances
     zoned: bool
+    new_tables: int
 
 
 class World:

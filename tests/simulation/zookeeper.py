@@ -74,6 +74,9 @@ class Ensemble:
         self.sessions: list[ZkSession] = []
         self.queues: dict[str, list[LockRequest]] = {}
         self.started: dict[StreamId, str] = {}
+        setting = world.setting
+        self.tables = {f"default.t{number}" for number in range(setting.tables - setting.new_tables)}
+        """Those that are in the schema history."""
         world.later(TICK, self._tick)
 
     def reachable(self, session: ZkSession) -> bool:
@@ -189,15 +192,17 @@ class SimLocks:
 
 
 class SimSchemas:
-    """`ports.Schemas`: all tables are known, with one revision."""
+    """`ports.Schemas`: tables have one revision each, and come into the history when somebody meets them."""
 
-    def __init__(self, histories: Mapping[str, TableHistory]) -> None:
+    def __init__(self, ensemble: Ensemble, histories: Mapping[str, TableHistory]) -> None:
+        self._known = ensemble.tables
         self._histories = histories
 
     async def all(self) -> Mapping[str, TableHistory]:
-        return self._histories
+        return {name: history for name, history in self._histories.items() if name in self._known}
 
     async def ensure_id(self, table: str) -> TableHistory:
+        self._known.add(table)
         return self._histories[table]
 
     async def append(self, table: str, known_revisions: int, revision: Revision) -> TableHistory:

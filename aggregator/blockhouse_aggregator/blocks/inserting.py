@@ -10,7 +10,7 @@ import time
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from blockhouse.config.endpoints import ClickHouse
@@ -105,16 +105,15 @@ class Inserter:
         attempt = 0
         error: BlockhouseError = Retryable(f"{grant.block.table}: the grant's deadline was over before the first try")
         try:
-            # Wall-clock time: monotonic clocks of two hosts have nothing in common.
-            while attempt < TRIES and (left := grant.deadline_ms / 1000 - time.time()) > LEAST_LIFETIME:
+            while attempt < TRIES and (left := _left(grant)) > LEAST_LIFETIME:
                 attempt += 1
                 strike_at(Point.BEFORE_INSERT, grant.faults if attempt == 1 else ())
                 try:
                     done = (
-                        self._complete(grant, held, left)
+                        self._complete(grant, held)
                         if grant.ask_provenance
                         # After a try of unknown fate an ALTER must not turn the block into another one.
-                        else self._send(grant, held.block, left, exact=grant.exact or attempt > 1)
+                        else self._send_whole(grant, held.block, exact=grant.exact or attempt > 1)
                     )
                 except ServerFault as again:
                     error = again
@@ -131,13 +130,12 @@ class Inserter:
             error = Retryable(f"{grant.block.table}: unexpected {bug!r}", after=5.0)
         self._report(_failure(grant.block, attempt, time.monotonic() - started, error))
 
-    def _send(self, grant: Grant, block: EncodedBlock, lifetime: float, *, exact: bool = False) -> _Done:
+    def _send_whole(self, grant: Grant, block: EncodedBlock, *, exact: bool = False) -> _Done:
         if block.rows == 0:
             return _Done()
-        request = replace(self._request(block, block.body, block.rows, grant.token, lifetime), exact=exact)
-        return _Done(deduplicated=self._replica().insert_native(request).deduplicated)
+        return _Done(deduplicated=self._send(grant, block, block.body, block.rows, grant.token, exact=exact))
 
-    def _complete(self, grant: Grant, held: _Held, lifetime: float) -> _Done:
+    def _complete(self, grant: Grant, held: _Held) -> _Done:
         """Insert only what provenance does not find. Raises Blocked when it cannot tell which rows are missing."""
         block, builder = held.block, held.builder
         assert builder is not None, "provenance is only asked for rebuilt blocks"
@@ -153,12 +151,12 @@ class Inserter:
             case Complete():
                 return _Done(presence="complete", surplus=surplus)
             case Absent():
-                sent = self._send(grant, block, lifetime)
+                sent = self._send_whole(grant, block)
                 return _Done(sent.deduplicated, "absent", surplus)
             case Partial():
                 body, rows = builder.part(presence.missing)
-                request = self._request(block, body, rows, f"{grant.token}+{zlib.crc32(body):08x}", lifetime)
-                return _Done(self._replica().insert_native(request).deduplicated, "partial", surplus)
+                deduplicated = self._send(grant, block, body, rows, f"{grant.token}+{zlib.crc32(body):08x}")
+                return _Done(deduplicated, "partial", surplus)
             case Ambiguous():
                 raise Blocked(
                     f"table {block.table}: of {len(presence.offsets)} messages, the first at {presence.offsets[0]},"
@@ -166,9 +164,18 @@ class Inserter:
                     on="ProvenanceAmbiguous",
                 )
 
-    def _request(self, block: EncodedBlock, body: bytes, rows: int, token: str, lifetime: float) -> InsertRequest:
+    def _send(
+        self, grant: Grant, block: EncodedBlock, body: bytes, rows: int, token: str, *, exact: bool = False
+    ) -> bool | None:
+        """Send rows of the block; returns whether the server had them already. Raises Retryable when the grant is over:
+        since the last look at the clock this process may have been frozen, or provenance asked, and its answer be as
+        old as that freeze was long."""
+        replica = self._replica()
+        lifetime = _left(grant)
+        if lifetime <= LEAST_LIFETIME:
+            raise Retryable(f"{block.table}: the grant's deadline was over before the insert was sent")
         database, _, table = block.table.partition(".")
-        return InsertRequest(
+        request = InsertRequest(
             database=database,
             table=table,
             header=block.header,
@@ -178,7 +185,14 @@ class Inserter:
             quorum_timeout=min(self._quorum.timeout, lifetime * 0.9),
             token=token,
             lifetime=lifetime,
+            exact=exact,
         )
+        return replica.insert_native(request).deduplicated
+
+
+def _left(grant: Grant) -> float:
+    """Seconds until the deadline, by wall-clock time: monotonic clocks of two hosts have nothing in common."""
+    return grant.deadline_ms / 1000 - time.time()
 
 
 def key_of(block: EncodedBlock) -> BlockKey:

@@ -14,7 +14,7 @@ from operator import methodcaller
 from typing import Protocol
 
 from blockhouse.config.pipeline import MAX_ROWS, Blocks
-from blockhouse.errors import Retryable
+from blockhouse.errors import Permanent, Retryable
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks.build import BlockBuilder, EncodedBlock
 from blockhouse_aggregator.blocks.collecting import Catalog, DeadLetter, Message
@@ -26,6 +26,7 @@ from blockhouse_aggregator.gate.messages import (
     BlockKey,
     Rebuilt,
     Replay,
+    ReplayBlock,
     Scan,
     Sealed,
 )
@@ -76,6 +77,7 @@ class Scanner:
         self._clock = clock
         self._unused: list[Message] = []
         self._next = -1
+        self._reached = -1
         self._ended = 0.0
         self.catalog = Catalog(evaluate=evaluate)
 
@@ -99,7 +101,7 @@ class Scanner:
         self.catalog.learn(order.catalog)
         scan_round = Round(order, stream=self._stream, blocks=self._blocks, catalog=self.catalog, router=self._router)
         stop = self._collect(scan_round, order, finished, started)
-        self._ended = self._clock()
+        self._ended, self._reached = self._clock(), max(self._reached, self._next)
         strike_at(Point.DURING_FETCH, order.faults)
         blocks, reports, dead = scan_round.seal()
         if dead:
@@ -118,8 +120,9 @@ class Scanner:
 
     def _collect(self, scan_round: Round, order: Scan, finished: Callable[[], bool], started: float) -> int:
         """Read until a limit; returns the end of the range (exclusive, trailing holes included)."""
-        # What is there at once may have come right after the last scan ended, while its blocks were inserted.
-        arrived = self._ended if order.start == self._next else started
+        # What is there at once may have come right after the last scan ended, while its blocks were inserted; what is
+        # read again was there before.
+        arrived = self._ended if order.start <= self._reached else started
         waiting = False
         self._seek(order.start, order.leader_epoch)
         idle_until = started + order.patience
@@ -187,7 +190,7 @@ class Scanner:
     def _replay(self, order: Replay, finished: Callable[[], bool]) -> tuple[Rebuilt, list[Built]]:
         self.catalog.learn(order.catalog)
         wanted = {b.table: b for b in order.blocks}
-        builders = {t: self.catalog.builder(t, b.revision, self._stream, foreign=b.foreign) for t, b in wanted.items()}
+        builders = {table: self._builder(block) for table, block in wanted.items()}
         end = max(b.end for b in order.blocks)
         self._next = -1
         self._seek(min(b.begin for b in order.blocks))
@@ -213,6 +216,13 @@ class Scanner:
         return Rebuilt(
             round=order.round, blocks=tuple(describe(block) for block, _ in built), missing=tuple(missing)
         ), built
+
+    def _builder(self, block: ReplayBlock) -> BlockBuilder | None:
+        """None when it cannot be built, as after a return to an older version: the others are not to wait for it."""
+        try:
+            return self.catalog.builder(block.table, block.revision, self._stream, foreign=block.foreign)
+        except Permanent:
+            return None
 
     def _until(self, end: int, finished: Callable[[], bool]) -> Iterable[Message]:
         """Every message up to and including offset `end`. Raises Retryable when told to finish before that."""

@@ -32,6 +32,7 @@ class ServerFault(Retryable):
 
 
 TOO_MANY_PARTS = 252
+READONLY = 164
 
 _RETRYABLE: dict[int, tuple[Fault, float]] = {
     # code: (fault, least wait in seconds)
@@ -91,7 +92,7 @@ _PERMANENT: dict[int, str] = {
     48: "NotInsertable",
     115: "UnknownSetting",
     452: "SettingForbidden",
-    164: "AccessDenied",
+    READONLY: "AccessDenied",
     291: "AccessDenied",
     497: "AccessDenied",
     469: "ConstraintViolated",
@@ -114,11 +115,15 @@ _HINTS: dict[str, str] = {
 def classify(code: int, text: str, where: str) -> BlockhouseError:
     """The error to raise for server error `code`. `where` names replica and table; `text` is the server's own.
 
-    252 has two meanings: too many parts (merges are behind, retry) and too many partitions in one block (never).
+    252 has two meanings: too many parts (merges are behind, retry) and too many partitions in one block (never). So has
+    164: a profile that may not write, and an insert with a quorum whose replica has restarted before its old session
+    with ZooKeeper was over.
     """
     message = f"{where}: ClickHouse error {code}: {_first_line(text)}"
     if code == TOO_MANY_PARTS and "partitions" in text:
         return _permanent(message, "TooManyPartitions", code)
+    if code == READONLY and "Replica is not active" in text:
+        return ServerFault(message, fault=Fault.REPLICA, after=1.0, code=code)
     if code in _PERMANENT:
         return _permanent(message, _PERMANENT[code], code)
     fault, after = _RETRYABLE.get(code, (Fault.RESEND, 1.0))

@@ -17,6 +17,8 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.errors import translate
 
 _QUERY_SECONDS = 10.0
+FETCH_BYTES = 64 << 10
+"""What a broker waits for, `fetch_wait` seconds at most, before it answers."""
 # Of the events a client reports beside its data, those that explain why nothing arrives. A single lost connection
 # does not: librdkafka reconnects, or asks another broker.
 _EXPLAINING = {
@@ -62,6 +64,8 @@ def settings(cluster: KafkaCluster, group: str, prefetch_bytes: int, fetch_wait:
         "queued.max.messages.kbytes": max(1, prefetch_bytes >> 10),
         "queued.min.messages": 1_000_000,  # the bytes decide alone
         "fetch.message.max.bytes": max(1 << 20, prefetch_bytes // 4),
+        # A response per message is most of what a broker does for a stream that has caught up.
+        "fetch.min.bytes": FETCH_BYTES,
         "fetch.wait.max.ms": int(fetch_wait * 1000),
         # How long a full prefetch queue sleeps before it looks again; the default of 1 s halves the throughput.
         "fetch.queue.backoff.ms": 5,
@@ -75,9 +79,9 @@ def settings(cluster: KafkaCluster, group: str, prefetch_bytes: int, fetch_wait:
 class StreamReader:
     """A positioned consumer of `stream`, not thread-safe. Create it after a fork. `seek` first, then `read`.
 
-    `group` appears in ACLs and quotas only. `fetch_wait` is how long, in seconds, an idle broker keeps a request: the
-    position passes a hole at the end of the log that much later. Errors from `read` leave the reader usable: after a
-    Retryable just read again, after any other one seek.
+    `group` appears in ACLs and quotas only. `fetch_wait` is how long, in seconds, a broker keeps a request when it has
+    little or nothing: the last messages of the log, or a hole there, are seen that much later. Errors from `read` leave
+    the reader usable: after a Retryable just read again, after any other one seek.
     """
 
     def __init__(

@@ -6,6 +6,8 @@ provably applied or provably not applied is UNKNOWN.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, Protocol
@@ -31,7 +33,7 @@ class CommitOutcome:
 
     COMMITTED: offset and metadata are stored. REFUSED: certainly not applied, now or later; `reason` says why, and
     `retry` that the very same commit may succeed when sent again, as long as the stream is not dropped. UNKNOWN: may
-    have been applied or may still be on its way; the member has already dropped every stream and is joining under a
+    have been applied or may still be on its way; the member drops every stream at once and joins under a
     new member id, which fences the request, so committed metadata read after the next `assigned` is final.
     """
 
@@ -63,12 +65,16 @@ class GroupListener(Protocol):
     def assigned(self, stream: StreamId, epoch: int) -> None:
         """The stream is ours under `epoch` until it is dropped; `commit` and `committed` want this epoch."""
 
+    def settling(self, held: Mapping[StreamId, int]) -> Future[None]:
+        """These streams, by their epochs, are about to be given up in order, and can be committed until then. Done when
+        there is nothing left to commit; cancelled when that took too long."""
+
     def dropped(self, stream: StreamId, epoch: int, reason: DropReason) -> None:
         """The stream held under `epoch` is ours no more; nothing of it can be committed from now on."""
 
     def failed(self, error: BlockhouseError) -> None:
-        """The cluster is unreachable or refuses us. After a Permanent with reason InstanceFenced or ClientFatal
-        the member has left and stays out until `join`; otherwise it goes on trying by itself."""
+        """The cluster is unreachable or refuses us. After a Permanent InstanceFenced (the second in a minute),
+        ClientFatal or Crashed the member has left and stays out until `join`; otherwise it goes on trying by itself."""
 
     def recovered(self) -> None:
         """The cause of the last `failed` is gone."""

@@ -9,11 +9,14 @@ under the same member id.
 from __future__ import annotations
 
 import contextlib
+import math
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import TypeVar
 
 import structlog
@@ -41,6 +44,19 @@ log = structlog.get_logger(__name__)
 _POLL_SECONDS = 0.1
 _LEAVE_SECONDS = 5.0
 _READ_SECONDS = 5.0
+_SETTLE_SECONDS, _SETTLE_POLL = 5.0, 0.02
+"""How long a rebalance waits for what is in flight of the streams it takes: what is stored and recorded by then need
+not be replayed by whoever gets them. At most half the patience of a commit: those of members that have rejoined
+already wait for us."""
+_TWIN_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """What somebody asked for; `settles` when it may be carried out while streams are being given up."""
+
+    run: Callable[[], None]
+    settles: bool
 
 
 class GroupMember:
@@ -54,10 +70,13 @@ class GroupMember:
         self._kafka = kafka
         self._instance_id = instance_id
         self._listener = listener
-        self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
+        self._postponed: deque[_Command] = deque()
+        self._leaving = self._settling = self._doomed = False
         self._session: Session | None = None
         self._owned: dict[StreamId, int] = {}
         self._epoch = 0
+        self._fenced_at = -math.inf
         self._health = Health(listener, cluster.name)
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=f"kafka-member-{cluster.name}", daemon=True)
@@ -85,7 +104,7 @@ class GroupMember:
         `leader_epoch` is that of the last message below `offset`, -1 when not known.
         """
         target = TopicPartition(stream.topic, stream.partition, offset, metadata, leader_epoch)
-        return self._post(lambda: self._commit(stream, epoch, target))
+        return self._post(lambda: self._commit(stream, epoch, target), settles=True)
 
     def committed(self, stream: StreamId, epoch: int) -> Future[Committed]:
         """Read what the group committed. Fails with Permanent StaleEpoch when the stream is not owned any more."""
@@ -100,7 +119,7 @@ class GroupMember:
 
     # All below runs on the member's own thread.
 
-    def _post(self, action: Callable[[], T]) -> Future[T]:
+    def _post(self, action: Callable[[], T], *, settles: bool = False) -> Future[T]:
         future: Future[T] = Future()
 
         def command() -> None:
@@ -114,7 +133,7 @@ class GroupMember:
                 future.set_exception(error)
                 self._crashed(error)
 
-        self._commands.put(command)
+        self._commands.put(_Command(command, settles))
         return future
 
     def _run(self) -> None:
@@ -123,7 +142,7 @@ class GroupMember:
             # Waiting for commands, not in poll: librdkafka cannot be woken, and a commit must not wait for it.
             wait = None if self._session is None else max(0.0, next_poll - time.monotonic())
             with contextlib.suppress(queue.Empty):
-                self._commands.get(timeout=wait)()
+                (self._postponed.popleft() if self._postponed else self._commands.get(timeout=wait)).run()
             if self._session is not None and time.monotonic() >= next_poll:
                 self._poll(self._session)
                 next_poll = time.monotonic() + _POLL_SECONDS
@@ -133,7 +152,9 @@ class GroupMember:
             for error in session.poll():
                 self._health.report(error)
             if self._health.fatal is not None:
-                self._fatal(self._health.fatal)
+                self._expelled(self._health.fatal)
+            elif self._doomed:
+                self._rejoin()
             else:
                 self._health.check(session)
         except Exception as error:  # noqa: BLE001 - a bug of listener or client must not end the thread silently
@@ -161,7 +182,7 @@ class GroupMember:
                 settings(self._cluster, self._kafka, self._instance_id),
                 self._kafka.topic,
                 on_assign=current(self._on_assign),
-                on_revoke=current(lambda _, partitions: self._on_drop(partitions, "revoked")),
+                on_revoke=current(lambda _, partitions: self._on_revoke(partitions)),
                 on_lost=current(lambda _, partitions: self._on_drop(partitions, "lost")),
                 on_error=lambda error: self._health.report(error) if self._session is session else None,
             )
@@ -183,6 +204,27 @@ class GroupMember:
         for stream in self._streams(partitions):
             self._listener.assigned(stream, self._epoch)
 
+    def _on_revoke(self, partitions: list[TopicPartition]) -> None:
+        if not self._leaving:
+            self._settle({s: self._owned[s] for s in self._streams(partitions) if s in self._owned})
+        self._on_drop(partitions, "revoked")
+
+    def _settle(self, held: Mapping[StreamId, int]) -> None:
+        """Carry out commits, and nothing else, until the listener has settled: the group hears that we give these up
+        when the callback ends, so they are ours until then."""
+        settled = self._listener.settling(held)
+        deadline = time.monotonic() + min(_SETTLE_SECONDS, self._kafka.commit_timeout / 2)
+        self._settling = True
+        while not settled.done() and not self._doomed and time.monotonic() < deadline:
+            with contextlib.suppress(queue.Empty):
+                command = self._commands.get(timeout=_SETTLE_POLL)
+                if command.settles and not settled.done():  # a commit that comes later would begin something new
+                    command.run()
+                else:
+                    self._postponed.append(command)
+        self._settling = False
+        settled.cancel()
+
     def _on_drop(self, partitions: list[TopicPartition], reason: DropReason) -> None:
         self._drop(self._streams(partitions), reason)
 
@@ -199,12 +241,15 @@ class GroupMember:
         session = self._session
         if session is None or self._owned.get(stream) != epoch:
             return STALE_EPOCH
-        outcome = session.commit(target, self._kafka.commit_timeout)
+        commit = session.commit_in_callback if self._settling else session.commit
+        outcome = commit(target, self._kafka.commit_timeout)
         if outcome.verdict is Verdict.UNKNOWN:
             # The same instance under a new member id makes the old id, and every request of it, invalid.
             log.warning("commit_fate_unknown", stream=str(stream), cause=outcome.reason)
-            self._detach("rejoin")
-            self._open()
+            if self._settling:
+                self._doomed = True  # inside a callback of the client, which cannot be thrown away before it ends
+            else:
+                self._rejoin()
         return outcome
 
     def _committed(self, stream: StreamId, epoch: int) -> Committed:
@@ -223,13 +268,15 @@ class GroupMember:
         session = self._session
         if session is None:
             return
+        self._leaving = True
         session.leave(_LEAVE_SECONDS)
+        self._leaving = False
         self._session = None
         self._drop(list(self._owned), "lost")
 
-    def _rejoin(self) -> None:
+    def _rejoin(self, reason: DropReason = "rejoin") -> None:
         if self._session is not None:
-            self._detach("rejoin")
+            self._detach(reason)
             self._open()
 
     def _end(self, leave: bool) -> None:
@@ -244,9 +291,22 @@ class GroupMember:
     def _detach(self, reason: DropReason) -> None:
         """Out of the session at once: nothing is owned, nothing will be committed, the consumer ends by itself."""
         session, self._session = self._session, None
+        self._doomed = False
         if session is not None:
             session.abandon()
         self._drop(list(self._owned), reason)
+
+    def _expelled(self, error: BlockhouseError) -> None:
+        """Once we come back: what fenced us may have been our own request to join, kept by the network until it healed
+        and delivered after its repetition. Whoever is fenced again soon has a twin, of which the newer one stays."""
+        twin = time.monotonic() - self._fenced_at < _TWIN_SECONDS
+        if not isinstance(error, Permanent) or error.reason != "InstanceFenced" or twin:
+            self._fatal(error)
+            return
+        log.warning("member_fenced", cluster=self._cluster.name, group=self._kafka.group, cause=str(error))
+        self._fenced_at = time.monotonic()
+        self._health.fatal = None
+        self._rejoin("lost")
 
     def _fatal(self, error: BlockhouseError) -> None:
         log.error("member_stopped", cluster=self._cluster.name, group=self._kafka.group, error=str(error))

@@ -129,11 +129,24 @@ class Session:
 
     def commit(self, target: TopicPartition, patience: float) -> CommitOutcome:
         """Send one commit and wait `patience` seconds. After UNKNOWN only `abandon` may be called."""
-        answer = self._lane.submit(lambda: self._consumer.commit(offsets=[target], asynchronous=False))
+        answer = self._lane.submit(lambda: self._commit(target))
         try:
-            answered = answer.result(patience)
+            return answer.result(patience)
         except FutureTimeoutError:
             return CommitOutcome(Verdict.UNKNOWN, f"no answer within {patience:g} s")
+
+    def commit_in_callback(self, target: TopicPartition, patience: float) -> CommitOutcome:
+        """The same inside a callback, where only the polling thread may commit: nothing bounds the wait for a cluster
+        that goes away at that moment, and an answer after `patience` may be that of a retry."""
+        began = time.monotonic()
+        outcome = self._commit(target)
+        if time.monotonic() - began > patience:
+            return CommitOutcome(Verdict.UNKNOWN, f"no answer within {patience:g} s")
+        return outcome
+
+    def _commit(self, target: TopicPartition) -> CommitOutcome:
+        try:
+            answered = self._consumer.commit(offsets=[target], asynchronous=False)
         except KafkaException as error:
             return judge(error.args[0])
         return judge(next((entry.error for entry in answered or () if entry.error is not None), None))

@@ -17,6 +17,10 @@ from blockhouse.producer.transport import Delivery, DeliveryFailed, Transport
 from blockhouse_aggregator.produce.pool import Kind, MessagePool
 
 _CHUNK = 4096
+_LINGER_MS = 50
+"""As whoever produces much does: brokers work for every request, not for every message."""
+_BURST = 0.01
+"""Seconds of the load that are sent at once: waiting for each of thousands a second would cost more than sending it."""
 _POLL_EVERY = 256
 _PATIENCE = 300.0
 """Seconds that a message may wait for its broker: a load must survive the outages it is there to show."""
@@ -109,7 +113,7 @@ def generate(
     result = LoadResult()
     record = _Recorder(result, manifest)
     transports = [
-        Transport([cluster], topic, delivery_timeout=_PATIENCE, on_delivery=record, settings={"linger.ms": 10})
+        Transport([cluster], topic, delivery_timeout=_PATIENCE, on_delivery=record, settings={"linger.ms": _LINGER_MS})
         for cluster in clusters
     ]
     targets = _targets(transports)
@@ -121,8 +125,8 @@ def generate(
             transport, partition = next(targets)
             transport.send(value, headers, partition=partition, tag=sent)
             result.sent += 1
-            if result.sent % _POLL_EVERY == 0 or spec.rate:
-                due = started + result.sent / spec.rate if spec.rate else 0.0
+            due = started + result.sent / spec.rate if spec.rate else 0.0
+            if result.sent % _POLL_EVERY == 0 or due - time.monotonic() > _BURST:
                 _wait(transports, due)
                 progress(result)
     finally:

@@ -15,6 +15,7 @@ from blockhouse.metadata.errors import MetadataUnreadable
 from blockhouse.metadata.model import Metadata
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.protocol import foreign, takeover
+from blockhouse_aggregator.protocol.state import TableState
 from blockhouse_aggregator.runtime.catalog import Catalog
 from blockhouse_aggregator.runtime.ports import Outside, StreamFacts
 
@@ -28,7 +29,7 @@ async def take_over(
     """The facts and the decision. An operator's acceptance that answers no stop is out of date and taken away; one that
     allows a start is used up by its first commit: a crash before that must not ask again.
 
-    Raises Retryable while the facts cannot be had.
+    Raises Retryable while the facts cannot be had, Blocked when the schema history lacks a table of the metadata.
     """
     known = await outside.group.facts(stream, epoch)
     marker = await outside.markers.started_topic_id(stream)
@@ -39,6 +40,8 @@ async def take_over(
         facts = await _adopt(outside, catalog, stream, facts, foreign_tables(known), decision, now_ms)
         decision = takeover.take_over(facts, replica=replica, epoch=epoch, now_ms=now_ms)
     assert not isinstance(decision, takeover.NeedsSurvey), "adopted metadata needs no survey"
+    if isinstance(decision, takeover.Start):
+        await catalog.know({t.table: _needed(t) for t in decision.state.tables})
     if accepted and isinstance(decision, takeover.Start) and not restarted(decision):
         await outside.markers.consume_acceptance(stream)
     return facts, decision
@@ -66,6 +69,11 @@ async def _adopt(
     metadata = foreign.adopt(tables, survey, topic_id=facts.topic_id, now_ms=now_ms)
     log.info("stream.adopted", stream=str(stream), offset=facts.offset, position=metadata.position, tables=len(ids))
     return replace(facts, metadata=metadata, adopted=True)
+
+
+def _needed(entry: TableState) -> int:
+    """The revision its block was encoded with; 0 without a block or for a foreign one: its table may yet be created."""
+    return 0 if entry.block is None or entry.block.intent.foreign else entry.block.intent.revision
 
 
 def _revision(catalog: Catalog, table: str) -> int:

@@ -6,7 +6,6 @@ It must never forget a block on the strength of a `recut` unless no row of it is
 
 from __future__ import annotations
 
-import asyncio
 import re
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -17,8 +16,9 @@ from blockhouse.errors import Retryable
 from blockhouse.metadata.model import InFlight
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.coordination.markers import Decision
-from blockhouse_aggregator.protocol.events import Alarm, Event, Recut, Released, Stored
+from blockhouse_aggregator.protocol.events import Alarm, Condemned, Event, Recut, Released, Stored
 from blockhouse_aggregator.protocol.state import Block, Stage, StreamState
+from blockhouse_aggregator.runtime.clock import loop_time
 from blockhouse_aggregator.runtime.reporting import StreamReport
 from blockhouse_aggregator.runtime.storing import BlockToStore, Verdict
 from blockhouse_aggregator.runtime.surroundings import Retry, Surroundings
@@ -38,11 +38,17 @@ class Owner(Protocol):
     around: Surroundings
     state: StreamState | None
     report: StreamReport
+
+    async def apply(self, event: Event) -> None: ...
+    async def flush(self, *, close_window: bool = False) -> None: ...
+
+
+class Blocks(Protocol):
+    """The part of the blocks in flight that is needed here."""
+
     retries: dict[int, Retry]
 
     def to_store(self, table_id: int, intent: InFlight, *, fresh: bool) -> BlockToStore | None: ...
-    async def apply(self, event: Event) -> None: ...
-    async def flush(self, *, close_window: bool = False) -> None: ...
 
 
 @dataclass(slots=True)
@@ -61,12 +67,14 @@ class BlockedBlocks:
     """Looks after the blocked blocks of one stream. Used on the event loop only."""
 
     owner: Owner
+    blocks: Blocks
     _seen: dict[int, _Seen] = field(default_factory=dict)
     _polled: float = 0.0
 
     async def look(self) -> None:
         """Release or settle what can be. Never raises Retryable: it looks again soon."""
-        state, now = self.owner.state, asyncio.get_running_loop().time()
+        await self._block_hopeless()
+        state, now = self.owner.state, loop_time()
         if state is None:
             return
         present = {t.table: t.block for t in state.in_flight if t.block is not None and t.block.reason}
@@ -83,6 +91,16 @@ class BlockedBlocks:
         if poll and present:
             self._polled = now
 
+    async def _block_hopeless(self) -> None:
+        """A block that cannot be sent before somebody has mended its table must be seen to wait, and for what."""
+        catalog = self.owner.around.catalog
+        for entry in self.owner.state.in_flight if self.owner.state is not None else ():
+            block, reason = entry.block, catalog.why_not(entry.table)
+            if block is None or block.stage is not Stage.REPLAY or not reason:
+                continue
+            if not catalog.can_rebuild(entry.table, block.intent.encoded_with):
+                await self.owner.apply(Condemned(entry.table, reason))
+
     async def _look_at(self, table: int, block: Block, now: float, *, poll: bool) -> None:
         catalog = self.owner.around.catalog
         known = catalog.by_id(table)
@@ -95,7 +113,7 @@ class BlockedBlocks:
         if known is not None and not known.held and (version > seen.version or now >= seen.at):
             seen.version, seen.wait = version, min(LAST_RETRY, 2 * seen.wait)
             seen.at = now + seen.wait
-            self.owner.retries.pop(table, None)
+            self.blocks.retries.pop(table, None)
             log.info("block.released", stream=self.owner.report.label, table=known.history.name, reason=block.reason)
             await self.owner.apply(Released(table))
 
@@ -129,7 +147,7 @@ class BlockedBlocks:
         storing = self.owner.around.storing
         if waited <= storing.lifetime:
             return Verdict(message="an earlier owner's insert may still be running")
-        to_store = self.owner.to_store(table, block.intent, fresh=False)
+        to_store = self.blocks.to_store(table, block.intent, fresh=False)
         if not proof:
             return Verdict(stored=True)
         if to_store is None:

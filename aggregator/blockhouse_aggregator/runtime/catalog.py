@@ -7,12 +7,12 @@ can be encoded. Any other table is *held*: its messages lag, the others flow.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
 
-from blockhouse.errors import BlockhouseError, Retryable
+from blockhouse.errors import Blocked, BlockhouseError, Retryable
 from blockhouse.schema.history import extend
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse_aggregator.clickhouse.tables import ServerTable
@@ -25,7 +25,8 @@ REFRESH = 10.0
 UNKNOWN_REFRESH = 2.0
 ROLLOUT = "SchemaRollout"
 """Why a table is held that a rollout holds."""
-PASSING = ("", ROLLOUT, "NotChecked")
+NOT_CHECKED = "NotChecked"
+PASSING = ("", ROLLOUT, NOT_CHECKED)
 """Why a table is held for a while only, or not at all."""
 
 
@@ -95,17 +96,22 @@ class Catalog:
         """Histories of usable tables that changed after `version`."""
         return tuple(k.history for k in self._tables.values() if k.version > version and not k.held)
 
-    def replayable(self, tables: Iterable[str]) -> tuple[TableHistory, ...]:
-        """Histories of those of the tables that can be loaded, if not now. A held one counts: whoever holds it waits
-        until its block in flight is stored, which takes a replay when the block was inherited."""
-        known = [self._tables[table] for table in tables if table in self._tables]
-        return tuple(k.history for k in known if k.held in PASSING)
+    def can_rebuild(self, table_id: int, revision: int) -> bool:
+        """Whether a block encoded with the revision can be rebuilt and sent. A held table's can: whoever holds it waits
+        until its block in flight is stored; and if the server refuses it, the block is blocked for that reason."""
+        known = self.by_id(table_id)
+        return known is not None and known.server is not None and known.history.revision(revision) is not None
+
+    def why_not(self, table_id: int) -> str:
+        """The reason for which somebody has to mend the table before it can be loaded; empty when there is none."""
+        known = self.by_id(table_id)
+        return known.held if known is not None and known.held not in PASSING else ""
 
     async def start(self) -> None:
         """Read the history and compare it with the server. Raises Retryable while either is away."""
         self._holds = await self._outside.holds.all()
         for history in (await self._outside.schemas.all()).values():
-            self._put(Known(history, held="NotChecked", why="not compared with the server yet"))
+            self._put(Known(history, held=NOT_CHECKED, why="not compared with the server yet"))
         await self.refresh()
 
     async def id_of(self, table: str) -> int:
@@ -117,20 +123,46 @@ class Catalog:
             await self._examine(table)
         return self._tables[table].history.id
 
+    async def know(self, needed: Mapping[int, int]) -> None:
+        """Know these tables by their ids, each with the revision of that number (0: any): other aggregators may have
+        recorded them since the last look.
+
+        Raises Retryable while ZooKeeper is away, Blocked when the history lacks one: without its name a table's
+        messages would be read as those of a new one.
+        """
+        if all(self._has(table, revision) for table, revision in needed.items()):
+            return
+        async with self._refreshing:
+            await self._learn()
+            for table in [table for table, known in self._tables.items() if known.held == NOT_CHECKED]:
+                await self._examine(table)
+        lacking = [f"table {self.name(t)} (revision {n or 1})" for t, n in needed.items() if not self._has(t, n)]
+        if lacking:
+            text = f"the metadata names what the schema history in ZooKeeper lacks: {', '.join(lacking)}; restore it"
+            raise Blocked(text, on="SchemaHistoryIncomplete")
+
+    def _has(self, table_id: int, revision: int) -> bool:
+        known = self.by_id(table_id)
+        return known is not None and (revision == 0 or known.history.revision(revision) is not None)
+
     async def refresh(self) -> None:
         """Compare every table with the server and the history; a changed one becomes a new revision or is held."""
         async with self._refreshing:
             prints = dict(await self._outside.shard.fingerprints())
-            recorded = await self._outside.schemas.all()
-            for table, history in recorded.items():
-                known = self._tables.get(table)
-                if known is None or known.history != history:
-                    self._put(Known(history, held="NotChecked", why="a revision was recorded elsewhere"))
-                    self._prints.pop(table, None)
+            await self._learn()
             for table, known in list(self._tables.items()):
                 if known.held or prints.get(table) != self._prints.get(table):
                     await self._examine(table)
             self._prints = prints
+
+    async def _learn(self) -> None:
+        """Read what was recorded elsewhere since the last look."""
+        for table, history in (await self._outside.schemas.all()).items():
+            known = self._tables.get(table)
+            if known is None or known.history != history:
+                server = known.server if known is not None else None
+                self._put(Known(history, server, held=NOT_CHECKED, why="a revision was recorded elsewhere"))
+                self._prints.pop(table, None)
 
     async def refresh_holds(self) -> None:
         """Obey what rollouts hold by now, and look again at what they released."""
@@ -151,23 +183,33 @@ class Catalog:
     async def _examine(self, table: str) -> None:
         known = self._tables[table]
         if table in self._holds:
-            self._changed(known, self._held(known))  # its columns may be changing: judged when it is released
-            return
+            self._changed(known, self._held(known))
+            if known.server is not None:
+                return  # its columns may be changing: judged when it is released
         try:
-            server = await self._outside.shard.describe(table)
-            if server is None:
-                changed = replace(known, server=None, held="UnknownTable", why="the server has no such table")
-            else:
-                changed = replace(known, server=server, history=await self._recorded(known.history, server))
-                self._check(changed.history, server)
-                changed = replace(changed, held="", why="")
+            changed = await self._judged(known)
         except Retryable as error:
             log.warning("catalog.table_not_checked", table=table, error=str(error))
             return
+        self._changed(self._tables[table], self._held(changed))
+
+    async def _judged(self, known: Known) -> Known:
+        """As the server has it, and whether it can be loaded so; of what a rollout holds that is not asked."""
+        try:
+            server = await self._outside.shard.describe(known.history.name)
+            known = replace(known, server=server)
+            if server is None:
+                return replace(known, held="UnknownTable", why="the server has no such table")
+            if known.history.name in self._holds:
+                return replace(known, held=NOT_CHECKED, why="its columns may be changing")
+            known = replace(known, history=await self._recorded(known.history, server))
+            self._check(known.history, server)
+        except Retryable:
+            raise
         except BlockhouseError as error:
             reason = getattr(error, "reason", "") or getattr(error, "on", "") or "Refused"
-            changed = replace(known, held=reason, why=str(error))
-        self._changed(known, self._held(changed))
+            return replace(known, held=reason, why=str(error))
+        return replace(known, held="", why="")
 
     def _held(self, known: Known) -> Known:
         hold = self._holds.get(known.history.name)

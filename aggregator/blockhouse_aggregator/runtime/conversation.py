@@ -1,4 +1,4 @@
-"""What the owner of a stream says to the task that works for it during one lease: orders, grants, and when to stop."""
+"""What the owner of a stream and the task that works for it during one lease say to each other."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from dataclasses import dataclass, field
 import structlog
 
 from blockhouse.errors import Retryable
-from blockhouse.metadata import codec
-from blockhouse.schema.model import TableHistory
-from blockhouse_aggregator.faults.model import Injection, Point
 from blockhouse_aggregator.gate.messages import (
     BlockKey,
     Bye,
@@ -20,7 +17,6 @@ from blockhouse_aggregator.gate.messages import (
     Grant,
     Rebuilt,
     Replay,
-    ReplayBlock,
     Result,
     Scan,
     Sealed,
@@ -29,35 +25,19 @@ from blockhouse_aggregator.gate.messages import (
     Welcome,
 )
 from blockhouse_aggregator.gate.server import TaskSession
-from blockhouse_aggregator.protocol import schedule
 from blockhouse_aggregator.protocol.events import Alarm
-from blockhouse_aggregator.protocol.state import Stage, StreamState, metadata_of
+from blockhouse_aggregator.protocol.state import Stage, StreamState
+from blockhouse_aggregator.runtime.clock import loop_time
 from blockhouse_aggregator.runtime.deaths import Deaths
+from blockhouse_aggregator.runtime.orders import Orders
 from blockhouse_aggregator.runtime.owner import StreamOwner
-from blockhouse_aggregator.runtime.pacing import Pace, next_pace
-from blockhouse_aggregator.runtime.retention import burial, expiring
 
 log = structlog.get_logger(__name__)
 
-NEAR = 20_000
-"""Offsets a table may be behind P and still ride along with the new messages."""
-IDLE_PATIENCE = 1.0
-CATCH_UP_SECONDS = 2.0
-SMALL_WAIT, LARGE_WAIT = 1.0, 8.0
-"""Seconds to wait for a block before the next scan leaves its table behind: for a table among many, and for one that is
-much of what is read, and would only be read twice."""
 GRACE = 10.0
 LAST_INSERTS = 10.0
 """Seconds for which a lease that is over waits for blocks that cannot be granted (lock, quorum): until its task has
 gone nothing else of the stream is read."""
-
-
-@dataclass(slots=True)
-class _RoundInserts:
-    """The tables with a block in the last round, by the seconds they are waited for at most, and since when."""
-
-    waits: dict[str, float] = field(default_factory=dict)
-    since: float = 0.0
 
 
 @dataclass(slots=True)
@@ -68,17 +48,16 @@ class Conversation:
     session: TaskSession
     should_end: Callable[[], bool]
     deaths: Deaths
-    pace: Pace = field(default_factory=Pace)
-    _round: int = 0
-    _told: int = 0
-    _catch_up: bool = False
     _full: bool = False
     _over_since: float = 0.0
-    _last: _RoundInserts = field(default_factory=_RoundInserts)
     _answers: asyncio.Queue[Sealed | Rebuilt | Trouble | Bye | None] = field(default_factory=asyncio.Queue)
     _results: dict[BlockKey, asyncio.Future[Result]] = field(default_factory=dict)
+    _orders: Orders = field(init=False)
     touched: float = 0.0
     """When, on the loop's clock, anything was last said or heard."""
+
+    def __post_init__(self) -> None:
+        self._orders = Orders(self.owner)
 
     async def run(self) -> None:
         """Talk until the lease is over, the task is gone or the stream is dropped."""
@@ -93,18 +72,18 @@ class Conversation:
             )
         )
         self._touch()
-        self.owner.task = self._insert
+        self.owner.blocks.task = self._insert
         listener = asyncio.ensure_future(self._listen())
         try:
             await self._give_orders()
         finally:
-            self.owner.task = None
+            self.owner.blocks.task = None
             listener.cancel()
             self._fail_results("the task is gone")
             self.session.close()
 
     def _touch(self) -> None:
-        self.touched = asyncio.get_running_loop().time()
+        self.touched = loop_time()
 
     async def _listen(self) -> None:
         try:
@@ -199,31 +178,9 @@ class Conversation:
             ending = self.owner.draining.is_set() or self.should_end()
             if ending and not (self._inserting(state) and self._patient()):
                 return Stop()
-            if not ending and (order := self._ready_order(state)) is not None:
+            if not ending and (order := self._orders.next(state)) is not None:
                 return order
             await self._sleep()
-
-    def _ready_order(self, state: StreamState) -> Scan | Replay | None:
-        now = asyncio.get_running_loop().time()
-        retries = self.owner.retries
-        ready = frozenset(t.table for t in state.in_flight if t.table not in retries or retries[t.table].at <= now)
-        replay = schedule.replays(state, ready)
-        if replay is not None:
-            return self._replay(replay)
-        if state.committing is not None or self._waiting_for_inserts(state, now):
-            return None
-        return self._burial(state) or self._scan(state, self._entries(state))
-
-    def _burial(self, state: StreamState) -> Scan | None:
-        """Messages of tables that cannot be loaded, up to where retention is about to take them: dead letters."""
-        catalog, retention = self.owner.around.catalog, self.owner.retention
-        due = expiring(state, retention.below, catalog.hopeless())
-        if not due:
-            return None
-        self.owner.report.alarm(*retention.untold(due))
-        self._round += 1
-        limits = self.owner.around.config.blocks
-        return burial(state, retention.below, due, catalog.name, self._round, limits, IDLE_PATIENCE, CATCH_UP_SECONDS)
 
     async def _sleep(self) -> None:
         try:
@@ -234,7 +191,7 @@ class Conversation:
 
     def _patient(self) -> bool:
         """Whether a lease that is over should last: while inserts are granted, and a little for those that wait."""
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         self._over_since = self._over_since or now
         return bool(self._results) or now - self._over_since < LAST_INSERTS
 
@@ -242,118 +199,18 @@ class Conversation:
     def _inserting(state: StreamState) -> bool:
         return any(t.block is not None and t.block.stage is Stage.INSERTING for t in state.tables)
 
-    def _waiting_for_inserts(self, state: StreamState, now: float) -> bool:
-        waited = now - self._last.since
-        fresh = [self.owner.around.catalog.name(t.table) for t in state.in_flight if t.block and t.block.fresh]
-        return any(waited < self._last.waits.get(name, 0.0) for name in fresh)
-
-    def _entries(self, state: StreamState) -> int:
-        """How many more tables the metadata has room for."""
-        limit = self.owner.around.room.units
-        used = len(codec.encode(metadata_of(state, self.owner.around.now_ms())))
-        return max(0, (limit - used) // self.owner.entry_units)
-
-    @staticmethod
-    def _without_room(state: StreamState, held: frozenset[int], entries: int) -> frozenset[int]:
-        """Lagging tables that wait for others: a block in flight takes more room than a cursor. The oldest goes on."""
-        behind = sorted(schedule.lagging(state, held), key=lambda table: (table.cursor or 0, table.table))
-        return frozenset(table.table for table in behind[max(1, entries) :])
-
-    def _scan(self, state: StreamState, entries: int) -> Scan:
-        around = self.owner.around
-        dead = around.catalog.dead_lettered(
-            around.config.unknown_table == "deadLetter", around.config.max_unknown_tables
-        )
-        held = (around.catalog.held() | self._waiting_for_revisions()) - dead
-        held |= self._without_room(state, held, entries)
-        self._catch_up = not self._catch_up and schedule.has_far(state, held=held, near=NEAR)
-        request = schedule.scan(state, held=held, near=NEAR, catch_up=self._catch_up)
-        blocks, name = around.config.blocks, around.catalog.name
-        age = max(blocks.max_age, self.pace.max_age(), *(t.max_age for t in blocks.tables.values()), 0)
-        self._round += 1
-        return Scan(
-            round=self._round,
-            start=request.start,
-            position=request.position,
-            stop=request.stop,
-            resume={name(table): cursor for table, cursor in request.resume},
-            exclude=tuple(name(table) for table in request.exclude),
-            dead_tables={name(table): "UnknownTable" for table in dead},
-            expiring=self.owner.retention.below,
-            catalog=self._news(),
-            max_bytes=self.pace.max_bytes(blocks, around.streams()),
-            max_rows=self.pace.max_rows(blocks),
-            max_age=self.pace.max_age(),
-            seal_at_end=self.pace.catching_up,
-            entries=max(0, entries - len(request.resume) - 1),  # one is kept for a lagging table to go on
-            leader_epoch=state.leader_epoch,
-            patience=IDLE_PATIENCE,
-            max_seconds=CATCH_UP_SECONDS if request.stop is not None else age + IDLE_PATIENCE,
-            faults=self._faults(Point.DURING_FETCH),
-        )
-
-    def _waiting_for_revisions(self) -> frozenset[int]:
-        """Tables whose next message has a schema revision nobody knows yet: reading it again before that is in vain."""
-        catalog, waiting = self.owner.around.catalog, self.owner.awaited_revisions
-        for table, revision in tuple(waiting.items()):
-            known = catalog.known(table)
-            if known is not None and known.history.revision(revision) is not None:
-                del waiting[table]
-        state, below = self.owner.state, self.owner.retention.below
-        due = {t.table for t in state.tables if t.cursor is not None and t.cursor < below} if state else set()
-        ids = frozenset(known.history.id for table in waiting if (known := catalog.known(table)) is not None)
-        return ids - due
-
-    def _replay(self, request: schedule.ReplayRequest) -> Replay:
-        self._round += 1
-        name = self.owner.around.catalog.name
-        blocks = tuple(
-            ReplayBlock(table=name(table), begin=i.begin, end=i.end, revision=i.encoded_with, foreign=i.foreign)
-            for table, i in request.blocks
-        )
-        replayed = self.owner.around.catalog.replayable(block.table for block in blocks)
-        news = {history.name: history for history in (*self._news(), *replayed)}
-        return Replay(
-            round=self._round,
-            blocks=blocks,
-            catalog=tuple(news.values()),
-            faults=self._faults(Point.DURING_REPLAY),
-        )
-
-    def _faults(self, point: Point) -> tuple[Injection, ...]:
-        injection = self.owner.around.faults.take(point, str(self.owner.stream))
-        return (injection,) if injection is not None else ()
-
-    def _news(self) -> tuple[TableHistory, ...]:
-        catalog = self.owner.around.catalog
-        news = catalog.changed_since(self._told)
-        self._told = catalog.version
-        return news
-
     # --- answers --------------------------------------------------------------------------------------------
 
     async def _sealed(self, order: Scan, sealed: Sealed) -> None:
         catalog = self.owner.around.catalog
         resumed = frozenset([await catalog.id_of(table) for table in order.resume])
-        blocks = [t.block for t in sealed.tables if t.block is not None]
         if not await self.owner.sealed(sealed, resumed):
-            for block in blocks:
+            for block in (t.block for t in sealed.tables if t.block is not None):
                 self.session.send(Drop(block=BlockKey(table=block.table, begin=block.begin, end=block.end)))
             await self._sleep()
             return
         self.owner.awaited_revisions |= {t.table: t.waits_for for t in sealed.tables if t.waits_for is not None}
-        now = asyncio.get_running_loop().time()
-        # A lease's first round follows no other: it cannot be late.
-        allowed = 2 * self.owner.around.config.blocks.max_age + sealed.elapsed
-        late = self._last.since > 0 and now - self._last.since > allowed
-        taken = sum(block.messages for block in blocks)
-        if order.stop is None:
-            behind = max(0, sealed.log_end - sealed.stop)
-            blocks_config = self.owner.around.config.blocks
-            self.pace = next_pace(self.pace, blocks_config, behind=behind, taken=taken, late=late and bool(taken))
-        scanned = sum(t.seen for t in sealed.tables)
-        waits = {b.table: LARGE_WAIT if b.messages * 4 > scanned else SMALL_WAIT for b in blocks}
-        self._last = _RoundInserts(waits, now)
+        self._orders.sealed(order, sealed)
         if order.stop is None and sealed.stop == order.position and sealed.log_end > sealed.stop:
             await self._no_room()
 
@@ -368,17 +225,17 @@ class Conversation:
 
     async def _rebuilt(self, rebuilt: Rebuilt) -> None:
         for block in rebuilt.blocks:
-            await self.owner.rebuilt(block)
+            await self.owner.blocks.rebuilt(block)
         for key in rebuilt.missing:
-            await self._missing(key)
+            self._missing(key)
+        self._orders.rebuilt(rebuilt.blocks)
 
-    async def _missing(self, key: BlockKey) -> None:
-        state = self.owner.state
-        table_id = await self.owner.around.catalog.id_of(key.table)
-        if state is None or (block := state.table(table_id).block) is None:
+    def _missing(self, key: BlockKey) -> None:
+        state, known = self.owner.state, self.owner.around.catalog.known(key.table)
+        if state is None or known is None or (block := state.table(known.history.id).block) is None:
             return
         if (block.intent.begin, block.intent.end) == (key.begin, key.end):
-            self.owner.lost(table_id, block.intent)
+            self.owner.blocks.lost(known.history.id, block.intent)
 
     async def _trouble(self, order: Scan | Replay | Stop, trouble: Trouble) -> None:
         """The task cannot read: wait and ask again, or find out anew where the stream stands."""
@@ -387,7 +244,7 @@ class Conversation:
             await asyncio.sleep(1.0)
         elif isinstance(order, Replay) and trouble.reason == "BelowLogStart":
             for block in order.blocks:
-                await self._missing(BlockKey(table=block.table, begin=block.begin, end=block.end))
+                self._missing(BlockKey(table=block.table, begin=block.begin, end=block.end))
         else:
             await asyncio.sleep(1.0)
             self.owner.reassess(trouble.reason)

@@ -47,6 +47,12 @@ class Figures:
             ["table"],
             registry=r,
         )
+        self.lock_wait = Histogram(
+            "blockhouse_lock_wait_seconds",
+            "Wait for the table's lock before an insert",
+            buckets=_SECONDS,
+            registry=r,
+        )
         self.insert_seconds = Histogram(
             "blockhouse_insert_seconds", "Time of an insert with quorum", buckets=_SECONDS, registry=r
         )

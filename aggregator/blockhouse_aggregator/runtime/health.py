@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from blockhouse.errors import BlockhouseError
+from blockhouse_aggregator.runtime.clock import loop_time
 
 log = structlog.get_logger(__name__)
 PERIOD = 2.0
@@ -33,12 +34,12 @@ class ReplicaHealth:
     def report(self, fault: str, message: str) -> None:
         """An insert met a fault (empty: it was stored); only those of the replica itself count."""
         if fault == "replica":
-            self._reported, self._reported_at = message, asyncio.get_running_loop().time()
+            self._reported, self._reported_at = message, loop_time()
         elif not fault:
             self._reported = ""
 
     async def look(self) -> None:
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         try:
             found = await self._check()
         except BlockhouseError as error:
@@ -57,7 +58,7 @@ class ReplicaHealth:
     @property
     def hand_over(self) -> bool:
         """True when the fault has lasted so long that somebody else should take the streams."""
-        return self._since is not None and asyncio.get_running_loop().time() - self._since > self._after
+        return self._since is not None and loop_time() - self._since > self._after
 
     async def watch(self, on_change: Callable[[bool], Awaitable[None]]) -> None:
         """Call `on_change(hand_over)` whenever the answer changes."""

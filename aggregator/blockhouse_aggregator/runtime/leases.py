@@ -16,7 +16,6 @@ from blockhouse_aggregator.gate.server import TaskSession
 from blockhouse_aggregator.runtime.conversation import Conversation
 from blockhouse_aggregator.runtime.deaths import Deaths
 from blockhouse_aggregator.runtime.owner import StreamOwner
-from blockhouse_aggregator.runtime.pacing import Pace
 from blockhouse_aggregator.spark.task import LeaseFigures, LeaseSpec
 
 log = structlog.get_logger(__name__)
@@ -50,7 +49,6 @@ class Leases:
         self._numbers = itertools.count(1)
         self._expected: dict[int, tuple[StreamOwner, asyncio.Future[TaskSession]]] = {}
         self._threads = ThreadPoolExecutor(application.slots, thread_name_prefix="lease")
-        self._paces: dict[str, Pace] = {}
         self._deaths: dict[str, Deaths] = {}
         self.address: GateAddress | None = None
 
@@ -116,7 +114,7 @@ class Leases:
 
         name = str(owner.stream)
         deaths = self._deaths.setdefault(name, Deaths(name))
-        conversation = Conversation(owner, session, should_end, deaths, self._paces.get(name, Pace()))
+        conversation = Conversation(owner, session, should_end, deaths)
         talking = asyncio.ensure_future(conversation.run())
         try:
             while not talking.done():
@@ -127,7 +125,6 @@ class Leases:
         finally:
             talking.cancel()
             await asyncio.wait({talking})
-        self._paces[name] = conversation.pace
         if not talking.cancelled():
             talking.result()
 

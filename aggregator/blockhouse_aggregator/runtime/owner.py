@@ -7,7 +7,6 @@ stream is dropped, everything here is void at once (I6).
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -15,11 +14,8 @@ import structlog
 
 from blockhouse.errors import BlockhouseError, Retryable
 from blockhouse.metadata import codec
-from blockhouse.metadata.model import InFlight
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.faults.model import Action, Point
-from blockhouse_aggregator.faults.strike import strike
-from blockhouse_aggregator.gate.messages import BlockKey, BuiltBlock, Grant, Result, Sealed
+from blockhouse_aggregator.gate.messages import Sealed
 from blockhouse_aggregator.protocol import takeover
 from blockhouse_aggregator.protocol.events import (
     Alarm,
@@ -27,32 +23,29 @@ from blockhouse_aggregator.protocol.events import (
     CommitRefused,
     CommitSucceeded,
     CommitUnknown,
-    Condemned,
     Effect,
     Event,
     Flush,
     Insert,
-    InsertFailed,
     Rebuild,
-    Rebuilt,
     Rejoin,
     Scanned,
-    Stored,
 )
-from blockhouse_aggregator.protocol.state import Stage, StreamState, metadata_of, same_log
+from blockhouse_aggregator.protocol.state import StreamState, metadata_of, same_log
 from blockhouse_aggregator.protocol.step import step
 from blockhouse_aggregator.runtime.arrival import restarted, stop_of, take_over
 from blockhouse_aggregator.runtime.blocked import BlockedBlocks
+from blockhouse_aggregator.runtime.clock import loop_time
+from blockhouse_aggregator.runtime.in_flight import BlocksInFlight
+from blockhouse_aggregator.runtime.pacing import Pace
 from blockhouse_aggregator.runtime.ports import Fate
 from blockhouse_aggregator.runtime.reporting import StreamReport
 from blockhouse_aggregator.runtime.retention import Retention
-from blockhouse_aggregator.runtime.storing import BlockToStore, Verdict
-from blockhouse_aggregator.runtime.surroundings import Retry, Surroundings
-from blockhouse_aggregator.runtime.translate import scan_report, sealed_block
+from blockhouse_aggregator.runtime.surroundings import Surroundings
+from blockhouse_aggregator.runtime.translate import scan_report
 
 log = structlog.get_logger(__name__)
 
-BACKOFF_FIRST, BACKOFF_LAST = 0.2, 10.0
 DECISION_POLL = 5.0
 """Seconds between looks for an operator's decision about a stopped stream."""
 ENTRY_UNITS = 26
@@ -70,15 +63,17 @@ class StreamOwner:
         self.stop: takeover.Stop | None = None
         self.report = StreamReport(stream, around.figures, around.catalog)
         self.log_end = 0
+        self.sealed_at = 0.0
+        """When, on the loop's clock, a round was last sealed."""
+        self.pace = Pace()
         self.closed = asyncio.Event()
         self.wake = asyncio.Event()
         self.entry_units = ENTRY_UNITS
         self.draining = asyncio.Event()
-        self.task: Callable[[Grant], Coroutine[Any, Any, Result]] | None = None
-        self.retries: dict[int, Retry] = {}
+        self.blocks = BlocksInFlight(self)
         self.awaited_revisions: dict[str, int] = {}
         self.retention = Retention(stream)
-        self._blocked = BlockedBlocks(self)
+        self._blocked = BlockedBlocks(self, self.blocks)
         self._on_rebuild = on_rebuild
         self._committing = asyncio.Lock()
         self._start_recorded = False
@@ -86,7 +81,6 @@ class StreamOwner:
         self._jobs: set[asyncio.Task[None]] = set()
         self._last_commit = 0.0
         self._window_closed = 0.0
-        self._sizes: dict[BlockKey, BuiltBlock] = {}
         self._label = str(stream)
 
     # --- taking over ----------------------------------------------------------------------------------------
@@ -113,6 +107,8 @@ class StreamOwner:
                 continue
             except BlockhouseError as error:
                 decision = stop_of(error)
+            if self.closed.is_set():
+                return  # given up meanwhile: what it looked like says nothing
             if isinstance(decision, takeover.Start):
                 self._begin(decision)
                 return
@@ -123,6 +119,8 @@ class StreamOwner:
 
     def _begin(self, start: takeover.Start) -> None:
         self.state = start.state
+        # What was written while nobody read is not to wait for its block's age as well.
+        self.pace = Pace(catching_up=self.log_end > start.state.position)
         self.report.started(self.epoch, start.state, self.stop)
         self.stop = None
         self.report.alarm(*start.alarms)
@@ -149,9 +147,9 @@ class StreamOwner:
             after, effects = step(self.state, event, self.around.now_ms())
             if self._too_large(effects):
                 return False
-            self.log_end = max(sealed.log_end, sealed.stop)
+            self.log_end, self.sealed_at = max(sealed.log_end, sealed.stop), loop_time()
             self.report.round(sealed, self.state, after)
-            self._sizes.update({_key(t.block): t.block for t in sealed.tables if t.block is not None})
+            self.blocks.built(t.block for t in sealed.tables if t.block is not None)
             self.state = after
             await self._perform(effects)
         return not self.closed.is_set()
@@ -187,7 +185,7 @@ class StreamOwner:
                 case Commit():
                     await self._commit(effect)
                 case Insert():
-                    self.spawn(self._store(effect))
+                    self.spawn(self.blocks.store(effect))
                 case Rebuild():
                     self._rebuild(effect.reason)
                 case Rejoin():
@@ -199,7 +197,7 @@ class StreamOwner:
         text = codec.encode(commit.metadata)
         result = await self.around.outside.group.commit(self.stream, commit.epoch, commit.offset, text)
         self.report.committed(result.fate.value, result.reason, len(text))
-        self._last_commit = _now()
+        self._last_commit = loop_time()
         seq = commit.metadata.seq
         if result.fate is Fate.COMMITTED:
             await self._record_start()
@@ -230,15 +228,15 @@ class StreamOwner:
     async def _flush_now_and_then(self) -> None:
         """Record acknowledgements of a stream that has gone idle, and close the window now and then."""
         config = self.around.config
-        self._window_closed = _now()
+        self._window_closed = loop_time()
         while not self.closed.is_set():
             await self.pause(0.5)
-            close_window = _now() - self._window_closed > config.window_flush
-            quiet = _now() - self._last_commit > 1.5 * config.blocks.max_age
-            if quiet or close_window or self.draining.is_set():
+            close_window = loop_time() - self._window_closed > config.window_flush
+            quiet = loop_time() - self._last_commit > 1.5 * config.blocks.max_age
+            if quiet or close_window:
                 await self.flush(close_window=close_window)
             if close_window:
-                self._window_closed = _now()
+                self._window_closed = loop_time()
             await self._blocked.look()
             await self.retention.look(self.around.outside.group, self.state, self.around.now_ms())
 
@@ -246,112 +244,32 @@ class StreamOwner:
         async with self._committing:
             await self.apply(Flush(close_window=close_window))
 
+    def drain(self) -> None:
+        """Read nothing more; finish what is under way and record it."""
+        if not self.draining.is_set():
+            self.draining.set()
+            self.wake.set()
+            self.spawn(self._record_at_once())
+
+    async def _record_at_once(self) -> None:
+        while not self.closed.is_set():
+            await self.flush()
+            await self.pause(0.1)
+
     @property
     def clean(self) -> bool:
         """Nothing the broker does not know, and nothing in flight that a task still works on."""
         state = self.state
-        if state is None:
+        if state is None or self.closed.is_set():
             return True
-        return same_log(state.recorded, metadata_of(state, 0)) and (self.task is None or not state.in_flight)
+        return same_log(state.recorded, metadata_of(state, 0)) and (self.blocks.task is None or not state.in_flight)
 
-    # --- blocks ---------------------------------------------------------------------------------------------
-
-    async def rebuilt(self, block: BuiltBlock) -> None:
-        """A block came back from the log; if it is not the recorded one, provenance may show that it is stored."""
-        table_id = await self.around.catalog.id_of(block.table)
-        self.report.replayed()
-        self._sizes[_key(block)] = block
-        await self.apply(Rebuilt(table_id, sealed_block(block)))
-        assert self.state is not None
-        blocked = self.state.table(table_id).block
-        if blocked is not None and blocked.stage is Stage.BLOCKED:
-            self.spawn(self._ask_provenance(table_id, blocked.intent, blocked.reason))
-
-    def lost(self, table_id: int, intent: InFlight) -> None:
-        """The log no longer holds the whole block: it can only be acknowledged, never rebuilt."""
-        self.retries[table_id] = Retry(at=math.inf)
-        self.spawn(self._ask_provenance(table_id, intent, "ReplayRangeExpired"))
+    # --- end ------------------------------------------------------------------------------------------------
 
     def reassess(self, reason: str) -> None:
         """The log is not what the state says: take the stream over again, from the facts."""
         self.report.alarm(Alarm(reason, "the task cannot read where the stream stands"))
         self._rebuild(reason)
-
-    async def _ask_provenance(self, table_id: int, intent: InFlight, reason: str) -> None:
-        while not self.closed.is_set() and (block := self.to_store(table_id, intent, fresh=False)) is not None:
-            verdict = await self.around.storing.stored_without_bytes(block, reason)
-            if verdict.stored or verdict.condemned:
-                await self._settle(table_id, intent, verdict)
-                return
-            log.warning("block.waits", stream=self._label, table=block.table.full_name, why=verdict.message)
-            await self.pause(max(1.0, verdict.after))
-
-    async def _store(self, insert: Insert) -> None:
-        """Store one block. As long as no insert was granted, the task still holds the bytes: ask again."""
-        while not self.closed.is_set():
-            block = self.to_store(insert.table, insert.intent, fresh=insert.fresh)
-            if block is None:
-                await self._settle(
-                    insert.table, insert.intent, Verdict(message="the table is not usable now", after=2.0)
-                )
-                return
-            verdict = await self.around.storing.store(block, self)
-            final = verdict.stored or verdict.condemned or verdict.rebuild or verdict.result is not None
-            if final or self.task is None:
-                await self._settle(insert.table, insert.intent, verdict)
-                return
-            log.info("block.waits", stream=self._label, table=block.table.full_name, why=verdict.message)
-            await self.pause(max(0.2, verdict.after))
-
-    async def insert(self, grant: Grant) -> Result:
-        """`storing.Task`: hand the grant to the task that holds the bytes."""
-        if self.task is None:
-            raise Retryable(f"no task works on {self._label} now", after=0.2)
-        points = (Point.BEFORE_INSERT, Point.AFTER_INSERT)
-        taken = [self.around.faults.take(point, self._label, grant.block.table) for point in points]
-        ours = {i.point: i for i in taken if i is not None and i.action is Action.KILL_AGGREGATOR}
-        theirs = tuple(i for i in taken if i is not None and i.point not in ours)
-        strike(ours.get(Point.BEFORE_INSERT))
-        result = await self.task(grant.model_copy(update={"faults": theirs}) if theirs else grant)
-        strike(ours.get(Point.AFTER_INSERT))
-        return result
-
-    def to_store(self, table_id: int, intent: InFlight, *, fresh: bool) -> BlockToStore | None:
-        known = self.around.catalog.by_id(table_id)
-        if known is None or known.server is None or self.state is None:
-            return None
-        revision = known.history.revision(intent.encoded_with)
-        return BlockToStore(self.stream, self.state.topic_id, known.server, intent, revision, fresh)
-
-    async def _settle(self, table_id: int, intent: InFlight, verdict: Verdict) -> None:
-        table = self.around.catalog.name(table_id)
-        begin, end = intent.begin, intent.end
-        result = verdict.result
-        if result is not None and result.surplus:
-            self.report.surplus(table, table_id, f"[{begin}, {end}]", result.surplus)
-        built = self._sizes.pop(BlockKey(table=table, begin=begin, end=end), None)
-        if verdict.stored:
-            self.report.stored(table, built, verdict, self.around.now_ms())
-            self.retries.pop(table_id, None)
-            self.around.fault("", "")
-            await self.apply(Stored(table_id, begin, end))
-        elif verdict.condemned:
-            self.report.condemned(table, verdict)
-            await self.apply(Condemned(table_id, verdict.condemned))
-        else:
-            self.report.failed(table, verdict)
-            self._back_off(table_id, verdict)
-            await self.apply(InsertFailed(table_id, begin, end))
-
-    def _back_off(self, table_id: int, verdict: Verdict) -> None:
-        retry = self.retries.setdefault(table_id, Retry())
-        retry.tries += 1
-        wait = min(BACKOFF_LAST, max(verdict.after, BACKOFF_FIRST * 2 ** min(retry.tries, 8)))
-        retry.at = _now() + wait * self.around.random.uniform(0.5, 1.0)
-        if verdict.fault:
-            self.around.fault(verdict.fault, verdict.message)
-
-    # --- end ------------------------------------------------------------------------------------------------
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         job = asyncio.ensure_future(work)
@@ -380,11 +298,3 @@ class StreamOwner:
         for job in tuple(self._jobs):
             if job is not current:
                 job.cancel()
-
-
-def _key(block: BuiltBlock) -> BlockKey:
-    return BlockKey(table=block.table, begin=block.begin, end=block.end)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

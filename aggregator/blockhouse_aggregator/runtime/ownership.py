@@ -6,7 +6,9 @@ Must never let two owners of one stream work at once: what was assigned again, o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+import math
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from concurrent.futures import Future
 from typing import Any
 
 import structlog
@@ -14,6 +16,7 @@ import structlog
 from blockhouse.errors import BlockhouseError
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.group import DropReason
+from blockhouse_aggregator.runtime.clock import loop_time
 from blockhouse_aggregator.runtime.owner import StreamOwner
 
 log = structlog.get_logger(__name__)
@@ -66,18 +69,23 @@ class OwnedStreams:
     async def drain(self, seconds: float, go_on: Callable[[], bool]) -> None:
         """Let every owner finish its inserts and record them, for at most `seconds` and while `go_on()`; then close
         all. What is left is a replay for the next."""
-        deadline = asyncio.get_running_loop().time() + seconds
-        for owner in self.owners.values():
-            owner.draining.set()
-            owner.wake.set()
-        while asyncio.get_running_loop().time() < deadline and go_on():
-            if all(owner.clean for owner in self.owners.values()):
-                break
-            await asyncio.sleep(DRAIN_POLL)
+        await self._settle(self.owners.values(), loop_time() + seconds, go_on)
         for owner in self.owners.values():
             owner.close("the aggregator ends")
         if self._serving and go_on():
             await asyncio.wait(self._serving, timeout=FAREWELL)
+
+    async def settle(self, held: Mapping[StreamId, int]) -> None:
+        """The same for streams, by epoch, that are about to be dropped; until they are settled, however long."""
+        owners = [owner for s, epoch in held.items() if (owner := self.owners.get(s)) and owner.epoch == epoch]
+        await self._settle(owners, math.inf, lambda: True)
+
+    @staticmethod
+    async def _settle(owners: Collection[StreamOwner], deadline: float, go_on: Callable[[], bool]) -> None:
+        for owner in owners:
+            owner.drain()
+        while not all(owner.clean for owner in owners) and loop_time() < deadline and go_on():
+            await asyncio.sleep(DRAIN_POLL)
 
     async def _own(self, owner: StreamOwner) -> None:
         await owner.start()
@@ -110,6 +118,7 @@ class OnTheLoop:
         loop: asyncio.AbstractEventLoop,
         *,
         assigned: Callable[[StreamId, int], None],
+        settle: Callable[[Mapping[StreamId, int]], Coroutine[Any, Any, None]],
         dropped: Callable[[StreamId, int, DropReason], None],
         failed: Callable[[BlockhouseError], None],
         recovered: Callable[[], None],
@@ -117,6 +126,7 @@ class OnTheLoop:
     ) -> None:
         self._loop = loop
         self._assigned = assigned
+        self._settle = settle
         self._dropped = dropped
         self._failed = failed
         self._recovered = recovered
@@ -124,6 +134,9 @@ class OnTheLoop:
 
     def assigned(self, stream: StreamId, epoch: int) -> None:
         self._loop.call_soon_threadsafe(self._assigned, stream, epoch)
+
+    def settling(self, held: Mapping[StreamId, int]) -> Future[None]:
+        return asyncio.run_coroutine_threadsafe(self._settle(held), self._loop)
 
     def dropped(self, stream: StreamId, epoch: int, reason: DropReason) -> None:
         self._before_drop(stream)

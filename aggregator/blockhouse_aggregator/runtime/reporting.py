@@ -119,6 +119,7 @@ class StreamReport:
         figures.blocks.labels(table).inc()
         figures.last_insert.labels(table).set(now_ms / 1000)
         if result is not None:
+            figures.lock_wait.observe(verdict.lock_wait)
             figures.insert_seconds.observe(result.elapsed)
             if result.deduplicated:
                 self.counters.deduplicated += 1

@@ -6,7 +6,6 @@ retention it is not, for what retention takes is lost. By time only: a topic tha
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -19,6 +18,7 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.gate.messages import Scan
 from blockhouse_aggregator.protocol.events import Alarm
 from blockhouse_aggregator.protocol.state import StreamState
+from blockhouse_aggregator.runtime.clock import loop_time
 from blockhouse_aggregator.runtime.ports import Group
 
 log = structlog.get_logger(__name__)
@@ -46,7 +46,7 @@ class Retention:
 
     async def look(self, group: Group, state: StreamState | None, now_ms: int) -> None:
         """Ask the brokers now and then, while any table lags. What cannot be known now stays as it was."""
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         if state is None or now < self._next or not any(table.cursor is not None for table in state.tables):
             return
         try:

@@ -7,9 +7,8 @@ stored unless it is stored for good.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import structlog
@@ -21,13 +20,14 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.clickhouse.quorum import QuorumSnapshot, acknowledgeable, window_certain
 from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.gate.messages import BlockKey, Grant, Result
+from blockhouse_aggregator.runtime.clock import loop_time
 from blockhouse_aggregator.runtime.ports import Lease, Locks, Shard
+from blockhouse_aggregator.runtime.table_queue import TableQueue
 
 log = structlog.get_logger(__name__)
 
 CLOCK_SKEW = 30.0
 """Seconds by which our clock and ZooKeeper's may differ without a wrong decision."""
-LOCK_WAIT = 30.0
 QUORUM_POLL = 0.25
 FOREIGN_UNDECIDED = "ForeignBlockUndecided"
 _FOREIGN_TEXT = (
@@ -39,7 +39,7 @@ _FOREIGN_TEXT = (
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What became of one attempt to store a block: `stored`, or `condemned` (a reason), or neither: try again, with
-    `rebuild` not with the bytes at hand."""
+    `rebuild` not with the bytes at hand. `lock_wait` is how many seconds it waited for the table's lock."""
 
     stored: bool = False
     condemned: str = ""
@@ -49,51 +49,13 @@ class Verdict:
     after: float = 0.2
     result: Result | None = None
     by_provenance: bool = False
+    lock_wait: float = 0.0
 
 
 class Task(Protocol):
     """The task that holds the block's bytes."""
 
     async def insert(self, grant: Grant) -> Result: ...
-
-
-class TableQueue:
-    """The table locks of this aggregator: its own streams queue here before one of them asks ZooKeeper."""
-
-    def __init__(self, locks: Locks) -> None:
-        self._locks = locks
-        self._queues: dict[str, asyncio.Lock] = {}
-        self._releasing: set[asyncio.Future[None]] = set()
-
-    @asynccontextmanager
-    async def holding(self, table: str) -> AsyncIterator[Lease]:
-        """Hold the shard-wide lock of `table`. Raises Retryable when it cannot be had within LOCK_WAIT seconds."""
-        async with self._queues.setdefault(table, asyncio.Lock()):
-            lease = await self._acquire(table)
-            if lease is None:
-                raise Retryable(f"lock of table {table} not free within {LOCK_WAIT:.0f} s", after=0.5)
-            try:
-                yield lease
-            finally:
-                await asyncio.shield(self._locks.release(lease))
-
-    async def _acquire(self, table: str) -> Lease | None:
-        """Cancelling us does not end the wait, which goes on in a thread: a lock that comes too late is given back."""
-        acquiring = asyncio.ensure_future(self._locks.acquire(table, LOCK_WAIT))
-        try:
-            return await asyncio.shield(acquiring)
-        except asyncio.CancelledError:
-            acquiring.add_done_callback(self._give_back)
-            raise
-
-    def _give_back(self, acquiring: asyncio.Future[Lease | None]) -> None:
-        if acquiring.cancelled() or acquiring.exception() is not None:
-            return
-        lease = acquiring.result()
-        if lease is not None:
-            releasing = asyncio.ensure_future(self._locks.release(lease))
-            self._releasing.add(releasing)
-            releasing.add_done_callback(self._releasing.discard)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +91,11 @@ class Storing:
 
     async def store(self, block: BlockToStore, task: Task) -> Verdict:
         """Try once to store the block. Never raises but for cancellation."""
+        asked = loop_time()
         try:
             async with self._queue.holding(block.table.full_name) as lease:
-                return await self._store(block, task, lease)
+                waited = loop_time() - asked
+                return replace(await self._store(block, task, lease), lock_wait=waited)
         except Retryable as error:
             return Verdict(message=str(error), fault=str(getattr(error, "fault", "")), after=error.after)
         except BlockhouseError as error:
@@ -269,9 +233,9 @@ class Storing:
     async def _settled(self, table: ServerTable, *, retry_after: float = 1.0) -> QuorumSnapshot:
         """Wait until no part of the table waits for its quorum: neither an ok nor provenance is believed before."""
         snapshot = await self._shard.quorum(table)
-        deadline = asyncio.get_running_loop().time() + self.lifetime
+        deadline = loop_time() + self.lifetime
         while snapshot.pending:
-            if asyncio.get_running_loop().time() > deadline:
+            if loop_time() > deadline:
                 text = f"table {table.full_name}: a part has waited for its quorum for {self.lifetime} s"
                 raise Retryable(text, after=retry_after)
             await asyncio.sleep(QUORUM_POLL)

@@ -1,4 +1,5 @@
 """How the work reaches Spark: one application per aggregator, one job per stream and lease.
 
-`session` makes the application, `task` is what runs in a Python worker. Only these two modules know Spark.
+`session` makes the application, `daemon` is the parent of its Python workers, `task` what runs in one. Only these three
+modules know Spark.
 """

@@ -56,11 +56,6 @@ def run_leases(specs: Iterable[LeaseSpec]) -> Iterator[LeaseFigures]:
         yield _Lease(spec).run()
 
 
-def get_ready(numbers: Iterable[int]) -> Iterator[int]:
-    """For `mapPartitions`: nothing but the time it takes a new worker to have all of this imported."""
-    yield from numbers
-
-
 class _Lease:
     def __init__(self, spec: LeaseSpec) -> None:
         self._spec = spec

@@ -58,7 +58,7 @@ class Kafka(Settings):
     group: str = Field(min_length=1)
     clusters: tuple[KafkaCluster, ...] = Field(min_length=1, max_length=16)
     session_timeout: Duration = Field(default=20, ge=1)
-    heartbeat_interval: Duration = Field(default=3, gt=0)
+    heartbeat_interval: Duration = Field(default=0.5, gt=0)
     commit_timeout: Duration = Field(default=10, gt=0)
     offset_metadata_max_units: int = Field(default=4095, ge=512)
     dead_letter_topic: str | None = None

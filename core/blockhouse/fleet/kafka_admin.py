@@ -24,6 +24,7 @@ from kafka.errors import (  # type: ignore[import-untyped]
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from blockhouse.config.endpoints import KafkaCluster, Tls
 from blockhouse.errors import Permanent, Retryable
@@ -32,6 +33,8 @@ from blockhouse.placement.model import Broker, ReplicaSet, TopicPartition
 
 REQUEST_TIMEOUT_MS = 30_000
 CONNECT_TIMEOUT_MS = 15_000
+PATIENCE = 15.0  # seconds: a broker that has died is in the cluster's answers for a session of 9 s
+RETRY_WAIT = 0.1
 PREFERRED = 0
 
 logging.getLogger("kafka").setLevel(logging.ERROR)  # its debug output holds passwords, its warnings are our retries
@@ -152,24 +155,39 @@ class KafkaFleet:
         self._ask("delete_topics", [topic], allowed=UnknownTopicOrPartitionError)
 
     def _ask(self, request: str, *arguments: Any, allowed: type[KafkaError] | tuple[()] = (), **options: Any) -> Any:
-        """One request; over a new connection once more, for the client keeps asking a broker that has died.
+        """One request, for `PATIENCE` seconds until a broker answers it. An `allowed` error is an answer too.
 
-        An `allowed` error is an answer: somebody else did it already.
+        Each attempt has a connection of its own: the client keeps asking a broker that has died, and a new one picks
+        any of those the cluster still names, for as long as its session lasts also the dead.
         """
-        for attempt in (1, 2):
-            try:
-                if self._client is None:
-                    self._client = _connect(self._cluster)
-                return getattr(self._client, request)(*arguments, **options)
-            except KafkaError as error:
-                if allowed and isinstance(error, allowed):
-                    return None
-                self.close()
-                if not error.retriable:
-                    raise self._permanent(error, request) from error
-                if attempt == 2:
-                    raise self._retryable(error, request) from error
-        raise AssertionError("unreachable")
+        attempts = Retrying(
+            retry=retry_if_exception(lambda error: isinstance(error, KafkaError) and error.retriable),
+            stop=stop_after_delay(PATIENCE),
+            wait=wait_fixed(RETRY_WAIT),
+            reraise=True,
+        )
+        try:
+            return attempts(self._send, request, arguments, allowed, options)
+        except KafkaError as error:
+            refusal = self._retryable if error.retriable else self._permanent
+            raise refusal(error, request) from error
+
+    def _send(
+        self,
+        request: str,
+        arguments: tuple[Any, ...],
+        allowed: type[KafkaError] | tuple[()],
+        options: Mapping[str, Any],
+    ) -> Any:
+        if self._client is None:
+            self._client = _connect(self._cluster)
+        try:
+            return getattr(self._client, request)(*arguments, **options)
+        except allowed:  # somebody else did it already
+            return None
+        except KafkaError:
+            self.close()
+            raise
 
     def _retryable(self, error: KafkaError | type[KafkaError], request: str) -> Retryable:
         name = error.__name__ if isinstance(error, type) else type(error).__name__

@@ -67,7 +67,7 @@ def _kafka(spec: ClickHouseShardIngestSpec) -> settings.Kafka:
         group=spec.kafka.group,
         clusters=tuple(volumes.kafka_settings(cluster) for cluster in spec.kafka.clusters if not cluster.retired),
         session_timeout=session,
-        heartbeat_interval=min(3.0, session / 3),
+        heartbeat_interval=min(settings.Kafka.model_fields["heartbeat_interval"].default, session / 3),
         # The client stores one byte more than the text.
         offset_metadata_max_units=spec.kafka.offset_metadata_max_bytes - 1,
         weak_offsets_topic=spec.kafka.weak_offsets_topic,

@@ -146,6 +146,20 @@ def test_messages_that_came_while_blocks_were_inserted_have_aged_meanwhile() -> 
     assert 0.25 < clock.now - begun < 0.35
 
 
+def test_messages_that_are_read_again_do_not_wait_for_their_age_again() -> None:
+    # given a round that had to be dropped, as when its table was held meanwhile
+    clock = Seconds()
+    scan = scanner(Log(Sent(0), Sent(1)), clock=clock)
+    scan.scan(order(0, max_age=5.0), lambda: False)
+    clock.now += 5.0
+    # when it is read again
+    begun = clock.now
+    _, blocks = scan.scan(order(0, max_age=5.0), lambda: False)
+    # then at once
+    assert blocks[0].messages == 2
+    assert clock.now - begun < 0.1
+
+
 def test_a_block_of_age_still_takes_everything_that_is_there() -> None:
     # given more messages than one read returns, and inserts that took longer than a block's age
     clock = Seconds()

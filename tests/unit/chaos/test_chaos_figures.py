@@ -50,6 +50,13 @@ def test_what_comes_after_the_next_fault_is_not_laid_to_the_first() -> None:
     assert recoveries(faults, samples(*[400] * 22, *[50] * 9), RATE)[0].from_begin is None
 
 
+def test_what_comes_in_the_pause_before_the_next_fault_is_laid_to_none() -> None:
+    faults = [Injected(KILL, 10, 15), Injected(KILL, 20, 25)]
+    seen = samples(*[50] * 12, 400, *[50] * 5, 400, *[50] * 12)
+    assert recoveries(faults, seen, RATE)[0].from_begin == 9
+    assert recoveries(faults, seen, RATE, pause=3)[0].from_begin == 3
+
+
 def test_a_lag_that_never_falls_is_no_recovery() -> None:
     found = recovery(Injected(KILL, 10, 15, "aggregator-r1"), samples(*[50] * 10, *[400] * 20), RATE)
     assert (found.from_begin, found.takeover) == (None, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import yaml
@@ -12,6 +13,16 @@ from pydantic import ValidationError
 from e2e.chaos.catalogue import CASES, not_permitted, permitted_cases, plan, series
 from e2e.chaos.layout import Layout, pod_of
 from e2e.chaos.scenario import NETWORK, Fault, Kind, Scenario
+
+FILES = sorted((Path(__file__).parents[3] / "e2e/chaos/scenarios").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_file_is_a_valid_scenario_whose_faults_are_over_in_time(path: Path) -> None:
+    scenario = Scenario.model_validate(yaml.safe_load(path.read_text()))
+    assert scenario.name == path.stem
+    assert scenario.faults
+    assert all(fault.end <= scenario.seconds for fault in scenario.faults)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -69,6 +69,12 @@ def test_too_many_partitions_in_one_block_can_never_pass() -> None:
     assert error.reason == "TooManyPartitions"
 
 
+def test_a_replica_that_has_restarted_and_is_not_active_yet_is_not_taken_for_a_user_who_may_not_write() -> None:
+    error = classify(164, "DB::Exception: Replica is not active right now. Stack trace: 0. clickhouse", WHERE)
+    assert isinstance(error, ServerFault)
+    assert (error.fault, error.code) == (Fault.REPLICA, 164)
+
+
 def test_an_unknown_code_is_retried_and_shown() -> None:
     error = classify(98765, "DB::Exception: new", WHERE)
     assert isinstance(error, ServerFault)

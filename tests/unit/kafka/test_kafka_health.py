@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from concurrent.futures import Future
 from typing import cast
 
 import pytest
@@ -25,6 +27,9 @@ class Listener:
 
     def assigned(self, stream: StreamId, epoch: int) -> None:
         raise AssertionError("not about streams", stream, epoch)
+
+    def settling(self, held: Mapping[StreamId, int]) -> Future[None]:
+        raise AssertionError("not about streams", held)
 
     def dropped(self, stream: StreamId, epoch: int, reason: DropReason) -> None:
         raise AssertionError("not about streams", stream, epoch, reason)

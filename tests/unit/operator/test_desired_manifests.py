@@ -107,7 +107,7 @@ def test_the_aggregators_file_is_what_the_aggregator_reads() -> None:
     assert config.clickhouse.host == "127.0.0.1"
     assert config.quorum.replicas == 3
     assert config.blocks.max_bytes == 20 << 20
-    assert (config.kafka.session_timeout, config.kafka.heartbeat_interval) == (6, 2)
+    assert (config.kafka.session_timeout, config.kafka.heartbeat_interval) == (6, 0.5)
     assert config.kafka.offset_metadata_max_units == 16383
     assert config.blocks.tables["db.views"].max_age == 5
     assert config.zookeeper.servers == "zk-0.zk:2181,zk-1.zk:2181,zk-2.zk:2181"

@@ -9,7 +9,7 @@ from typing import Any
 from blockhouse.metadata.model import InFlight, Metadata, Window
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.coordination.markers import Decision
-from blockhouse_aggregator.protocol.events import Event, Recut, Released, Stored
+from blockhouse_aggregator.protocol.events import Condemned, Event, Recut, Released, Stored
 from blockhouse_aggregator.protocol.state import Block, Stage, StreamState, TableState
 from blockhouse_aggregator.runtime.blocked import BlockedBlocks
 from blockhouse_aggregator.runtime.storing import Verdict
@@ -42,6 +42,7 @@ class Owner:
     lifetime: float = 0.0
     version: int = 5
     held: str = ""
+    rebuildable: bool = True
     stream: StreamId = field(default_factory=lambda: StreamId("a", "t", 0))
     events: list[Event] = field(default_factory=list)
     alarms: list[str] = field(default_factory=list)
@@ -57,7 +58,12 @@ class Owner:
     def around(self) -> Any:
         known = SimpleNamespace(version=self.version, held=self.held, history=SimpleNamespace(name="db.t"))
         return SimpleNamespace(
-            catalog=SimpleNamespace(by_id=lambda _: known, name=lambda _: "db.t"),
+            catalog=SimpleNamespace(
+                by_id=lambda _: known,
+                name=lambda _: "db.t",
+                why_not=lambda _: self.held,
+                can_rebuild=lambda _, revision: self.rebuildable,
+            ),
             storing=SimpleNamespace(lifetime=self.lifetime, absent=self._absent),
             outside=SimpleNamespace(markers=self),
         )
@@ -87,7 +93,20 @@ def decided(action: str) -> Decision:
 
 
 def looking(owner: Owner) -> BlockedBlocks:
-    return BlockedBlocks(owner)  # type: ignore[arg-type]
+    return BlockedBlocks(owner, owner)  # type: ignore[arg-type]
+
+
+async def test_a_block_that_waits_for_its_table_to_be_mended_is_blocked_for_that_reason() -> None:
+    state = replace(STATE, tables=(TableState(TABLE, replace(BLOCK, stage=Stage.REPLAY, reason="")),))
+    owner = Owner(state, held="UnknownTable")
+    await looking(owner).look()
+    assert owner.events == [], "it can be rebuilt, and the server will say what is wrong"
+    owner.rebuildable = False
+    await looking(owner).look()
+    assert owner.events == [Condemned(TABLE, "UnknownTable")]
+    owner.held = ""  # held by nobody, or by a rollout, or not looked at yet: that ends by itself
+    await looking(owner).look()
+    assert owner.events == [Condemned(TABLE, "UnknownTable")]
 
 
 async def test_a_block_is_tried_again_when_its_table_has_changed_since_and_can_be_loaded() -> None:

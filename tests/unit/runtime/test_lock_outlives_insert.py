@@ -56,11 +56,14 @@ class Everything:
         raise NotImplementedError
 
 
+BLOCK = BlockToStore(StreamId("a", "t", 0), "id", TABLE, InFlight(0, 9, 10, 1, 0, 0), None, fresh=True)
+PAUSE = 0.02
+
+
 async def test_a_dropped_stream_keeps_the_lock_until_its_running_insert_has_ended() -> None:
     outside = Everything()
     storing = Storing(outside, outside, lifetime=10, now_ms=lambda: 0, slots=1)
-    block = BlockToStore(StreamId("a", "t", 0), "id", TABLE, InFlight(0, 9, 10, 1, 0, 0), None, fresh=True)
-    work = asyncio.ensure_future(storing.store(block, outside))
+    work = asyncio.ensure_future(storing.store(BLOCK, outside))
     await outside.inserting.wait()
     work.cancel()
     done, _ = await asyncio.wait({work}, timeout=0.05)
@@ -70,3 +73,15 @@ async def test_a_dropped_stream_keeps_the_lock_until_its_running_insert_has_ende
     with pytest.raises(asyncio.CancelledError):
         await work
     assert outside.released
+
+
+async def test_how_long_a_block_waited_for_the_lock_is_told() -> None:
+    outside = Everything()
+    storing = Storing(outside, outside, lifetime=10, now_ms=lambda: 0, slots=1)
+    first = asyncio.ensure_future(storing.store(BLOCK, outside))
+    await outside.inserting.wait()
+    second = asyncio.ensure_future(storing.store(BLOCK, outside))
+    await asyncio.wait({second}, timeout=PAUSE)
+    outside.answer.set()
+    assert (await second).lock_wait > PAUSE / 2
+    assert (await second).lock_wait > (await first).lock_wait  # which does not count the insert

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from tests.simulation.replica import Node
 from tests.simulation.run import Universe, setting_of, universe
 from tests.simulation.safeguards import FOLDERS, OUTSIDE, patches
 from tests.simulation.world import Chances, Setting
@@ -11,7 +14,7 @@ from tests.simulation.world import Chances, Setting
 CALM = replace(
     setting_of(0), clusters=1, partitions=1, replicas=2, tables=2, faults=0, window=100, window_seconds=3600, split=1,
     quorum_timeout=2.0, session_timeout=6.0, server_session=6.0, cleaner=12.0, max_age=0.3, metadata_units=4095,
-    slots=8, lease=5.0, chances=Chances(), zoned=False,
+    slots=8, lease=5.0, chances=Chances(), zoned=False, new_tables=0,
 )  # fmt: skip
 
 
@@ -21,6 +24,26 @@ def produced(made: Universe, table: int, count: int) -> None:
 
 def stored(made: Universe, table: int) -> int:
     return sum(part.safe for part in made.shard.tables[table].rows.values())
+
+
+def owner_of(made: Universe) -> Node:
+    return next(node for node in made.nodes if node.name == made.clusters["a"].owner(0))
+
+
+def wait_for_takeover(made: Universe, former: Node) -> None:
+    others = [node.name for node in made.nodes if node is not former]
+    assert made.run(30, lambda: made.clusters["a"].owner(0) in others), "nobody took the stream over"
+
+
+def killed_in_mid_insert(made: Universe, table: int, count: int) -> Node:
+    """The stream's owner, which died with a block of so many messages in flight; they can be stored by now."""
+    owner = owner_of(made)
+    made.shard.tables[table].fetches_stopped = True
+    produced(made, table, count)
+    assert made.run(5, lambda: any(worker.inserting for worker in owner.workers.values()))
+    owner.kill()
+    made.shard.tables[table].fetches_stopped = False
+    return owner
 
 
 def given(**changes: object) -> Setting:
@@ -60,11 +83,107 @@ def test_an_owner_killed_at_any_moment_leaves_nothing_undone() -> None:
         assert stored(made, 0) == 20
 
 
+def test_what_waits_in_a_stream_that_is_taken_over_is_loaded_without_waiting_for_its_age() -> None:
+    with universe(given(max_age=10.0)) as made:
+        made.run(3)
+        owner = owner_of(made)
+        owner.kill()
+        produced(made, 0, 4)
+        wait_for_takeover(made, owner)
+        assert made.run(3, lambda: stored(made, 0) == 4), "it gathered for as long as any other block"
+
+
+def test_a_replay_is_stored_before_a_round_that_would_have_to_leave_its_table_out() -> None:
+    """Such a round takes a second, and what it read of the table has to be read again in the next."""
+    with universe(given(max_age=0.1, tables=1)) as made:
+        made.run(3)
+        owner = killed_in_mid_insert(made, 0, 3)
+        produced(made, 0, 4)
+        wait_for_takeover(made, owner)
+        assert made.run(1.2, lambda: stored(made, 0) == 7), "its table was left out of a round first"
+
+
+@pytest.mark.parametrize("seconds", [1, 4, 7])
+def test_a_block_of_a_table_that_only_the_dead_owner_had_met_is_replayed_at_once(seconds: float) -> None:
+    """The heir looks at the schema history every ten seconds, and knows the table by its id alone."""
+    with universe(given(tables=1, new_tables=1, quorum_timeout=20.0)) as made:
+        made.run(3 + seconds)
+        owner = killed_in_mid_insert(made, 0, 3)
+        wait_for_takeover(made, owner)
+        assert made.run(1.5, lambda: stored(made, 0) == 3), "it waits for the next look"
+        assert made.world.harm is None
+
+
+def test_a_block_of_a_table_that_is_refused_when_its_heir_starts_is_stored_when_the_table_is_mended() -> None:
+    with universe(CALM) as made:
+        made.run(3)
+        killed_in_mid_insert(made, 0, 3)
+        made.shard.tables[0].altered = True
+        for node in made.nodes:
+            node.kill()
+            node.start()
+        produced(made, 1, 3)
+        assert made.run(20, lambda: stored(made, 1) == 3)
+        made.run(10)
+        made.shard.tables[0].altered = False
+        assert made.run(15, lambda: stored(made, 0) == 3), "nobody looks after it"
+        made.settle()
+        assert made.world.harm is None
+
+
+def test_a_stream_does_not_go_on_without_the_names_of_its_tables() -> None:
+    """The schema history is lost, as with an ensemble set up anew: its messages must not count as another table's."""
+    with universe(CALM) as made:
+        made.run(3)
+        killed_in_mid_insert(made, 0, 3)
+        kept = set(made.ensemble.tables)
+        made.ensemble.tables.clear()
+        for node in made.nodes:
+            node.kill()
+            node.start()
+        produced(made, 1, 3)
+        made.run(20)
+        assert stored(made, 1) == 0
+        owners = [owner for node in made.nodes for owner in node.aggregator.owners.values()]
+        assert [owner.stop.reason for owner in owners] == ["SchemaHistoryIncomplete"]
+        made.ensemble.tables |= kept
+        made.settle()
+        assert made.world.harm is None
+        assert (stored(made, 0), stored(made, 1)) == (3, 3)
+
+
+def test_a_table_that_waits_for_its_insert_does_not_keep_one_of_the_same_size_waiting() -> None:
+    with universe(given(lease=60.0, max_age=1.0, quorum_timeout=10.0)) as made:
+        made.run(3)
+        made.shard.tables[0].fetches_stopped = True
+        for table in (0, 1):
+            produced(made, table, 3)
+        assert made.run(3, lambda: stored(made, 1) == 3)
+        produced(made, 1, 3)
+        assert made.run(3, lambda: stored(made, 1) == 6), "it waits for the other one's insert"
+        assert stored(made, 0) == 0
+
+
+def test_what_came_while_nobody_read_does_not_wait_for_its_age_when_a_lease_begins() -> None:
+    with universe(given(max_age=6.0, lease=2.0, tables=1, quorum_timeout=20.0)) as made:
+        made.run(3)
+        made.shard.tables[0].fetches_stopped = True
+        produced(made, 0, 3)
+        owner = owner_of(made)
+        assert made.run(10, lambda: any(w.inserting for w in owner.workers.values()))
+        first = set(owner.workers)
+        produced(made, 0, 4)
+        made.run(8)
+        made.shard.tables[0].fetches_stopped = False
+        assert made.run(10, lambda: bool(owner.workers) and not first & set(owner.workers)), "the lease does not end"
+        assert made.run(3, lambda: stored(made, 0) == 7), "it was gathered anew"
+
+
 def test_streams_go_to_another_replica_when_the_local_one_is_gone() -> None:
     """`handoverAfter`: the aggregator lives, its ClickHouse does not."""
     with universe(given(replicas=3)) as made:
         made.run(3)
-        owner = next(node for node in made.nodes if node.name == made.clusters["a"].owner(0))
+        owner = owner_of(made)
         owner.server.kill()
         produced(made, 0, 4)
         assert made.run(60, lambda: stored(made, 0) == 4), "nobody took the stream over"
@@ -117,7 +236,7 @@ def test_an_owner_that_sleeps_through_a_takeover_and_wakes_up_alone_goes_on_from
     for seed in (1, 2, 3):
         with universe(given(session_timeout=3.0, server_session=3.0, seed=seed)) as made:
             made.run(4)
-            sleeper = next(node for node in made.nodes if node.name == made.clusters["a"].owner(0))
+            sleeper = owner_of(made)
             other = next(node for node in made.nodes if node is not sleeper)
             made.misfortunes._eclipse()
             for _ in range(30):

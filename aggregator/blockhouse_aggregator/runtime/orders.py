@@ -1,0 +1,184 @@
+"""Which order the task of a stream gets next, by the stream's state and what the last rounds were like. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from blockhouse.metadata import codec
+from blockhouse.schema.model import TableHistory
+from blockhouse_aggregator.faults.model import Injection, Point
+from blockhouse_aggregator.gate.messages import BuiltBlock, Replay, ReplayBlock, Scan, Sealed
+from blockhouse_aggregator.protocol import schedule
+from blockhouse_aggregator.protocol.state import Stage, StreamState, TableState, metadata_of
+from blockhouse_aggregator.runtime.clock import loop_time
+from blockhouse_aggregator.runtime.owner import StreamOwner
+from blockhouse_aggregator.runtime.pacing import next_pace
+from blockhouse_aggregator.runtime.retention import burial, expiring
+
+NEAR = 20_000
+"""Offsets a table may be behind P and still ride along with the new messages."""
+IDLE_PATIENCE = 1.0
+CATCH_UP_SECONDS = 2.0
+SMALL_WAIT, LARGE_WAIT = 1.0, 8.0
+"""Seconds to wait for blocks before the next scan leaves their tables behind; the longer when hardly anything else
+would be read, and all of it twice."""
+LARGE, NEARLY_ALL = 0.25, 0.75
+"""Shares of the new messages: of a table that counts, and of all such tables that are worth the longer wait."""
+
+
+@dataclass(slots=True)
+class Orders:
+    """The orders of one lease, in turn."""
+
+    owner: StreamOwner
+    _round: int = 0
+    _told: int = 0
+    _catch_up: bool = False
+    _sealed_at: float = 0.0
+    _shares: dict[str, float] = field(default_factory=dict)
+    """The tables with a block in the last round, or replay, and their shares of the new messages."""
+    _waiting_since: float = 0.0
+
+    def next(self, state: StreamState) -> Scan | Replay | None:
+        """None when there is nothing to do yet."""
+        now = loop_time()
+        replay = schedule.replays(state, frozenset(t.table for t in state.in_flight if self._can_replay(t, now)))
+        if replay is not None:
+            return self._replay(replay)
+        if state.committing is not None or self._waiting_for_inserts(state, now):
+            return None
+        return self._burial(state) or self._scan(state, self._entries(state))
+
+    def _can_replay(self, entry: TableState, now: float) -> bool:
+        retry = self.owner.blocks.retries.get(entry.table)
+        if entry.block is None or (retry is not None and retry.at > now):
+            return False
+        return self.owner.around.catalog.can_rebuild(entry.table, entry.block.intent.encoded_with)
+
+    def sealed(self, order: Scan, sealed: Sealed) -> None:
+        """The order's round is committed: how large the next one's blocks may be, and what it waits for."""
+        now = loop_time()
+        if order.stop is None:
+            limits = self.owner.around.config.blocks
+            behind = max(0, sealed.log_end - sealed.stop)
+            taken = sum(t.block.messages for t in sealed.tables if t.block is not None)
+            # A lease's first round follows no other: it cannot be late.
+            late = self._sealed_at > 0 and now - self._sealed_at > 2 * limits.max_age + sealed.elapsed
+            self.owner.pace = next_pace(self.owner.pace, limits, behind=behind, taken=taken, late=late and bool(taken))
+        self._sealed_at = now
+        scanned = max(1, sum(t.seen for t in sealed.tables))
+        self._wait_for({t.table: t.seen / scanned for t in sealed.tables if t.block is not None})
+
+    def rebuilt(self, blocks: Sequence[BuiltBlock]) -> None:
+        """What is read before these are stored leaves their tables out, and takes as long as a round."""
+        self._wait_for({block.table: 0.0 for block in blocks})
+
+    def _wait_for(self, shares: dict[str, float]) -> None:
+        self._shares, self._waiting_since = shares, loop_time()
+
+    def _waiting_for_inserts(self, state: StreamState, now: float) -> bool:
+        name = self.owner.around.catalog.name
+        going = [t.table for t in state.in_flight if t.block and (t.block.fresh or t.block.stage is Stage.INSERTING)]
+        shares = [self._shares[name(table)] for table in going if name(table) in self._shares]
+        # One slow table must not keep the others waiting.
+        much = sum(share for share in shares if share > LARGE) > NEARLY_ALL
+        return bool(shares) and now - self._waiting_since < (LARGE_WAIT if much else SMALL_WAIT)
+
+    def _burial(self, state: StreamState) -> Scan | None:
+        """Messages of tables that cannot be loaded, up to where retention is about to take them: dead letters."""
+        catalog, retention = self.owner.around.catalog, self.owner.retention
+        due = expiring(state, retention.below, catalog.hopeless())
+        if not due:
+            return None
+        self.owner.report.alarm(*retention.untold(due))
+        self._round += 1
+        limits = self.owner.around.config.blocks
+        return burial(state, retention.below, due, catalog.name, self._round, limits, IDLE_PATIENCE, CATCH_UP_SECONDS)
+
+    def _entries(self, state: StreamState) -> int:
+        """How many more tables the metadata has room for."""
+        limit = self.owner.around.room.units
+        used = len(codec.encode(metadata_of(state, self.owner.around.now_ms())))
+        return max(0, (limit - used) // self.owner.entry_units)
+
+    @staticmethod
+    def _without_room(state: StreamState, held: frozenset[int], entries: int) -> frozenset[int]:
+        """Lagging tables that wait for others: a block in flight takes more room than a cursor. The oldest goes on."""
+        behind = sorted(schedule.lagging(state, held), key=lambda table: (table.cursor or 0, table.table))
+        return frozenset(table.table for table in behind[max(1, entries) :])
+
+    def _scan(self, state: StreamState, entries: int) -> Scan:
+        around = self.owner.around
+        dead = around.catalog.dead_lettered(
+            around.config.unknown_table == "deadLetter", around.config.max_unknown_tables
+        )
+        held = (around.catalog.held() | self._waiting_for_revisions()) - dead
+        held |= self._without_room(state, held, entries)
+        self._catch_up = not self._catch_up and schedule.has_far(state, held=held, near=NEAR)
+        request = schedule.scan(state, held=held, near=NEAR, catch_up=self._catch_up)
+        blocks, name = around.config.blocks, around.catalog.name
+        pace = self.owner.pace
+        age = max(blocks.max_age, pace.max_age(), *(t.max_age for t in blocks.tables.values()), 0)
+        # After a lease has changed, say, what is there has waited already, and the new task cannot know for how long.
+        overdue = self.owner.sealed_at > 0 and loop_time() - self.owner.sealed_at > age
+        self._round += 1
+        return Scan(
+            round=self._round,
+            start=request.start,
+            position=request.position,
+            stop=request.stop,
+            resume={name(table): cursor for table, cursor in request.resume},
+            exclude=tuple(name(table) for table in request.exclude),
+            dead_tables={name(table): "UnknownTable" for table in dead},
+            expiring=self.owner.retention.below,
+            catalog=self._news(),
+            max_bytes=pace.max_bytes(blocks, around.streams()),
+            max_rows=pace.max_rows(blocks),
+            max_age=pace.max_age(),
+            seal_at_end=pace.catching_up or overdue,
+            entries=max(0, entries - len(request.resume) - 1),  # one is kept for a lagging table to go on
+            leader_epoch=state.leader_epoch,
+            patience=IDLE_PATIENCE,
+            max_seconds=CATCH_UP_SECONDS if request.stop is not None else age + IDLE_PATIENCE,
+            faults=self._faults(Point.DURING_FETCH),
+        )
+
+    def _waiting_for_revisions(self) -> frozenset[int]:
+        """Tables whose next message has a schema revision nobody knows yet: reading it again before that is in vain."""
+        catalog, waiting = self.owner.around.catalog, self.owner.awaited_revisions
+        for table, revision in tuple(waiting.items()):
+            known = catalog.known(table)
+            if known is not None and known.history.revision(revision) is not None:
+                del waiting[table]
+        state, below = self.owner.state, self.owner.retention.below
+        due = {t.table for t in state.tables if t.cursor is not None and t.cursor < below} if state else set()
+        ids = frozenset(known.history.id for table in waiting if (known := catalog.known(table)) is not None)
+        return ids - due
+
+    def _replay(self, request: schedule.ReplayRequest) -> Replay:
+        self._round += 1
+        name = self.owner.around.catalog.name
+        blocks = tuple(
+            ReplayBlock(table=name(table), begin=i.begin, end=i.end, revision=i.encoded_with, foreign=i.foreign)
+            for table, i in request.blocks
+        )
+        # Of held tables there is no news, yet what is in flight of them has to be stored.
+        known = [k for block in blocks if (k := self.owner.around.catalog.known(block.table)) is not None]
+        news = {history.name: history for history in (*self._news(), *(k.history for k in known))}
+        return Replay(
+            round=self._round,
+            blocks=blocks,
+            catalog=tuple(news.values()),
+            faults=self._faults(Point.DURING_REPLAY),
+        )
+
+    def _faults(self, point: Point) -> tuple[Injection, ...]:
+        injection = self.owner.around.faults.take(point, str(self.owner.stream))
+        return (injection,) if injection is not None else ()
+
+    def _news(self) -> tuple[TableHistory, ...]:
+        catalog = self.owner.around.catalog
+        news = catalog.changed_since(self._told)
+        self._told = catalog.version
+        return news
