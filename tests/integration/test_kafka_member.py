@@ -5,16 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, TopicPartition
 
 from blockhouse.errors import Permanent
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.group import COMMITTED, STALE_EPOCH, CommitOutcome, Committed, Verdict
 from e2e.stack import Stack
 from tests.integration.conftest import Names, TopicFactory
-from tests.integration.kafka_recorder import Event, member, settings_of
+from tests.integration.kafka_recorder import Event, Recorder, member, settings_of
 
 pytestmark = pytest.mark.integration
 STRAY = {"group.instance.id": "r1", "partition.assignment.strategy": "cooperative-sticky"}
@@ -222,6 +223,35 @@ def test_a_member_that_is_fenced_once_comes_back(stack: Stack, topic: TopicFacto
         assert subject.commit(stream, epoch, 5, "of the fenced").result(10) == STALE_EPOCH
         assert subject.commit(stream, again, 6, "back").result(10) == COMMITTED
         assert heard.failures == []
+
+
+def test_a_stream_that_was_given_up_to_nobody_is_assigned_again(
+    stack: Stack, topic: TopicFactory, names: Names
+) -> None:
+    """Given up by a member that is replaced before it asks for the round that would move it: the coordinator hands
+    the newcomer what was left, and finds the group stable."""
+    cluster, kafka = settings_of(stack.kafka["a"].bootstrap, topic(4), names.group)
+    with ExitStack() as members:
+        heard: dict[str, Recorder] = {}
+
+        def join(instance: str) -> None:
+            _, heard[instance] = members.enter_context(member(cluster, kafka, instance))
+
+        def replaced_meanwhile(_: Consumer, revoked: list[TopicPartition]) -> None:
+            join("r1")
+            heard["r1"].owns(4 - len(revoked))
+
+        predecessor = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": kafka.group, **STRAY})
+        predecessor.subscribe([kafka.topic], on_revoke=replaced_meanwhile)
+        while len(predecessor.assignment()) < 4:
+            predecessor.poll(0.1)
+        join("r2")
+        while "r1" not in heard:
+            predecessor.poll(0.1)
+        predecessor.close()
+        for mine in heard.values():
+            mine.owns(2, timeout=60)
+        assert not any(mine.failures for mine in heard.values())
 
 
 def test_a_commit_does_not_wait_for_a_poll(stack: Stack, topic: TopicFactory, names: Names) -> None:

@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition
 from blockhouse.errors import BlockhouseError
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka import member as product
+from blockhouse_aggregator.kafka.coverage import Coverage
 from blockhouse_aggregator.kafka.group import CommitOutcome, DropReason, GroupListener, Verdict
 from blockhouse_aggregator.kafka.health import Health
 from tests.simulation.clock import Process
@@ -54,6 +55,13 @@ class _Carried:
         self._carry(self._listener.recovered)
 
 
+class Unasked(Coverage):
+    """The simulated group assigns every stream in each of its rounds: there is nothing to ask it."""
+
+    def overdue(self) -> bool:
+        return False
+
+
 class SimMember(product.GroupMember):
     """`threads` is the process part of the member's thread, `driver` that of the event loop."""
 
@@ -74,6 +82,7 @@ class SimMember(product.GroupMember):
         self._owned = {}
         self._epoch = 0
         self._health = Health(self._listener, config.name)
+        self._coverage = Unasked(config, kafka, instance)
         self._fenced_at = -math.inf
         self._closed = False
         self._leaving = self._settling = self._doomed = False

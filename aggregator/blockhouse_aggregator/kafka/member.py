@@ -26,6 +26,7 @@ from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.config.pipeline import Kafka
 from blockhouse.errors import BlockhouseError, Permanent
 from blockhouse.streams import StreamId
+from blockhouse_aggregator.kafka.coverage import Coverage
 from blockhouse_aggregator.kafka.errors import translate
 from blockhouse_aggregator.kafka.group import (
     STALE_EPOCH,
@@ -78,6 +79,7 @@ class GroupMember:
         self._epoch = 0
         self._fenced_at = -math.inf
         self._health = Health(listener, cluster.name)
+        self._coverage = Coverage(cluster, kafka, instance_id)
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=f"kafka-member-{cluster.name}", daemon=True)
         self._thread.start()
@@ -157,6 +159,9 @@ class GroupMember:
                 self._rejoin()
             else:
                 self._health.check(session)
+                if self._coverage.overdue():
+                    self._leave()  # which begins a round; so does coming back
+                    self._open()
         except Exception as error:  # noqa: BLE001 - a bug of listener or client must not end the thread silently
             self._crashed(error)
 
@@ -189,6 +194,7 @@ class GroupMember:
         except KafkaException as error:  # the client refuses its settings, e.g. an unreadable certificate
             raise translate(error, f"joining group {self._kafka.group} in cluster {self._cluster.name}") from error
         self._session = session
+        self._coverage.forget()
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         # At the end there is nothing to fetch in the moment before the pause; the committed offset, the default,
@@ -199,6 +205,7 @@ class GroupMember:
         consumer.pause(partitions)
         self._epoch += 1
         self._health.assigned()
+        self._coverage.assigned()
         for stream in self._streams(partitions):
             self._owned[stream] = self._epoch
         for stream in self._streams(partitions):

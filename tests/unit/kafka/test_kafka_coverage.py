@@ -1,0 +1,122 @@
+"""Who begins a round for a stream that is nobody's, and when; what a real coordinator says is the integration test's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+
+import pytest
+
+from blockhouse.config.endpoints import KafkaCluster
+from blockhouse.config.pipeline import Kafka
+from blockhouse_aggregator.kafka import coverage
+from blockhouse_aggregator.kafka.coverage import Coverage, Standing
+
+CLUSTER = KafkaCluster(name="a", bootstrap_servers="nowhere.invalid:9092")
+KAFKA = Kafka(topic="t", group="g", clusters=(CLUSTER,), session_timeout=10, commit_timeout=3)
+PATIENCE = 15.0
+
+COVERED = Standing(stable=True, unowned=(), owned=Counter(r1=2, r2=2))
+GAP = Standing(stable=True, unowned={3}, owned=Counter(r1=1, r2=2))
+MOVING = Standing(stable=False, unowned={3}, owned=Counter(r1=1, r2=2))
+
+
+class Group:
+    """What a coordinator answers at which time, and whether it was asked."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.says: Standing | Exception = COVERED
+        self.asked = 0
+
+    def answer(self) -> Standing:
+        self.asked += 1
+        if isinstance(self.says, Exception):
+            raise self.says
+        return self.says
+
+    def overdue_after(self, subject: Coverage, seconds: float) -> float | None:
+        """After how many seconds it is overdue, None when it is not within as many."""
+        began = self.now
+        while self.now - began <= seconds:
+            if subject.overdue():
+                return self.now - began
+            self.now += 0.1
+        return None
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Group]:
+    found = Group()
+
+    def at_once(question: Callable[[], Standing]) -> Future[Standing]:
+        future: Future[Standing] = Future()
+        try:
+            future.set_result(question())
+        except Exception as error:  # noqa: BLE001 - as the thread does
+            future.set_exception(error)
+        return future
+
+    monkeypatch.setattr(coverage, "_in_background", at_once)
+    monkeypatch.setattr(coverage, "ask", lambda *_: found.answer())
+    monkeypatch.setattr(coverage.time, "monotonic", lambda: found.now)
+    yield found
+
+
+def test_nobody_is_asked_outside_a_group_and_once_all_is_owned_no_more(group: Group) -> None:
+    subject = Coverage(CLUSTER, KAFKA, "r1")
+    assert group.overdue_after(subject, 60) is None
+    assert group.asked == 0
+    subject.assigned()
+    assert group.overdue_after(subject, 60) is None
+    assert group.asked == 1
+
+
+def test_whoever_owns_least_acts_first_and_the_next_if_it_does_not(group: Group) -> None:
+    group.says = GAP
+    first, second = Coverage(CLUSTER, KAFKA, "r1"), Coverage(CLUSTER, KAFKA, "r2")
+    first.assigned(), second.assigned()
+    began = group.now
+    after = group.overdue_after(first, 60)
+    assert after is not None
+    assert PATIENCE < after < PATIENCE + 15
+    group.now = began
+    after = group.overdue_after(second, 60)
+    assert after is not None
+    assert 2 * PATIENCE < after < 2 * PATIENCE + 15
+
+
+@pytest.mark.parametrize("interruption", [MOVING, RuntimeError("no broker"), "forget"])
+def test_only_what_is_seen_without_interruption_counts(group: Group, interruption: Standing | Exception | str) -> None:
+    subject = Coverage(CLUSTER, KAFKA, "r1")
+    subject.assigned()
+    group.says = GAP
+    assert group.overdue_after(subject, PATIENCE) is None
+    if isinstance(interruption, str):
+        subject.forget()
+        subject.assigned()
+    else:
+        group.says = interruption
+        assert group.overdue_after(subject, 6) is None
+    group.says = GAP
+    after = group.overdue_after(subject, 60)
+    assert after is not None
+    assert after > PATIENCE
+
+
+def test_an_answer_that_comes_after_we_left_is_not_ours(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    late: Future[Standing] = Future()
+    monkeypatch.setattr(coverage, "_in_background", lambda question: late)
+    subject = Coverage(CLUSTER, KAFKA, "r1")
+    subject.assigned()
+    group.overdue_after(subject, 6)
+    subject.forget()
+    late.set_result(GAP)
+    assert group.overdue_after(subject, 60) is None
+
+
+def test_whoever_is_not_in_the_description_has_its_place_all_the_same() -> None:
+    assert GAP.rank("r0") == 0
+    assert GAP.rank("r1") == 0
+    assert GAP.rank("r2") == 1
