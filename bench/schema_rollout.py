@@ -50,6 +50,7 @@ def main(
     replicas: Annotated[int, typer.Option(min=2, max=8, help="ClickHouse replicas, and aggregators.")] = 4,
     rate: Annotated[float, typer.Option(min=1, help="Messages a second to both Kafka clusters together.")] = 2000,
     rows: Annotated[int, typer.Option(min=1, help="Rows of each message.")] = 10,
+    block_age: Annotated[float, typer.Option(min=0.1, max=60, help="Seconds in which rows are gathered.")] = 1.0,
     kill_rate: Annotated[float | None, typer.Option(min=1, help="The same while somebody is killed.")] = None,
     strategy: Annotated[Strategy, typer.Option(help="What aggregators do after the change.")] = Strategy.ROLLING,
     barrier: Annotated[bool, typer.Option(help="Hold the table while it is altered.")] = True,
@@ -74,7 +75,7 @@ def main(
         stderr_to(home / "clients.log"),
     ):
         tell(f"starting servers and {replicas} aggregators")
-        with Stage(home, replicas, rollout, faults=not barrier) as stage:
+        with Stage(home, replicas, rollout, block_age=block_age, faults=not barrier) as stage:
             passed = play(stories, stage, tell)
     raise typer.Exit(0 if passed else 1)
 

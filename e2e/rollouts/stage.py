@@ -53,11 +53,14 @@ class Stage:
     With `faults`, aggregators can be told to die at a point of their work.
     """
 
-    def __init__(self, folder: Path, replicas: int, rollout: Rollout, *, faults: bool = False) -> None:
+    def __init__(
+        self, folder: Path, replicas: int, rollout: Rollout, *, block_age: float = 1.0, faults: bool = False
+    ) -> None:
+        """`block_age` is how long rows are gathered, in seconds."""
         self.rollout = rollout
         self.manifest = folder / "manifest.jsonl"
         self.stack = Stack(folder / "stack", StackSpec(replicas=replicas, clickhouse_zk_timeout_ms=6_000))
-        settings = {**SETTINGS, "faults": {"enabled": faults}}
+        settings = {**SETTINGS, "blocks": {"maxAge": f"{block_age:g}s"}, "faults": {"enabled": faults}}
         spec = PipelineSpec(name="rollout", partitions=replicas, overrides=settings)
         self.pipeline = Pipeline(self.stack, folder, spec)
         self.operator = RolloutOperator(folder / "operator", site_of(self.pipeline))

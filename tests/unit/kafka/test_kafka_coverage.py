@@ -1,9 +1,9 @@
-"""Who begins a round for a stream that is nobody's, and when; what a real coordinator says is the integration test's."""
+"""Who begins a round for a stream that is nobody's, and when; what a coordinator says is the integration test's."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 
 import pytest
@@ -47,7 +47,7 @@ class Group:
 
 
 @pytest.fixture
-def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Group]:
+def group(monkeypatch: pytest.MonkeyPatch) -> Group:
     found = Group()
 
     def at_once(question: Callable[[], Standing]) -> Future[Standing]:
@@ -61,7 +61,7 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Group]:
     monkeypatch.setattr(coverage, "_in_background", at_once)
     monkeypatch.setattr(coverage, "ask", lambda *_: found.answer())
     monkeypatch.setattr(coverage.time, "monotonic", lambda: found.now)
-    yield found
+    return found
 
 
 def test_nobody_is_asked_outside_a_group_and_once_all_is_owned_no_more(group: Group) -> None:
