@@ -249,8 +249,8 @@ def test_a_stream_that_was_given_up_to_nobody_is_assigned_again(
         while "r1" not in heard:
             predecessor.poll(0.1)
         predecessor.close()
-        for mine in heard.values():
-            mine.owns(2, timeout=60)
+        owned = [stream for mine in heard.values() for stream in mine.owns(2, timeout=60)]
+        assert len(set(owned)) == 4
         assert not any(mine.failures for mine in heard.values())
 
 

@@ -18,6 +18,7 @@ from blockhouse_aggregator.kafka.group import CommitOutcome, DropReason, GroupLi
 from blockhouse_aggregator.kafka.health import Health
 from tests.simulation.clock import Process
 from tests.simulation.kafka import Cluster, SimSession
+from tests.simulation.world import World
 
 opening: list[SimMember] = []
 """The member whose session is being made: the product's code asks its module for a session, not us."""
@@ -55,11 +56,19 @@ class _Carried:
         self._carry(self._listener.recovered)
 
 
-class Unasked(Coverage):
-    """The simulated group assigns every stream in each of its rounds: there is nothing to ask it."""
+class Impatient(Coverage):
+    """The simulated group leaves no stream without an owner; in some worlds a member is told now and then that it
+    had."""
+
+    def __init__(self, world: World, *settings: Any) -> None:
+        super().__init__(*settings)
+        self._world = world
 
     def overdue(self) -> bool:
-        return False
+        begins = self._world.chance(self._world.setting.chances.round)
+        if begins:
+            self._world.count("rounds begun")
+        return begins
 
 
 class SimMember(product.GroupMember):
@@ -82,7 +91,7 @@ class SimMember(product.GroupMember):
         self._owned = {}
         self._epoch = 0
         self._health = Health(self._listener, config.name)
-        self._coverage = Unasked(config, kafka, instance)
+        self._coverage = Impatient(cluster.world, config, kafka, instance)
         self._fenced_at = -math.inf
         self._closed = False
         self._leaving = self._settling = self._doomed = False
@@ -121,7 +130,7 @@ class SimMember(product.GroupMember):
         session: Any = self._session
         self._spent = session.cost = 0.0
         self._poll(session)
-        if not self._sim.reachable(session):
+        if self._session is session and not self._sim.reachable(session):  # a new one is polled for itself
             self.loop.call_later(1.0, self._poll_now, context=self._threads.context)
 
     def _post(self, action: Callable[[], Any], *, settles: bool = False) -> Future[Any]:

@@ -66,6 +66,7 @@ def setting_of(seed: int) -> Setting:
         misreport=sometimes(0.08, 0.1),
         cut=random.choice([0.0, 0.05, 0.2]),
         loading=wild * sometimes(0.3, 0.1),
+        round=Random(f"rounds {seed}").choice([0.0, 0.0, 0.02]),
     )
     return Setting(
         seed=seed,

@@ -29,6 +29,7 @@ class Chances:
     misreport: float = 0.0
     cut: float = 0.05
     loading: float = 0.0
+    round: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

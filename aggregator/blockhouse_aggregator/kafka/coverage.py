@@ -24,7 +24,6 @@ from blockhouse.config.pipeline import Kafka
 log = structlog.get_logger(__name__)
 
 _ASK_SECONDS = 5.0
-_LEAST_PATIENCE = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +40,11 @@ class Standing:
 
 
 def ask(cluster: KafkaCluster, kafka: Kafka) -> Standing:
-    """Ask cluster and coordinator, for a few seconds. Raises KafkaException."""
+    """Ask cluster and coordinator, for a few seconds. Raises KafkaException, or TimeoutError."""
     admin = AdminClient({**cluster.client_config(), "log_level": 0}, logger=None)
     seconds = {"request_timeout": _ASK_SECONDS}
-    topic = admin.describe_topics(TopicCollection([kafka.topic]), **seconds)[kafka.topic].result()
-    group = admin.describe_consumer_groups([kafka.group], **seconds)[kafka.group].result()
+    topic = admin.describe_topics(TopicCollection([kafka.topic]), **seconds)[kafka.topic].result(2 * _ASK_SECONDS)
+    group = admin.describe_consumer_groups([kafka.group], **seconds)[kafka.group].result(2 * _ASK_SECONDS)
     owned = {
         member.group_instance_id or member.member_id: {
             entry.partition for entry in member.assignment.topic_partitions if entry.topic == kafka.topic
@@ -62,9 +61,8 @@ def ask(cluster: KafkaCluster, kafka: Kafka) -> Standing:
 class Coverage:
     """One member's view of its group: looks after every assignment of its own until all is owned.
 
-    Nothing but a replacement makes the state (whoever is not replaced asks for the next round until it is heard, or
-    its session ends, which is a round too), so a group at rest is not asked at all. Belongs to the member's thread
-    and never makes it wait.
+    Assignments change with a generation only, and whoever gets one of it, or takes a predecessor's place in it, has
+    its callback called: a group at rest is not asked at all. Belongs to the member's thread and never makes it wait.
     """
 
     def __init__(self, cluster: KafkaCluster, kafka: Kafka, instance_id: str) -> None:
@@ -73,45 +71,48 @@ class Coverage:
         self._instance_id = instance_id
         # In a round that moves streams they are nobody's for a while: as long as their owner settles and commits, or
         # is dead without its session having ended.
-        self._patience = max(_LEAST_PATIENCE, kafka.session_timeout, 2 * kafka.commit_timeout)
-        self._asked: Future[Standing] | None = None
-        self._next_ask = 0.0
+        self._least_patience = self._patience = kafka.session_timeout + 2 * kafka.commit_timeout
         self.forget()
 
     def forget(self) -> None:
         """We are out of the group, or have just begun to join."""
         self._looks = False
-        self._since: float | None = None
+        self._restart()
 
     def assigned(self) -> None:
-        """We have been given an assignment."""
+        """We have been given an assignment: a round has mended what it could."""
         self._looks = True
+        self._restart()
+
+    def _restart(self) -> None:
+        """What was asked before counts no more: its answer may tell of the round before."""
+        self._asked: Future[Standing | None] | None = None
+        self._since: float | None = None
         self._next_ask = time.monotonic() + _ASK_SECONDS
 
     def overdue(self) -> bool:
         """Whether a stream has been nobody's for too long and it is on us to begin a round."""
         now = time.monotonic()
+        if not self._looks:
+            return False
         if self._asked is None:
-            if self._looks and now >= self._next_ask:
+            if now >= self._next_ask:
                 self._asked = _in_background(lambda: ask(self._cluster, self._kafka))
             return False
         if not self._asked.done():
             return False
-        asked, self._asked = self._asked, None
+        standing, self._asked = self._asked.result(), None
         self._next_ask = now + _ASK_SECONDS
-        return self._looks and self._judge(asked, now)
+        return self._judge(standing, now)
 
-    def _judge(self, asked: Future[Standing], now: float) -> bool:
+    def _judge(self, standing: Standing | None, now: float) -> bool:
         """Only what is seen without interruption counts, so that an outage is nobody's fault."""
-        error = asked.exception()
-        standing = asked.result() if error is None else None
-        if error is not None:
-            log.debug("group_not_described", cluster=self._cluster.name, group=self._kafka.group, error=str(error))
         if standing is None or not standing.stable:
             self._since = None
             return False
         if not standing.unowned:
             self.forget()
+            self._patience = self._least_patience
             return False
         if self._since is None:
             self._since = now
@@ -124,18 +125,25 @@ class Coverage:
             partitions=sorted(standing.unowned),
             seconds=round(now - self._since, 1),
         )
+        self._patience *= 2  # a round that does not mend it is no use more often
         return True
 
 
-def _in_background(question: Callable[[], Standing]) -> Future[Standing]:
-    """On a daemon thread: a client that cannot reach its cluster takes its time, even to end."""
-    future: Future[Standing] = Future()
+def _in_background(question: Callable[[], Standing]) -> Future[Standing | None]:
+    """On a daemon thread: a client that cannot reach its cluster takes its time, even to end. None: no answer."""
+    future: Future[Standing | None] = Future()
 
     def run() -> None:
+        standing = None
         try:
-            future.set_result(question())
-        except Exception as error:  # noqa: BLE001 - whoever asked judges it
-            future.set_exception(error)
+            standing = question()
+        except Exception as error:  # noqa: BLE001 - nothing depends on an answer; kept, it would keep its client alive
+            log.debug("group_not_described", error=str(error))
+        future.set_result(standing)
 
-    threading.Thread(target=run, name="kafka-coverage", daemon=True).start()
+    try:
+        threading.Thread(target=run, name="kafka-coverage", daemon=True).start()
+    except RuntimeError as error:  # no thread can be had: no reason to end the member
+        log.debug("group_not_described", error=str(error))
+        future.set_result(None)
     return future

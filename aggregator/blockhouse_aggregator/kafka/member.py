@@ -160,8 +160,7 @@ class GroupMember:
             else:
                 self._health.check(session)
                 if self._coverage.overdue():
-                    self._leave()  # which begins a round; so does coming back
-                    self._open()
+                    self._begin_round()
         except Exception as error:  # noqa: BLE001 - a bug of listener or client must not end the thread silently
             self._crashed(error)
 
@@ -280,6 +279,12 @@ class GroupMember:
         self._leaving = False
         self._session = None
         self._drop(list(self._owned), "lost")
+
+    def _begin_round(self) -> None:
+        """Leave and come back: either makes the group assign every stream anew."""
+        self._leave()
+        self._health.fatal = None  # of the session that has ended
+        self._open()
 
     def _rejoin(self, reason: DropReason = "rejoin") -> None:
         if self._session is not None:

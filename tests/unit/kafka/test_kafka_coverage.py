@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
+from itertools import pairwise
 
 import pytest
 
@@ -15,11 +16,12 @@ from blockhouse_aggregator.kafka.coverage import Coverage, Standing
 
 CLUSTER = KafkaCluster(name="a", bootstrap_servers="nowhere.invalid:9092")
 KAFKA = Kafka(topic="t", group="g", clusters=(CLUSTER,), session_timeout=10, commit_timeout=3)
-PATIENCE = 15.0
+PATIENCE = 16.0
 
 COVERED = Standing(stable=True, unowned=(), owned=Counter(r1=2, r2=2))
 GAP = Standing(stable=True, unowned={3}, owned=Counter(r1=1, r2=2))
 MOVING = Standing(stable=False, unowned={3}, owned=Counter(r1=1, r2=2))
+UNSETTLED = Standing(stable=False, unowned=(), owned=Counter(r1=2, r2=2))
 
 
 class Group:
@@ -50,15 +52,13 @@ class Group:
 def group(monkeypatch: pytest.MonkeyPatch) -> Group:
     found = Group()
 
-    def at_once(question: Callable[[], Standing]) -> Future[Standing]:
-        future: Future[Standing] = Future()
-        try:
-            future.set_result(question())
-        except Exception as error:  # noqa: BLE001 - as the thread does
-            future.set_exception(error)
-        return future
+    class Inline:
+        """A thread that has run when it was started."""
 
-    monkeypatch.setattr(coverage, "_in_background", at_once)
+        def __init__(self, target: Callable[[], None], **_: object) -> None:
+            self.start = target
+
+    monkeypatch.setattr(coverage.threading, "Thread", Inline)
     monkeypatch.setattr(coverage, "ask", lambda *_: found.answer())
     monkeypatch.setattr(coverage.time, "monotonic", lambda: found.now)
     return found
@@ -87,14 +87,13 @@ def test_whoever_owns_least_acts_first_and_the_next_if_it_does_not(group: Group)
     assert 2 * PATIENCE < after < 2 * PATIENCE + 15
 
 
-@pytest.mark.parametrize("interruption", [MOVING, RuntimeError("no broker"), "forget"])
+@pytest.mark.parametrize("interruption", [MOVING, RuntimeError("no broker"), "round"])
 def test_only_what_is_seen_without_interruption_counts(group: Group, interruption: Standing | Exception | str) -> None:
     subject = Coverage(CLUSTER, KAFKA, "r1")
     subject.assigned()
     group.says = GAP
     assert group.overdue_after(subject, PATIENCE) is None
     if isinstance(interruption, str):
-        subject.forget()
         subject.assigned()
     else:
         group.says = interruption
@@ -105,14 +104,57 @@ def test_only_what_is_seen_without_interruption_counts(group: Group, interruptio
     assert after > PATIENCE
 
 
-def test_an_answer_that_comes_after_we_left_is_not_ours(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
-    late: Future[Standing] = Future()
-    monkeypatch.setattr(coverage, "_in_background", lambda question: late)
+@pytest.mark.parametrize("again", [Coverage.forget, Coverage.assigned])
+def test_an_answer_that_was_asked_for_before_an_assignment_is_not_about_it(
+    group: Group, monkeypatch: pytest.MonkeyPatch, again: Callable[[Coverage], None]
+) -> None:
+    """That all was owned in the round before must not end the look at this one."""
+    late: Future[Standing | None] = Future()
     subject = Coverage(CLUSTER, KAFKA, "r1")
     subject.assigned()
-    group.overdue_after(subject, 6)
+    with monkeypatch.context() as patched:
+        patched.setattr(coverage, "_in_background", lambda _: late)
+        assert group.overdue_after(subject, 6) is None
+    again(subject)
+    subject.assigned()
+    late.set_result(COVERED)
+    group.says = GAP
+    assert group.overdue_after(subject, 60) is not None
+
+
+def test_a_group_that_has_not_come_to_rest_is_asked_again(group: Group) -> None:
+    group.says = UNSETTLED
+    subject = Coverage(CLUSTER, KAFKA, "r1")
+    subject.assigned()
+    assert group.overdue_after(subject, 60) is None
+    assert group.asked > 5
+
+
+def test_a_round_that_mends_nothing_is_repeated_less_and_less_often(group: Group) -> None:
+    group.says = GAP
+    subject = Coverage(CLUSTER, KAFKA, "r1")
+    waits = []
+    for _ in range(4):
+        subject.forget()
+        subject.assigned()
+        waits.append(group.overdue_after(subject, 1000) or 0)
+    assert all(later > 1.5 * sooner for sooner, later in pairwise(waits))
     subject.forget()
-    late.set_result(GAP)
+    subject.assigned()
+    group.says = COVERED
+    assert group.overdue_after(subject, 6) is None
+    subject.assigned()
+    group.says = GAP
+    assert (group.overdue_after(subject, 1000) or 0) < PATIENCE + 15
+
+
+def test_without_a_thread_to_ask_nothing_ends(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(coverage.threading, "Thread", refuse)
+    subject = Coverage(CLUSTER, KAFKA, "r1")
+    subject.assigned()
     assert group.overdue_after(subject, 60) is None
 
 
