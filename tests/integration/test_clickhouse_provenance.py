@@ -118,4 +118,5 @@ def test_rows_written_without_quorum_are_not_hidden(stack: Stack, table: TableFa
     with replica(server) as r1:
         r1.insert_native(block(server, name, rows(BEGIN - 2, BEGIN - 1)))
         r1.insert_native(block(server, name, rows(BEGIN, END), quorum=0))
+        assert wait_until(lambda: caught_up(r1, "default", name), timeout=30)
         assert presence(r1, name) == Complete()
