@@ -63,12 +63,16 @@ class Impatient(Coverage):
     def __init__(self, world: World, *settings: Any) -> None:
         super().__init__(*settings)
         self._world = world
+        self._not_before = 0.0
 
     def overdue(self) -> bool:
-        begins = self._world.chance(self._world.setting.chances.round)
-        if begins:
-            self._world.count("rounds begun")
-        return begins
+        now = self._world.loop.time()
+        # Every round makes all members poll: without a pause rounds would bring forth rounds.
+        if now < self._not_before or not self._world.chance(self._world.setting.chances.round):
+            return False
+        self._not_before = now + self._patience
+        self._world.count("rounds begun")
+        return True
 
 
 class SimMember(product.GroupMember):
