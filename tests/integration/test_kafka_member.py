@@ -10,15 +10,25 @@ from contextlib import ExitStack
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from blockhouse.config.endpoints import KafkaCluster
+from blockhouse.config.pipeline import Kafka
 from blockhouse.errors import Permanent
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.group import COMMITTED, STALE_EPOCH, CommitOutcome, Committed, Verdict
+from blockhouse_aggregator.kafka.session import PartitionsCallback, Session, settings
 from e2e.stack import Stack
+from e2e.stack.process import wait_until
 from tests.integration.conftest import Names, TopicFactory
 from tests.integration.kafka_recorder import Event, Recorder, member, settings_of
 
 pytestmark = pytest.mark.integration
-STRAY = {"group.instance.id": "r1", "partition.assignment.strategy": "cooperative-sticky"}
+
+
+def stranger(cluster: KafkaCluster, kafka: Kafka, **callbacks: PartitionsCallback) -> Session:
+    """A session under the name r1 that no member looks after."""
+    heard: dict[str, PartitionsCallback] = dict.fromkeys(("on_assign", "on_revoke", "on_lost"), lambda *_: None)
+    session = settings(cluster, kafka, "r1")
+    return Session(session, kafka.topic, **{**heard, **callbacks}, on_error=lambda _: None)
 
 
 def test_a_new_group_owns_everything_and_has_committed_nothing(stack: Stack, topic: TopicFactory, names: Names) -> None:
@@ -213,8 +223,7 @@ def test_a_member_that_is_fenced_once_comes_back(stack: Stack, topic: TopicFacto
     with member(cluster, kafka, "r1") as (subject, heard):
         ((stream, epoch),) = heard.owns(1).items()
         # Like a request of its own that the network kept: it takes the name, and nobody is behind it.
-        stray = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": kafka.group, **STRAY})
-        stray.subscribe([kafka.topic])
+        stray = stranger(cluster, kafka)
         try:
             heard.wait(lambda: heard.drops == ["lost"])
         finally:
@@ -241,13 +250,13 @@ def test_a_stream_that_was_given_up_to_nobody_is_assigned_again(
             join("r1")
             heard["r1"].owns(4 - len(revoked))
 
-        predecessor = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": kafka.group, **STRAY})
-        predecessor.subscribe([kafka.topic], on_revoke=replaced_meanwhile)
-        while len(predecessor.assignment()) < 4:
-            predecessor.poll(0.1)
+        assigned: list[TopicPartition] = []
+        predecessor = stranger(
+            cluster, kafka, on_assign=lambda _, new: assigned.extend(new), on_revoke=replaced_meanwhile
+        )
+        assert wait_until(lambda: predecessor.poll() == [] and len(assigned) == 4, timeout=30)
         join("r2")
-        while "r1" not in heard:
-            predecessor.poll(0.1)
+        assert wait_until(lambda: predecessor.poll() == [] and "r1" in heard, timeout=30)
         predecessor.close()
         owned = [stream for mine in heard.values() for stream in mine.owns(2, timeout=60)]
         assert len(set(owned)) == 4

@@ -172,27 +172,17 @@ class GroupMember:
             self._open()
 
     def _open(self) -> None:
-        """Callbacks of an earlier session (it may still be closing, on its own thread) are not ours: `current`."""
-
-        def current(action: Callable[[Consumer, list[TopicPartition]], None]) -> Callable[..., None]:
-            def guarded(consumer: Consumer, partitions: list[TopicPartition]) -> None:
-                if self._session is session:
-                    action(consumer, partitions)
-
-            return guarded
-
         try:
-            session = Session(
+            self._session = Session(
                 settings(self._cluster, self._kafka, self._instance_id),
                 self._kafka.topic,
-                on_assign=current(self._on_assign),
-                on_revoke=current(lambda _, partitions: self._on_revoke(partitions)),
-                on_lost=current(lambda _, partitions: self._on_drop(partitions, "lost")),
-                on_error=lambda error: self._health.report(error) if self._session is session else None,
+                on_assign=self._on_assign,
+                on_revoke=lambda _, partitions: self._on_revoke(partitions),
+                on_lost=lambda _, partitions: self._on_drop(partitions, "lost"),
+                on_error=self._health.report,
             )
         except KafkaException as error:  # the client refuses its settings, e.g. an unreadable certificate
             raise translate(error, f"joining group {self._kafka.group} in cluster {self._cluster.name}") from error
-        self._session = session
         self._coverage.forget()
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

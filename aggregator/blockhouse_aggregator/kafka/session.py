@@ -30,6 +30,7 @@ PartitionsCallback = Callable[[Consumer, list[TopicPartition]], None]
 # librdkafka varies its retry back-off by 20 % either way.
 _JITTER = 0.8
 _CLOSE_SECONDS = 5.0
+_ENDED_SECONDS, _ENDED_ASK = 0.5, 0.1
 _BURST = 100
 
 
@@ -111,9 +112,39 @@ class Session:
         on_error: Callable[[KafkaError], None],
     ) -> None:
         self._topic = topic
-        self._consumer = Consumer({**config, "error_cb": on_error})
+        self._closing = False
+        self._consumer = Consumer({**config, "error_cb": lambda error: None if self._closing else on_error(error)})
         self._lane = _Lane(f"kafka-{config['client.id']}")
-        self._consumer.subscribe([topic], on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
+        callbacks = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
+        self._consumer.subscribe([topic], **{name: self._unless_closing(call) for name, call in callbacks.items()})
+
+    def _unless_closing(self, callback: PartitionsCallback) -> PartitionsCallback:
+        """What the group still says to a consumer that closes is nobody's any more: there may be another session."""
+
+        def heard(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+            if self._closing:
+                self._await_end(consumer)
+            else:
+                callback(consumer, partitions)
+
+        return heard
+
+    def _await_end(self, consumer: Consumer) -> None:
+        """Wait until the client's group thread has ended, or is seen to wait for an answer of ours.
+
+        After a rebalance callback confluent-kafka tells that thread that the partitions are taken or given up, and
+        waits for its answer without limit, with the interpreter's lock held. A thread about to end throws the request
+        away (librdkafka 2.16: `rd_kafka_cgrp_op_serve` when terminated), and the whole process stands still for ever.
+        Of one that has ended the requests fail at once. Only this question has a limit of time.
+        """
+        deadline = time.monotonic() + _ENDED_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                consumer.committed([TopicPartition(self._topic, 0)], timeout=_ENDED_ASK)
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError._TIMED_OUT:
+                    continue
+            return
 
     def poll(self) -> list[KafkaError]:
         """Serve callbacks without waiting; returns the errors the client reports. No data: all is paused."""
@@ -184,11 +215,13 @@ class Session:
     def close(self) -> None:
         """End the consumer; as a static member it keeps its partitions until the session times out."""
         # With an unreachable broker it may last; the lane's daemon thread finishes it, or dies with the process.
-        with contextlib.suppress(FutureTimeoutError):
+        with contextlib.suppress(FutureTimeoutError, KafkaException):
             self.abandon().result(_CLOSE_SECONDS)
 
     def abandon(self) -> Future[None]:
-        """Close in the background, after whatever call still runs. Nothing may be called afterwards."""
+        """Close in the background, after whatever call still runs: no callback is heard and nothing may be called
+        from now on. Fails with KafkaException where the client did not end in order."""
+        self._closing = True
         closed = self._lane.submit(self._consumer.close)
         self._lane.end()
         return closed

@@ -1,0 +1,53 @@
+"""Sessions that end while the group still has something to say to them: `python kafka_closer.py BOOTSTRAP TOPIC GROUP`.
+
+A process of its own, because librdkafka answers them wrongly by standing still with the interpreter's lock held.
+Prints the number of each session that has ended, and what any of them was told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+
+from confluent_kafka import KafkaException
+
+from blockhouse.config.endpoints import KafkaCluster
+from blockhouse.config.pipeline import Kafka
+from blockhouse_aggregator.kafka.coverage import ask
+from blockhouse_aggregator.kafka.session import Session, settings
+from tests.integration.kafka_recorder import settings_of
+
+SESSIONS = 20
+
+
+def main(bootstrap: str, topic: str, group: str) -> None:
+    told: list[str] = []
+    for number in range(SESSIONS):
+        cluster, kafka = settings_of(bootstrap, topic, f"{group}-{number}")
+        session = Session(
+            settings(cluster, kafka, "r1"),
+            topic,
+            on_assign=lambda *_: told.append("assigned"),
+            on_revoke=lambda *_: told.append("revoked"),
+            on_lost=lambda *_: told.append("lost"),
+            on_error=lambda error: told.append(str(error)),
+        )
+        _joined(cluster, kafka)
+        session.abandon().result(30)
+        sys.stdout.write(f"{number} {told}\n")
+        sys.stdout.flush()
+
+
+def _joined(cluster: KafkaCluster, kafka: Kafka) -> None:
+    """Nothing was polled: the assignment waits in the client, or is on its way to it."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with contextlib.suppress(KafkaException):  # the coordinator is loading
+            if ask(cluster, kafka).stable:
+                return
+    raise TimeoutError(f"group {kafka.group} has not become stable")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
