@@ -99,7 +99,12 @@ def changes_reach_the_pods(site: Site, home: str, pipeline: Manifest) -> Manifes
         site.apply(pipeline)
         try:
             site.wait_ready(NAME, home, timeout=600)
-            site.wait(f"all pods follow: {change.what}", lambda: all_updated(site, home), timeout=600)
+            site.wait(
+                f"all pods follow: {change.what}",
+                lambda: all_updated(site, home),
+                timeout=600,
+                show=lambda: [one.get("status") for one in site.cluster.get("ba,csi", "-n", home)["items"]],
+            )
         except ClusterError as error:
             raise AssertionError(f"after the change of {change.what}: {error}") from error
         kept = before & uids(site, home)

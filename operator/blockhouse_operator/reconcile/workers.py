@@ -16,6 +16,10 @@ log = structlog.get_logger(__name__)
 
 Key = TypeVar("Key", bound=Hashable)
 
+TURN_SECONDS = 600.0
+"""What every part of a turn that waits is bounded by adds up to less. A turn that stands still all the same must not
+take its key with it, unnoticed, for as long as the process lives."""
+
 Turn = Callable[[Key], Awaitable[float | None]]
 """Reconcile one key; returns after how many seconds it wants another turn, None when only an event asks for one."""
 
@@ -33,8 +37,10 @@ class WorkQueue(Generic[Key]):
         clock: Callable[[], float],
         chance: Callable[[], float],
         first: Callable[[Key], bool] = lambda _: False,
+        longest_turn: float = TURN_SECONDS,
     ) -> None:
         self._turn = turn
+        self._longest_turn = longest_turn
         self._concurrency = concurrency
         self._clock = clock
         self._schedule: Schedule[Key] = Schedule(chance, first)
@@ -85,7 +91,7 @@ class WorkQueue(Generic[Key]):
     async def _give_turn(self, key: Key) -> None:
         self.turns += 1
         try:
-            again = await self._turn(key)
+            again = await self._bounded_turn(key)
         except LeadershipLost:
             raise
         except Retryable as error:
@@ -101,6 +107,16 @@ class WorkQueue(Generic[Key]):
             if again is not None:
                 self._schedule.add(key, self._clock() + again)
         self._changed.set()
+
+    async def _bounded_turn(self, key: Key) -> float | None:
+        limit = asyncio.timeout(self._longest_turn)
+        try:
+            async with limit:
+                return await self._turn(key)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise Retryable(f"its turn stood still for {self._longest_turn:g} s and was given up") from error
 
     def _failed(self, key: Key, error: Exception, at_least: float = 0.0, *, logged: bool = False) -> None:
         self.failures += 1

@@ -13,8 +13,11 @@ from blockhouse_operator.adapters.fence import LeadershipLost
 from blockhouse_operator.reconcile.workers import WorkQueue
 
 
-def queue(turn: Callable[[str], Awaitable[float | None]], concurrency: int = 2) -> WorkQueue[str]:
-    return WorkQueue(turn, concurrency=concurrency, clock=asyncio.get_running_loop().time, chance=lambda: 0.0)
+def queue(
+    turn: Callable[[str], Awaitable[float | None]], concurrency: int = 2, longest_turn: float = 60.0
+) -> WorkQueue[str]:
+    clock = asyncio.get_running_loop().time
+    return WorkQueue(turn, concurrency=concurrency, clock=clock, chance=lambda: 0.0, longest_turn=longest_turn)
 
 
 async def running(work: WorkQueue[str], until: asyncio.Event) -> None:
@@ -45,6 +48,23 @@ async def test_a_key_that_crashes_does_not_stop_the_others() -> None:
 
     assert work.failures >= 1
     assert seen["good"] == 1
+
+
+async def test_a_turn_that_stands_still_is_given_up_and_its_key_gets_another() -> None:
+    seen: Counter[str] = Counter()
+    done = asyncio.Event()
+
+    async def turn(key: str) -> None:
+        seen[key] += 1
+        if seen[key] == 1:
+            await asyncio.Event().wait()
+        done.set()
+
+    work = queue(turn, longest_turn=0.05)
+    work.add("stuck")
+    await running(work, done)
+
+    assert (seen["stuck"], work.failures) == (2, 1)
 
 
 async def test_one_key_never_has_two_turns_at_once_and_no_more_run_than_allowed() -> None:
