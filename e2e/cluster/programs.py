@@ -226,6 +226,8 @@ class ControllerManager(ApiClient):
             "--kube-api-qps=500",
             "--kube-api-burst=1000",
             "--concurrent-statefulset-syncs=20",
+            # Of a fake node that was late once, on a busy machine, KWOK never marks the pods ready again.
+            "--node-monitor-grace-period=1h",
         ]
 
 
@@ -268,7 +270,6 @@ class Kwok(ApiClient):
             f"--kubeconfig={kubeconfig}",
             "--manage-all-nodes=false",
             "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
-            # Without leases the node controller marks the pods not ready after 50 s, and KWOK never ready again.
             "--node-lease-duration-seconds=40",
             f"--node-ip={LOOPBACK}",
             f"--cidr={FAKE_POD_NETWORK}",
