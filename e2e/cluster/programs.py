@@ -270,6 +270,7 @@ class Kwok(ApiClient):
             f"--kubeconfig={kubeconfig}",
             "--manage-all-nodes=false",
             "--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake",
+            # Without leases no fake node outlives the node controller's grace period.
             "--node-lease-duration-seconds=40",
             f"--node-ip={LOOPBACK}",
             f"--cidr={FAKE_POD_NETWORK}",

@@ -6,9 +6,8 @@ Prints the number of each session that has ended, and what any of them was told.
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import sys
-import time
 
 from confluent_kafka import KafkaException
 
@@ -16,6 +15,7 @@ from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.config.pipeline import Kafka
 from blockhouse_aggregator.kafka.coverage import ask
 from blockhouse_aggregator.kafka.session import Session, settings
+from e2e.stack.process import wait_until
 from tests.integration.kafka_recorder import settings_of
 
 SESSIONS = 20
@@ -33,20 +33,18 @@ def main(bootstrap: str, topic: str, group: str) -> None:
             on_lost=lambda *_: told.append("lost"),
             on_error=lambda error: told.append(str(error)),
         )
-        _joined(cluster, kafka)
+        # Nothing was polled: the assignment waits in the client, or is on its way to it.
+        assert wait_until(functools.partial(_joined, cluster, kafka), timeout=30), f"group {kafka.group} is not stable"
         session.abandon().result(30)
         sys.stdout.write(f"{number} {told}\n")
         sys.stdout.flush()
 
 
-def _joined(cluster: KafkaCluster, kafka: Kafka) -> None:
-    """Nothing was polled: the assignment waits in the client, or is on its way to it."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        with contextlib.suppress(KafkaException):  # the coordinator is loading
-            if ask(cluster, kafka).stable:
-                return
-    raise TimeoutError(f"group {kafka.group} has not become stable")
+def _joined(cluster: KafkaCluster, kafka: Kafka) -> bool:
+    try:
+        return ask(cluster, kafka).stable
+    except KafkaException:  # the coordinator is loading
+        return False
 
 
 if __name__ == "__main__":
