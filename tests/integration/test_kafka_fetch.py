@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -15,6 +15,7 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.facts import ClusterFacts
 from blockhouse_aggregator.kafka.fetch import OffsetOutOfRange, StreamReader
 from e2e.stack import Stack
+from e2e.stack.process import wait_until
 from tests.integration.conftest import Names, TopicFactory
 
 pytestmark = pytest.mark.integration
@@ -44,8 +45,11 @@ def produce(cluster: KafkaCluster, stream: StreamId, *values: bytes, key: bytes 
 
 
 class Transactions:
+    """Writes to the stream in transactions; one that is ended can be seen by readers to have ended."""
+
     def __init__(self, cluster: KafkaCluster, stream: StreamId) -> None:
         self._stream = stream
+        self._facts = ClusterFacts(cluster)
         self._producer = Producer(
             {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": f"of {stream.topic}", "log_level": 0}
         )
@@ -58,21 +62,30 @@ class Transactions:
         self._producer.flush(10)
 
     def commit(self) -> None:
-        self._producer.commit_transaction(10)
+        self._end(self._producer.commit_transaction)
 
     def abort(self) -> None:
-        self._producer.abort_transaction(10)
+        self._end(self._producer.abort_transaction)
+
+    def _end(self, end: Callable[[float], None]) -> None:
+        """The coordinator answers once the outcome is decided, before its marker moves the last stable offset."""
+        before = self._facts.bounds(self._stream).end
+        end(10)
+        assert wait_until(lambda: self._facts.bounds(self._stream).end > before, timeout=20)
 
 
-def read_to_end(reader: StreamReader, timeout: float = 20) -> list[tuple[int | None, bytes | None]]:
-    """Reads until the end is reached; offsets and values."""
+def read_to_end(
+    reader: StreamReader, cluster: KafkaCluster, timeout: float = 20
+) -> list[tuple[int | None, bytes | None]]:
+    """Reads until the reader is, and says it is, at what is the end now; offsets and values."""
+    end = ClusterFacts(cluster).bounds(reader.stream).end
     got = []
     deadline = time.monotonic() + timeout
     while True:
         got += [(m.offset(), m.value()) for m in reader.read(1000, 0.5)]
-        if reader.at_end:
+        if reader.at_end and reader.position >= end:
             return got
-        assert time.monotonic() < deadline, (got, reader.position)
+        assert time.monotonic() < deadline, (got, reader.position, end)
 
 
 def read_until_something_happens(reader: StreamReader) -> None:
@@ -88,7 +101,7 @@ def test_messages_come_in_order_and_the_position_follows(
     produce(cluster, stream, b"a", b"b", b"c")
     reader.seek(1)
     assert reader.position == 1
-    assert read_to_end(reader) == [(1, b"b"), (2, b"c")]
+    assert read_to_end(reader, cluster) == [(1, b"b"), (2, b"c")]
     assert (reader.position, reader.log_end) == (3, 3)
 
 
@@ -96,10 +109,10 @@ def test_reading_at_the_end_waits_and_returns_what_arrives(
     reader: StreamReader, cluster: KafkaCluster, stream: StreamId
 ) -> None:
     reader.seek(0)
-    assert read_to_end(reader) == []
+    assert read_to_end(reader, cluster) == []
     assert reader.read(10, 0.2) == []
     produce(cluster, stream, b"new")
-    assert read_to_end(reader) == [(0, b"new")]
+    assert read_to_end(reader, cluster) == [(0, b"new")]
 
 
 def test_max_messages_is_a_limit_and_the_rest_comes_next(
@@ -121,14 +134,14 @@ def test_control_records_and_aborted_transactions_at_the_end_are_passed(
     transactions = Transactions(cluster, stream)
     reader.seek(0)
     transactions.write(b"a", b"b"), transactions.commit()  # 0 1, control 2
-    assert read_to_end(reader) == [(0, b"a"), (1, b"b")]
+    assert read_to_end(reader, cluster) == [(0, b"a"), (1, b"b")]
     assert reader.position == 3
     transactions.write(b"x", b"y"), transactions.abort()  # nothing but a hole: 3 4, control 5
     while reader.position < 6:
         assert reader.read(10, 5) == []
     transactions.write(b"z"), transactions.abort()  # 6, control 7
     transactions.write(b"c"), transactions.commit()  # 8, control 9
-    assert read_to_end(reader) == [(8, b"c")]
+    assert read_to_end(reader, cluster) == [(8, b"c")]
     while reader.position < 10:
         assert reader.read(10, 5) == []
     assert (reader.position, reader.log_end) == (10, 10)
@@ -141,10 +154,10 @@ def test_an_open_transaction_is_the_end_and_its_messages_come_with_the_commit(
     produce(cluster, stream, b"plain")
     transactions.write(b"open")
     reader.seek(0)
-    assert read_to_end(reader) == [(0, b"plain")]
+    assert read_to_end(reader, cluster) == [(0, b"plain")]
     assert (reader.position, reader.log_end) == (1, 1)
     transactions.commit()
-    assert read_to_end(reader) == [(1, b"open")]
+    assert read_to_end(reader, cluster) == [(1, b"open")]
 
 
 def test_seeking_into_a_hole_reads_on_behind_it(reader: StreamReader, cluster: KafkaCluster, stream: StreamId) -> None:
@@ -152,7 +165,7 @@ def test_seeking_into_a_hole_reads_on_behind_it(reader: StreamReader, cluster: K
     transactions.write(b"x", b"y"), transactions.abort()
     transactions.write(b"a"), transactions.commit()
     reader.seek(1)
-    assert read_to_end(reader) == [(3, b"a")]
+    assert read_to_end(reader, cluster) == [(3, b"a")]
 
 
 def test_seeking_to_the_position_keeps_what_is_prefetched(
@@ -173,9 +186,9 @@ def test_seeking_back_reads_the_same_messages_again(
 ) -> None:
     produce(cluster, stream, b"a", b"b", b"c")
     reader.seek(0)
-    once = read_to_end(reader)
+    once = read_to_end(reader, cluster)
     reader.seek(0, leader_epoch=0)
-    assert read_to_end(reader) == once
+    assert read_to_end(reader, cluster) == once
 
 
 def test_a_compaction_gap_is_a_hole(cluster: KafkaCluster, topic: TopicFactory) -> None:
@@ -189,7 +202,7 @@ def test_a_compaction_gap_is_a_hole(cluster: KafkaCluster, topic: TopicFactory) 
         written += 10
         with StreamReader(cluster, stream, fetch_wait=0.05) as reader:
             reader.seek(0)
-            offsets = [offset for offset, _ in read_to_end(reader)]
+            offsets = [offset for offset, _ in read_to_end(reader, cluster)]
             assert reader.position == written
         if len(offsets) < written:
             break
@@ -206,11 +219,11 @@ def test_an_offset_deleted_by_retention_is_said_and_reading_goes_on_from_the_new
     admin.delete_records([TopicPartition(stream.topic, 0, 6)])[TopicPartition(stream.topic, 0)].result(10)
     reader.seek(3)
     with pytest.raises(OffsetOutOfRange, match="retention") as caught:
-        read_to_end(reader)
+        read_to_end(reader, cluster)
     assert (caught.value.on, caught.value.offset) == ("BelowLogStart", 3)
     assert (caught.value.begin, caught.value.end) == (6, 10)
     reader.seek(6)
-    assert [offset for offset, _ in read_to_end(reader)] == [6, 7, 8, 9]
+    assert [offset for offset, _ in read_to_end(reader, cluster)] == [6, 7, 8, 9]
 
 
 def test_an_offset_beyond_the_end_is_said_even_when_asked_for_twice(
@@ -220,7 +233,7 @@ def test_an_offset_beyond_the_end_is_said_even_when_asked_for_twice(
     for _ in range(2):
         reader.seek(500)
         with pytest.raises(OffsetOutOfRange, match="truncated") as caught:
-            read_to_end(reader)
+            read_to_end(reader, cluster)
         assert (caught.value.on, caught.value.begin, caught.value.end) == ("BeyondLogEnd", 0, 1)
 
 
@@ -228,7 +241,7 @@ def test_an_unknown_topic_is_permanent(cluster: KafkaCluster, names: Names) -> N
     with StreamReader(cluster, StreamId("a", names.topic, 0)) as reader:
         reader.seek(0)
         with pytest.raises(Permanent) as caught:
-            read_to_end(reader, timeout=30)
+            read_until_something_happens(reader)
         assert caught.value.reason == "UnknownTopic"
 
 
@@ -237,7 +250,7 @@ def test_a_topic_deleted_while_it_is_read_is_permanent(
 ) -> None:
     produce(cluster, stream, b"a")
     reader.seek(0)
-    read_to_end(reader)
+    read_to_end(reader, cluster)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     admin.delete_topics([stream.topic])[stream.topic].result(10)
     with pytest.raises(Permanent) as caught:
@@ -250,7 +263,7 @@ def test_a_dead_broker_is_retryable_and_reading_goes_on_after_it(
 ) -> None:
     produce(cluster, stream, b"a", b"b")
     reader.seek(0)
-    assert [offset for offset, _ in read_to_end(reader)] == [0, 1]
+    assert [offset for offset, _ in read_to_end(reader, cluster)] == [0, 1]
     stack.kafka["a"].brokers[0].kill()
     with pytest.raises(Retryable):
         read_until_something_happens(reader)
@@ -271,7 +284,7 @@ def test_facts_agree_with_what_is_read(reader: StreamReader, cluster: KafkaClust
     transactions.write(b"a"), transactions.commit()
     transactions.write(b"open")
     reader.seek(0)
-    read_to_end(reader)
+    read_to_end(reader, cluster)
     facts = ClusterFacts(cluster)
     assert facts.bounds(stream) == (0, reader.position) == (0, 2)
     transactions.abort()
