@@ -19,13 +19,17 @@ from blockhouse_operator.api.shard import ShardEnsemble
 
 TROUBLE_SECONDS = 30.0
 """A server that did not answer is not asked again by other turns for so long."""
+ANSWER_SECONDS = 300.0
+"""Far longer than anything that is asked takes. Clients have limits of their own, but not in every call (kazoo's), and
+all other turns wait for one that asks the same server."""
 
 
 class Troubles:
     """Which servers did not answer a moment ago: one dead server must not cost each shard a time-out."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], *, longest_answer: float = ANSWER_SECONDS) -> None:
         self._clock = clock
+        self._longest_answer = longest_answer
         self._known: dict[str, tuple[float, Retryable]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
 
@@ -50,11 +54,23 @@ class Troubles:
         async with self.lock(server):
             self.raise_known(server)
             try:
-                await request()
+                await self._bounded(server, request)
             except Retryable as error:
                 self.note(server, error)
                 raise
             self.note(server, None)
+
+    async def _bounded(self, server: str, request: Callable[[], Awaitable[None]]) -> None:
+        limit = asyncio.timeout(self._longest_answer)
+        try:
+            async with limit:
+                await request()
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise Retryable(
+                f"{server} has not answered for {self._longest_answer:g} s, nor has its client given up", after=2.0
+            ) from error
 
 
 class Ensembles:

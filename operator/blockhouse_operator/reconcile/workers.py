@@ -17,8 +17,8 @@ log = structlog.get_logger(__name__)
 Key = TypeVar("Key", bound=Hashable)
 
 TURN_SECONDS = 600.0
-"""Far longer than a turn takes. Not all that it waits for has a limit of its own (calls to ZooKeeper have none), and
-one that stands still must not take its key with it, unnoticed, for as long as the process lives."""
+"""Far longer than a turn takes, whatever it waits for: one that stands still must not take its key with it, unnoticed,
+for as long as the process lives."""
 
 Turn = Callable[[Key], Awaitable[float | None]]
 """Reconcile one key; returns after how many seconds it wants another turn, None when only an event asks for one."""
