@@ -19,20 +19,20 @@ from tests.integration.conftest import Names
 
 pytestmark = pytest.mark.integration
 
-Opener = Callable[..., tuple[Session, TableLocks]]
-OUTLASTS_A_RESTART = 30
-"""Seconds of a session that must not end while a busy machine starts ZooKeeper again."""
+Opener = Callable[[str], tuple[Session, TableLocks]]
+SESSION_SECONDS = 30
+"""Outlasts a busy machine that starts ZooKeeper again: only what a test does ends a session."""
 
 
 @pytest.fixture
 def opened(stack: Stack, names: Names) -> Iterator[Opener]:
-    """opened("r1", session_timeout=6) is a session of its own and its locks, as one aggregator has them."""
+    """opened("r1") is a session of its own and its locks, as one aggregator has them."""
     with ExitStack() as closing:
 
-        def open_(holder: str, session_timeout: float = 6) -> tuple[Session, TableLocks]:
+        def open_(holder: str) -> tuple[Session, TableLocks]:
             root = names.zookeeper_root
-            config = ZooKeeper(servers=stack.zookeeper.connect, root=root, session_timeout_seconds=session_timeout)
-            session = closing.enter_context(Session(config, timeout=3.0))
+            config = ZooKeeper(servers=stack.zookeeper.connect, root=root, session_timeout_seconds=SESSION_SECONDS)
+            session = closing.enter_context(Session(config, timeout=15.0))
             return session, TableLocks(session, "01", holder=holder)
 
         yield open_
@@ -122,7 +122,7 @@ def test_a_wait_that_outlives_its_session_leaves_no_lock_behind(stack: Stack, op
 def test_while_zookeeper_is_away_a_lease_is_unsure_and_held_again_when_the_session_survived(
     stack: Stack, opened: Opener
 ) -> None:
-    _, ours = opened("r1", OUTLASTS_A_RESTART)
+    _, ours = opened("r1")
     lease = ours.acquire("db.clicks", timeout=5)
     assert lease is not None
     stack.zookeeper.kill()
@@ -135,7 +135,7 @@ def test_while_zookeeper_is_away_a_lease_is_unsure_and_held_again_when_the_sessi
 
 
 def test_a_lock_released_while_zookeeper_is_away_is_free_when_it_is_back(stack: Stack, opened: Opener) -> None:
-    (session, ours), (_, theirs) = opened("r1", OUTLASTS_A_RESTART), opened("r2")
+    (session, ours), (_, theirs) = opened("r1"), opened("r2")
     lease = ours.acquire("db.clicks", timeout=5)
     assert lease is not None
     stack.zookeeper.kill()
@@ -159,4 +159,4 @@ def test_closing_a_session_frees_its_locks_at_once(opened: Opener) -> None:
     (session, ours), (_, theirs) = opened("r1"), opened("r2")
     assert ours.acquire("db.clicks", timeout=5) is not None
     session.close()
-    assert theirs.acquire("db.clicks", timeout=2) is not None
+    assert theirs.acquire("db.clicks", timeout=SESSION_SECONDS / 2) is not None
