@@ -27,7 +27,7 @@ pytestmark = pytest.mark.integration
 STREAM = ("a", 0)
 FIRST = int(os.environ.get("SEED", "1"))
 SEEDS = range(FIRST, FIRST + int(os.environ.get("SEEDS", "3")))
-NOTICED_WITHIN = 60.0
+NOTICED_WITHIN = 30.0
 COLUMNS = ("extra UInt32", "extra UInt32 DEFAULT 7", "extra String AFTER id", "extra Nullable(Float64) AFTER text")
 
 

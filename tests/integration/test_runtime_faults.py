@@ -161,7 +161,7 @@ def test_an_orderly_end_leaves_nothing_in_flight_and_a_restart_moves_no_stream(p
     with pipeline.feed.flowing(table):
         pipeline.wait("load", lambda: not pipeline.feed.differences(table) or leaver.counter("blocks") > 3)
         leaver.terminate()
-        pipeline.wait("the end within its budget", lambda: not leaver.alive, timeout=40)
+        pipeline.wait("the end within its budget", lambda: not leaver.alive, timeout=15)
         assert leaver.exit_code == 0
         leaver.start()
         pipeline.wait("its streams back", lambda: len(leaver.logged("stream.taken_over")) >= before + 2)
