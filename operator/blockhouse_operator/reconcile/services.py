@@ -16,6 +16,7 @@ from blockhouse_operator.adapters.kubernetes import Kubernetes
 from blockhouse_operator.adapters.pipeline_http import PipelineHttp
 from blockhouse_operator.api.parts import ZooKeeperAuth
 from blockhouse_operator.api.shard import ShardEnsemble
+from blockhouse_operator.reconcile.patience import bounded
 
 TROUBLE_SECONDS = 30.0
 """A server that did not answer is not asked again by other turns for so long."""
@@ -51,26 +52,16 @@ class Troubles:
 
     async def ask(self, server: str, request: Callable[[], Awaitable[None]]) -> None:
         """Send a request unless the server is known not to answer; remember how it went. Raises Retryable."""
+        limit = self._longest_answer
+        silent = Retryable(f"{server} has not answered for {limit:g} s, nor has its client given up", after=2.0)
         async with self.lock(server):
             self.raise_known(server)
             try:
-                await self._bounded(server, request)
+                await bounded(request(), limit, silent)
             except Retryable as error:
                 self.note(server, error)
                 raise
             self.note(server, None)
-
-    async def _bounded(self, server: str, request: Callable[[], Awaitable[None]]) -> None:
-        limit = asyncio.timeout(self._longest_answer)
-        try:
-            async with limit:
-                await request()
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            raise Retryable(
-                f"{server} has not answered for {self._longest_answer:g} s, nor has its client given up", after=2.0
-            ) from error
 
 
 class Ensembles:

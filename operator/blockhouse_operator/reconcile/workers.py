@@ -10,6 +10,7 @@ import structlog
 
 from blockhouse.errors import BlockhouseError, Retryable
 from blockhouse_operator.adapters.fence import LeadershipLost
+from blockhouse_operator.reconcile.patience import bounded
 from blockhouse_operator.reconcile.schedule import Schedule
 
 log = structlog.get_logger(__name__)
@@ -91,7 +92,10 @@ class WorkQueue(Generic[Key]):
     async def _give_turn(self, key: Key) -> None:
         self.turns += 1
         try:
-            again = await self._bounded_turn(key)
+            limit = self._longest_turn
+            again = await bounded(
+                self._turn(key), limit, Retryable(f"its turn stood still for {limit:g} s and was given up")
+            )
         except LeadershipLost:
             raise
         except Retryable as error:
@@ -107,16 +111,6 @@ class WorkQueue(Generic[Key]):
             if again is not None:
                 self._schedule.add(key, self._clock() + again)
         self._changed.set()
-
-    async def _bounded_turn(self, key: Key) -> float | None:
-        limit = asyncio.timeout(self._longest_turn)
-        try:
-            async with limit:
-                return await self._turn(key)
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            raise Retryable(f"its turn stood still for {self._longest_turn:g} s and was given up") from error
 
     def _failed(self, key: Key, error: Exception, at_least: float = 0.0, *, logged: bool = False) -> None:
         self.failures += 1
