@@ -140,7 +140,7 @@ def test_an_insert_into_a_server_that_hangs_ends_with_its_lifetime(stack: Stack,
         started = time.monotonic()
         with pytest.raises(ServerFault):
             r1.insert_native(request)
-        assert time.monotonic() - started < request.lifetime + 15  # any other wait takes up to 30 s
+        assert time.monotonic() - started < request.lifetime + 1
 
 
 def test_an_insert_whose_server_hangs_before_it_answers_ends_with_its_lifetime(
@@ -148,13 +148,13 @@ def test_an_insert_whose_server_hangs_before_it_answers_ends_with_its_lifetime(
 ) -> None:
     name = table()
     writer, other = stack.clickhouse[1, 1], stack.clickhouse[1, 2]
-    request = block(writer, name, rows(1, 10), quorum_timeout=5.9, lifetime=6.0)
+    request = block(writer, name, rows(1, 10), quorum_timeout=2.9, lifetime=3.0)
     with replica(writer) as r1, fetches_stopped(other):
         r1.features()
         inserting = _Inserting(r1, request)
-        assert wait_until(lambda: count(writer, name) == 20, timeout=5)  # stored, and waiting for its quorum
+        assert wait_until(lambda: count(writer, name) == 20, timeout=2)  # stored, and waiting for its quorum
         writer.freeze()
-        assert inserting.error(timeout=request.lifetime + 15).fault is Fault.RESEND
+        assert inserting.error(timeout=request.lifetime).fault is Fault.RESEND
 
 
 def test_a_connection_cut_in_the_middle_leaves_the_fate_open_and_a_resend_stores_once(
