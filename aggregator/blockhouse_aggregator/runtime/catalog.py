@@ -26,6 +26,7 @@ UNKNOWN_REFRESH = 2.0
 ROLLOUT = "SchemaRollout"
 """Why a table is held that a rollout holds."""
 NOT_CHECKED = "NotChecked"
+_NOT_COMPARED = "not compared with the server yet"
 PASSING = ("", ROLLOUT, NOT_CHECKED)
 """Why a table is held for a while only, or not at all."""
 
@@ -111,7 +112,7 @@ class Catalog:
         """Read the history and compare it with the server. Raises Retryable while either is away."""
         self._holds = await self._outside.holds.all()
         for history in (await self._outside.schemas.all()).values():
-            self._put(Known(history, held=NOT_CHECKED, why="not compared with the server yet"))
+            self._put(Known(history, held=NOT_CHECKED, why=_NOT_COMPARED))
         await self.refresh()
 
     async def id_of(self, table: str) -> int:
@@ -119,7 +120,7 @@ class Catalog:
         known = self._tables.get(table)
         if known is None:
             history = await self._outside.schemas.ensure_id(table)
-            known = self._put(Known(history, held="UnknownTable", why="the server has no such table"))
+            self._put(Known(history, held=NOT_CHECKED, why=_NOT_COMPARED))
             await self._examine(table)
         return self._tables[table].history.id
 

@@ -114,6 +114,26 @@ def test_a_block_of_a_table_that_only_the_dead_owner_had_met_is_replayed_at_once
         assert made.world.harm is None
 
 
+def test_a_table_that_is_met_while_the_local_server_is_away_is_not_called_unknown() -> None:
+    """Nobody has asked the server for it yet: its messages wait, and a block of it that is taken over as well."""
+    with universe(given(partitions=2, tables=1, new_tables=1, session_timeout=2.0)) as made:
+        made.run(3)
+        owner = owner_of(made)
+        heir = next(node for node in made.nodes if node is not owner)
+        killed_in_mid_insert(made, 0, 3)
+        heir.server.kill()
+        made.clusters["a"].logs[1].kinds.extend([0] * 3)
+        assert made.run(2, lambda: bool(heir.aggregator.catalog.tables)), "it did not meet the table"
+        wait_for_takeover(made, owner)
+        made.run(3)
+        assert made.world.harm is None
+        assert [known.held for known in heir.aggregator.catalog.tables] == ["NotChecked"]
+        heir.server.start()
+        assert made.run(10, lambda: stored(made, 0) == 6)
+        made.settle()
+        assert made.world.harm is None
+
+
 def test_a_block_of_a_table_that_is_refused_when_its_heir_starts_is_stored_when_the_table_is_mended() -> None:
     with universe(CALM) as made:
         made.run(3)
