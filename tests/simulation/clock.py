@@ -126,7 +126,9 @@ class SimLoop(_Base):  # type: ignore[misc]
         return _Future(loop=self)
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Any = None) -> asyncio.Task[Any]:
-        return _Task(coro, loop=self, name=name, context=context)
+        task = _Task(coro, loop=self, name=name, context=context)
+        self.tasks.append(task)
+        return task
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
         """A call in a thread takes a moment. One that returns a future takes until that is done."""
@@ -178,9 +180,9 @@ class SimLoop(_Base):  # type: ignore[misc]
 
     @contextlib.contextmanager
     def _current(self) -> Iterator[None]:
-        """Asyncio's own register of tasks (weak references, written in Python) is dear: ours is there instead."""
+        """Asyncio's own register of tasks (weak references, written in Python) is dear, and ours has them all."""
         register: Any = asyncio.tasks._all_tasks  # type: ignore[attr-defined]
-        register.add = self.tasks.append
+        register.add = lambda _: None
         asyncio.events._set_running_loop(self)
         try:
             yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 from secrets import randbelow
 
@@ -57,3 +58,18 @@ def test_a_frozen_process_goes_on_where_it_stood_and_a_dead_one_never() -> None:
         "frozen 0 at 1", "frozen 1 at 10", "frozen 2 at 11", "frozen ends"
     ]  # fmt: skip
     assert "running 2 at 3" in heard
+
+
+def test_nothing_of_a_world_that_is_over_runs_any_more_wherever_it_was_started() -> None:
+    """Else the garbage collector runs it, in the middle of whatever test is next."""
+    loop = SimLoop()
+
+    async def wait() -> None:
+        await asyncio.sleep(100)
+
+    from_outside = loop.spawn(wait())
+    inside: list[asyncio.Task[None]] = []
+    loop.call_soon(lambda: inside.append(loop.spawn(wait())))
+    loop.run(1, lambda: False)
+    loop.bury()
+    assert [inspect.getcoroutinestate(task.get_coro()) for task in (from_outside, *inside)] == ["CORO_CLOSED"] * 2
