@@ -126,18 +126,33 @@ def test_an_operator_killed_after_every_step_is_followed_by_one_that_goes_on(sit
     site.apply(declaring(manifest, wider))
     expected = [*CHANGE_EVENTS, *["Restarting"] * REPLICAS]
     assert len(expected) == len(CHANGE) + REPLICAS * len([step for step in RESTART if "Restart" in step.__name__])
+
+    def over() -> bool:
+        found = site.condition("ba", name, namespace, "SchemaUpToDate")
+        at = (found["status"], found["observedGeneration"], table_status(site, name, namespace)["revision"])
+        return at == ("True", 2, 2)
+
     for number, step in enumerate(expected, start=1):
         operator = site.start_operator()
-        site.wait(f"step {number}, {step}", lambda: len(reasons(site, name, namespace)) >= number, timeout=300)  # noqa: B023
-        operator.kill()
-        # It is dead for certain: nobody has to wait until its lease has expired.
-        site.cluster.kubectl("delete", "lease", "blockhouse-operator", "-n", SYSTEM)
+        try:
+            # One that dies between a step and its Event takes that along: then there are fewer Events than steps.
+            site.wait(
+                f"step {number}, {step}",
+                lambda: len(reasons(site, name, namespace)) >= number or over(),  # noqa: B023
+                timeout=300,
+            )
+        finally:
+            operator.kill()
+            # It is dead for certain: nobody has to wait until its lease has expired.
+            site.cluster.kubectl("delete", "lease", "blockhouse-operator", "-n", SYSTEM)
     with site.operator():
-        site.wait_condition(name, namespace, "SchemaUpToDate", "True")
+        site.wait("the change is made", over, timeout=300)
         site.wait_settled(name, namespace)
     found = table_status(site, name, namespace)
     assert (found["revision"], found["state"], found["heldSince"]) == (2, "AsSpecified", "")
-    assert set(reasons(site, name, namespace)) == set(expected)
+    told = reasons(site, name, namespace)
+    assert told, "nobody was told of anything"
+    assert set(told) <= set(expected)
 
 
 def test_a_change_is_held_back_by_pause_and_given_up_by_abort(site: Site, namespace: str) -> None:
