@@ -64,12 +64,9 @@ def site(tmp_path_factory: pytest.TempPathFactory, given: GivenCluster | None) -
 
 @pytest.fixture
 def namespace(site: Site, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace with what the examples refer to; deleted afterwards, which must not hang."""
+    """A namespace with what the examples refer to; deleted afterwards."""
     slug = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower())[:40].strip("-")
     name = site.namespace(f"{slug}-{next(_numbers)}")
     site.apply(*companions(name))
     yield name
-    # A namespace that still has pods is looked at again only after half of their grace period.
-    makers = ("statefulsets,deployments", "--all", "--cascade=foreground")
-    site.cluster.kubectl("delete", *makers, "-n", name, "--timeout=120s", timeout=150)
-    site.cluster.kubectl("delete", "namespace", name, "--timeout=300s", timeout=330)
+    site.remove_namespace(name)

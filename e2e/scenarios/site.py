@@ -36,6 +36,8 @@ class Site:
         """What an operator is: another version of it, for a test of upgrades."""
         self._kept: list[OperatorProcess] = []
         """Operators that are started again when they have lost their lease, as a Deployment does it."""
+        self._vanishing: list[str] = []
+        """Namespaces that were deleted, and may be there still."""
 
     def install(self, *arguments: str, release: str = RELEASE) -> None:
         """Installs the chart. Its Deployment has no pods: the operators are processes of ours."""
@@ -98,6 +100,14 @@ class Site:
     def namespace(self, name: str) -> str:
         self.cluster.make_namespace(name)
         return name
+
+    def remove_namespace(self, name: str) -> None:
+        """Deletes a namespace, which takes its time: `close` waits for the end of it. Of its pipelines nothing is left
+        at once, so that the next operator does not try to complete them."""
+        for kind in ("ba", "csi"):
+            self.cluster.kubectl("delete", kind, "--all", "-n", name, "--timeout=60s", timeout=90)
+        self.cluster.kubectl("delete", "namespace", name, "--wait=false")
+        self._vanishing.append(name)
 
     def apply(self, *manifests: Manifest) -> None:
         self.cluster.apply(list(manifests))
@@ -185,8 +195,14 @@ class Site:
         return self.cluster.audit.writes(account_of(RELEASE), since=since)
 
     def close(self) -> None:
-        self.simulator.kill()
-        self._ports.release()
+        """Deleting namespaces with pipelines in them must not hang: ClusterError when one does."""
+        try:
+            if self._vanishing:
+                gone = ("--for=delete", *(f"namespace/{name}" for name in self._vanishing), "--timeout=300s")
+                self.cluster.kubectl("wait", *gone, timeout=330)
+        finally:
+            self.simulator.kill()
+            self._ports.release()
 
 
 def account_of(release: str) -> str:

@@ -70,4 +70,4 @@ def test_two_operators_with_a_zone_each_make_one_pipeline(site: Site) -> None:
     for zone in places:
         assert site.refused(began, zone) == []
     for namespace in places.values():
-        site.cluster.kubectl("delete", "namespace", namespace, "--timeout=120s", timeout=150)
+        site.remove_namespace(namespace)
