@@ -94,7 +94,11 @@ class Site:
         )
         operator.start()
         if lead:
-            self.wait(f"{name} leads", lambda: operator.state == "leading", timeout=180)
+            try:
+                self.wait(f"{name} leads", lambda: operator.state == "leading", timeout=180)
+            except ClusterError:
+                operator.kill()  # nobody else knows of it
+                raise
         return operator
 
     def namespace(self, name: str) -> str:
@@ -102,8 +106,8 @@ class Site:
         return name
 
     def remove_namespace(self, name: str) -> None:
-        """Deletes a namespace, which takes its time: `close` waits for the end of it. Of its pipelines nothing is left
-        at once, so that the next operator does not try to complete them."""
+        """Deletes a namespace, which takes its time: `close` waits for the end of it. Its pipelines go first, at once:
+        the next operator would try to complete them."""
         for kind in ("ba", "csi"):
             self.cluster.kubectl("delete", kind, "--all", "-n", name, "--timeout=60s", timeout=90)
         self.cluster.kubectl("delete", "namespace", name, "--wait=false")
@@ -195,7 +199,7 @@ class Site:
         return self.cluster.audit.writes(account_of(RELEASE), since=since)
 
     def close(self) -> None:
-        """Deleting namespaces with pipelines in them must not hang: ClusterError when one does."""
+        """What a pipeline leaves behind must not keep its namespace: ClusterError when it does."""
         try:
             if self._vanishing:
                 gone = ("--for=delete", *(f"namespace/{name}" for name in self._vanishing), "--timeout=300s")

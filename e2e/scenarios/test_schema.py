@@ -4,6 +4,7 @@ server was told. Refused changes leave everything as it is. Aggregators are play
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -129,8 +130,8 @@ def test_an_operator_killed_after_every_step_is_followed_by_one_that_goes_on(sit
 
     def over() -> bool:
         found = site.condition("ba", name, namespace, "SchemaUpToDate")
-        at = (found["status"], found["observedGeneration"], table_status(site, name, namespace)["revision"])
-        return at == ("True", 2, 2)
+        done = (found.get("status"), found.get("observedGeneration")) == ("True", 2)
+        return done and table_status(site, name, namespace).get("revision") == 2
 
     for number, step in enumerate(expected, start=1):
         operator = site.start_operator()
@@ -144,15 +145,16 @@ def test_an_operator_killed_after_every_step_is_followed_by_one_that_goes_on(sit
         finally:
             operator.kill()
             # It is dead for certain: nobody has to wait until its lease has expired.
-            site.cluster.kubectl("delete", "lease", "blockhouse-operator", "-n", SYSTEM)
+            site.cluster.kubectl("delete", "lease", "blockhouse-operator", "-n", SYSTEM, "--ignore-not-found")
     with site.operator():
         site.wait("the change is made", over, timeout=300)
         site.wait_settled(name, namespace)
     found = table_status(site, name, namespace)
     assert (found["revision"], found["state"], found["heldSince"]) == (2, "AsSpecified", "")
-    told = reasons(site, name, namespace)
-    assert told, "nobody was told of anything"
-    assert set(told) <= set(expected)
+    told = [reason for reason, _ in itertools.groupby(reasons(site, name, namespace))]
+    steps = [*CHANGE_EVENTS, "Restarting"]
+    assert told == [step for step in steps if step in told], "in the order of the steps, whoever took them"
+    assert len(told) >= len(steps) - 1, "of these steps one Event may be lost, at its operator's death"
 
 
 def test_a_change_is_held_back_by_pause_and_given_up_by_abort(site: Site, namespace: str) -> None:

@@ -11,7 +11,9 @@ import asyncio
 import contextlib
 import contextvars
 import heapq
+import inspect
 import itertools
+import warnings
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
@@ -214,11 +216,14 @@ class SimLoop(_Base):  # type: ignore[misc]
     def bury(self) -> None:
         """The end of a run: every coroutine that still waits is closed, and what that does has no effect any more."""
         self.failed = lambda _: None
-        for task in self.tasks:
-            setattr(task, "_log_destroy_pending", False)  # noqa: B010
-            if not task.done():
-                with contextlib.suppress(BaseException):
-                    task.get_coro().close()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # what a `finally` calls in vain is never awaited
+            for task in self.tasks:
+                setattr(task, "_log_destroy_pending", False)  # noqa: B010
+                waiting: Any = task.get_coro()
+                while inspect.getcoroutinestate(waiting) != inspect.CORO_CLOSED:
+                    with contextlib.suppress(BaseException):  # its `finally` may wait again
+                        waiting.close()
         self.tasks.clear()
         self._timers.clear()
         self._ready.clear()

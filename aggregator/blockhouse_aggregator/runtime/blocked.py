@@ -151,7 +151,8 @@ class BlockedBlocks:
         if not proof:
             return Verdict(stored=True)
         if to_store is None:
-            return Verdict(condemned="UnknownTable", message="the server has no such table: nothing can be proved")
+            unknown = self.owner.around.catalog.why_not(table)
+            return Verdict(condemned=unknown, message="the server has no such table: nothing can be proved")
         return await storing.absent(to_store)
 
     def _recorded(self, table: int, begin: int) -> bool:

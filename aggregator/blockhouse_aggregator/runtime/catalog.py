@@ -117,10 +117,10 @@ class Catalog:
 
     async def id_of(self, table: str) -> int:
         """The table's id, allocated now when the table is seen for the first time."""
-        known = self._tables.get(table)
-        if known is None:
+        if table not in self._tables:
             history = await self._outside.schemas.ensure_id(table)
-            self._put(Known(history, held=NOT_CHECKED, why=_NOT_COMPARED))
+            if table not in self._tables:  # another stream may have met it meanwhile
+                self._put(Known(history, held=NOT_CHECKED, why=_NOT_COMPARED))
             await self._examine(table)
         return self._tables[table].history.id
 

@@ -43,6 +43,7 @@ class Owner:
     version: int = 5
     held: str = ""
     rebuildable: bool = True
+    described: bool = True
     stream: StreamId = field(default_factory=lambda: StreamId("a", "t", 0))
     events: list[Event] = field(default_factory=list)
     alarms: list[str] = field(default_factory=list)
@@ -79,7 +80,7 @@ class Owner:
         self.decision = None
 
     def to_store(self, table_id: int, intent: InFlight, *, fresh: bool) -> Any:
-        return object()
+        return object() if self.described else None
 
     async def apply(self, event: Event) -> None:
         self.events.append(event)
@@ -156,6 +157,15 @@ async def test_a_recut_is_refused_when_rows_are_stored_and_waits_while_nobody_ca
     await looking(owner).look()
     assert (owner.events, owner.alarms, owner.consumed) == ([], ["RecutRefused"], 1)
     owner = Owner(decision=decided("recut 10-19"), lifetime=-1.0, proof=Verdict(message="a quorum is pending"))
+    await looking(owner).look()
+    assert (owner.events, owner.alarms, owner.consumed) == ([], [], 0)
+
+
+async def test_a_recut_of_a_table_that_nobody_has_found_is_refused_only_when_the_server_was_asked() -> None:
+    owner = Owner(decision=decided("recut 10-19"), lifetime=-1.0, described=False, held="UnknownTable")
+    await looking(owner).look()
+    assert (owner.events, owner.alarms, owner.consumed) == ([], ["RecutRefused"], 1)
+    owner = Owner(decision=decided("recut 10-19"), lifetime=-1.0, described=False)
     await looking(owner).look()
     assert (owner.events, owner.alarms, owner.consumed) == ([], [], 0)
 

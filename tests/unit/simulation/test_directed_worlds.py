@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.protocol.state import Stage
 from tests.simulation.replica import Node
 from tests.simulation.run import Universe, setting_of, universe
 from tests.simulation.safeguards import FOLDERS, OUTSIDE, patches
@@ -28,6 +30,13 @@ def stored(made: Universe, table: int) -> int:
 
 def owner_of(made: Universe) -> Node:
     return next(node for node in made.nodes if node.name == made.clusters["a"].owner(0))
+
+
+def in_flight(node: Node, partition: int) -> list[tuple[Stage, str]]:
+    """Stages of the blocks of a stream of cluster a that the node has in its hands, and why one is blocked."""
+    owner = node.aggregator.owners.get(StreamId("a", "events", partition))
+    blocks = [entry.block for entry in owner.state.in_flight] if owner is not None and owner.state is not None else []
+    return [(block.stage, block.reason) for block in blocks]
 
 
 def wait_for_takeover(made: Universe, former: Node) -> None:
@@ -125,8 +134,11 @@ def test_a_table_that_is_met_while_the_local_server_is_away_is_not_called_unknow
         made.clusters["a"].logs[1].kinds.extend([0] * 3)
         assert made.run(2, lambda: bool(heir.aggregator.catalog.tables)), "it did not meet the table"
         wait_for_takeover(made, owner)
-        made.run(3)
+        waiting = [(Stage.REPLAY, "")]
+        assert made.run(3, lambda: in_flight(heir, 0) == waiting), "the heir did not get the block"
+        made.run(2)
         assert made.world.harm is None
+        assert in_flight(heir, 0) in (waiting, [])  # by then it may have left the group, for want of a server
         assert [known.held for known in heir.aggregator.catalog.tables] == ["NotChecked"]
         heir.server.start()
         assert made.run(10, lambda: stored(made, 0) == 6)

@@ -65,11 +65,14 @@ def test_nothing_of_a_world_that_is_over_runs_any_more_wherever_it_was_started()
     loop = SimLoop()
 
     async def wait() -> None:
-        await asyncio.sleep(100)
+        try:
+            await asyncio.sleep(100)
+        finally:
+            await asyncio.sleep(100)
 
     from_outside = loop.spawn(wait())
     inside: list[asyncio.Task[None]] = []
     loop.call_soon(lambda: inside.append(loop.spawn(wait())))
     loop.run(1, lambda: False)
     loop.bury()
-    assert [inspect.getcoroutinestate(task.get_coro()) for task in (from_outside, *inside)] == ["CORO_CLOSED"] * 2
+    assert [inspect.getcoroutinestate(task.get_coro()) for task in (from_outside, *inside)] == [inspect.CORO_CLOSED] * 2
