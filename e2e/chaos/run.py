@@ -15,6 +15,7 @@ from blockhouse_aggregator.audit import run as run_audit
 from blockhouse_aggregator.coordination.schema_store import SchemaStore
 from blockhouse_aggregator.coordination.session import Session
 from e2e.chaos.catalogue import CALM_SECONDS, RECOVERY_TIMEOUT
+from e2e.chaos.evidence import keep
 from e2e.chaos.figures import Memory, Recovery, memory, recoveries, steady_since
 from e2e.chaos.injecting import Injected, Injector
 from e2e.chaos.isolation import isolated
@@ -119,6 +120,9 @@ def perform(scenario: Scenario, folder: Path, tell: Tell, *, isolated: bool) -> 
         observer.look()
         timeline.say("quiet; auditing every replica")
         audits = _audit(world, load)
+        if not all(audited.report.exact for audited in audits):
+            keep(world.stack, audits, session.client, folder / "evidence")
+            timeline.say(f"not exact: what the servers knew is in {folder / 'evidence'}")
         verified = world.verifier.settled(VERIFIER_TIMEOUT)
         seconds = time.monotonic() - began
         anomalies = world.verifier.anomalies()

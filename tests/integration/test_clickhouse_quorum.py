@@ -160,3 +160,17 @@ class Counting:
             return ask(*arguments, **options)
 
         client.get_async = counted
+
+
+def test_a_fetch_from_a_replica_that_fell_silent_is_given_up_and_tried_again(stack: Stack, table: TableFactory) -> None:
+    """As after a cut during which the sender was started anew: nobody ever says that the connection is gone."""
+    name = table()
+    sender, fetching = stack.clickhouse[1, 1], stack.clickhouse[1, 2]
+    troubles = f"SELECT count() FROM system.replication_queue WHERE table = '{name}' AND last_exception != ''"
+    fetching.execute(f"SYSTEM STOP FETCHES {name}")
+    sender.execute(f"INSERT INTO {name} (id, text) VALUES", [(1, "x")])
+    sender.freeze()
+    fetching.execute(f"SYSTEM START FETCHES {name}")
+    assert wait_until(lambda: fetching.execute(troubles) == [(1,)], timeout=60, interval=0.5)
+    sender.thaw()
+    assert wait_until(lambda: count(fetching, name) == 1, timeout=60, interval=0.5)
