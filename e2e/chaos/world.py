@@ -50,7 +50,7 @@ class World(Stage):
             shards=scenario.shards,
             replicas=scenario.replicas,
             clickhouse_zk_timeout_ms=6_000,
-            clickhouse_log_level="debug",
+            clickhouse_log_level="debug",  # of fetches and merges nothing is said above it
             # Killed while it removes old parts, a server finds more on its disk than in ZooKeeper, and would not start.
             merge_tree={"replicated_max_ratio_of_wrong_parts": "1"},
         )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
 
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.audit import AuditReport
@@ -15,6 +15,7 @@ from blockhouse_aggregator.audit.report import table_result
 from e2e.chaos.evidence import keep
 from e2e.chaos.verdict import Audited
 from e2e.stack import Stack
+from tests.integration.clickhouse_blocks import zookeeper
 from tests.integration.conftest import TableFactory
 
 pytestmark = pytest.mark.integration
@@ -41,15 +42,10 @@ def test_parts_logs_and_the_tables_tree_are_kept_also_when_a_server_is_away(
     first, second = stack.clickhouse.values()
     first.execute(f"INSERT INTO {name} (id, text) VALUES", [(1, "x")], insert_quorum=2)
     second.kill()
-    client = KazooClient(hosts=stack.zookeeper.connect)
-    client.start()
-    try:
+    with zookeeper(stack) as client:
         keep(stack, [Audited(1, lacking(f"default.{name}", second.replica, 1), 1)], client, tmp_path / "evidence")
-    finally:
-        client.stop()
-        client.close()
 
-    def read(file: str) -> object:
+    def read(file: str) -> Any:
         return json.loads((tmp_path / "evidence" / file).read_text())
 
     known = read(f"{first.name}.json")
@@ -62,6 +58,6 @@ def test_parts_logs_and_the_tables_tree_are_kept_also_when_a_server_is_away(
     tree = read(f"zookeeper-01-default.{name}.json")
     assert isinstance(tree, dict)
     assert any(path.endswith(f"/replicas/{second.replica}/parts/{part}") for path in tree)
-    (audited,) = read("audit.json")  # type: ignore[misc]
+    (audited,) = read("audit.json")
     assert audited["tables"][0]["offenders"][0]["offset"] == 7
     assert (tmp_path / "evidence" / f"{second.name}.server.log").stat().st_size > 0

@@ -167,10 +167,9 @@ def test_a_fetch_from_a_replica_that_fell_silent_is_given_up_and_tried_again(sta
     name = table()
     sender, fetching = stack.clickhouse[1, 1], stack.clickhouse[1, 2]
     troubles = f"SELECT count() FROM system.replication_queue WHERE table = '{name}' AND last_exception != ''"
-    fetching.execute(f"SYSTEM STOP FETCHES {name}")
-    sender.execute(f"INSERT INTO {name} (id, text) VALUES", [(1, "x")])
-    sender.freeze()
-    fetching.execute(f"SYSTEM START FETCHES {name}")
+    with fetches_stopped(fetching):
+        sender.execute(f"INSERT INTO {name} (id, text) VALUES", [(1, "x")])
+        sender.freeze()
     assert wait_until(lambda: fetching.execute(troubles) == [(1,)], timeout=60, interval=0.5)
     sender.thaw()
     assert wait_until(lambda: count(fetching, name) == 1, timeout=60, interval=0.5)
