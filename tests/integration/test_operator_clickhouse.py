@@ -117,6 +117,12 @@ def test_the_replica_knows_who_it_is(server: PodServer) -> None:
     assert macros == {"cluster": "events", "shard": "1", "replica": REPLICA}
 
 
+def test_a_replica_that_fell_silent_is_not_waited_for_half_an_hour(server: PodServer) -> None:
+    settings = "SELECT name, value FROM system.settings WHERE name IN ('http_receive_timeout', 'http_send_timeout')"
+
+    assert dict(server.execute(settings)) == {"http_receive_timeout": "30", "http_send_timeout": "30"}
+
+
 def test_the_ddl_of_the_example_makes_a_replicated_table_that_takes_rows(server: PodServer) -> None:
     ddl = pipeline().spec.tables[0].ddl
     assert ddl is not None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 from kazoo.client import KazooClient
@@ -75,6 +77,23 @@ def test_zones_hear_of_each_other(ensemble: Make, names: Names) -> None:
 
     (heard,) = there.reports(root, 0, ["dc-a", "dc-c"])
     assert heard == report
+
+
+def test_what_a_later_version_says_besides_is_passed_over(ensemble: Make, stack: Stack, names: Names) -> None:
+    """Else a zone would be silent to those that are not upgraded yet, and hold their rollouts."""
+    root, here = names.zookeeper_root, ensemble()
+    report = ZoneReport("dc-a", {}, (StreamSeen("a/t/0", "CONSUME"),), {"db.t": (TableAt("r-a-0"),)})
+    here.report(root, 0, report)
+    path = f"{root}/operator/shards/0/zones/dc-a"
+    with closing(KazooClient(hosts=stack.zookeeper.connect)) as zookeeper:
+        zookeeper.start()
+        said = json.loads(zookeeper.get(path)[0])
+        for each in (said, said["streams"][0], said["tables"]["db.t"][0]):
+            each["later"] = 1
+        zookeeper.set(path, json.dumps(said).encode())
+        zookeeper.stop()
+
+    assert here.reports(root, 0, ["dc-a"]) == (report,)
 
 
 def test_who_does_not_lead_writes_nothing(ensemble: Make, names: Names) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
 from kazoo.client import KazooClient
@@ -191,19 +191,27 @@ def _read_report(client: KazooClient, path: str, now: float) -> ZoneReport | Non
         return ZoneReport(
             zone=report["zone"],
             states={name: State(state) for name, state in report["states"].items()},
-            streams=tuple(
-                StreamSeen(**{**stream, "in_flight": frozenset(stream["in_flight"])}) for stream in report["streams"]
-            ),
+            streams=tuple(map(_stream, report["streams"])),
             tables={name: tuple(map(_table_at, replicas)) for name, replicas in report.get("tables", {}).items()},
         )
     except (NoNodeError, ValueError, KeyError, TypeError):
         return None
 
 
+def _stream(content: dict[str, Any]) -> StreamSeen:
+    return StreamSeen(**{**_known(StreamSeen, content), "in_flight": frozenset(content["in_flight"])})
+
+
 def _table_at(content: dict[str, Any]) -> TableAt:
     gap = content["gap"]
     known = Gap(gap["exists"], tuple(gap["added"]), tuple(gap["refused"])) if gap else None
-    return TableAt(**{**content, "gap": known})
+    return TableAt(**{**_known(TableAt, content), "gap": known})
+
+
+def _known(kind: type[StreamSeen | TableAt], content: dict[str, Any]) -> dict[str, Any]:
+    """Without what only operators of a later version say."""
+    names = {each.name for each in fields(kind)}
+    return {name: value for name, value in content.items() if name in names}
 
 
 def _replicated_tables(client: KazooClient, path: str) -> Iterator[str]:

@@ -141,13 +141,17 @@ def aggregator_seen(content: Mapping[str, Any]) -> AggregatorSeen:
 
 
 def _stream(content: Mapping[str, Any]) -> StreamSeen:
-    stopped = content.get("stopped") or {}
-    busy = content.get("inFlight") or content.get("lagging") or content.get("lag", 1)
+    stopped, counters = content.get("stopped") or {}, content.get("counters") or {}
+    in_flight, lagging = content.get("inFlight") or (), content.get("lagging")
+    busy = in_flight or lagging or content.get("lag", 1)
+    stuck = lagging or any(block.get("reason") for block in in_flight)
+    consumes = content["state"] == "CONSUME"
     return StreamSeen(
         name=content["stream"],
         phase=content["state"],
-        drained=content["state"] == "CONSUME" and not busy,
-        in_flight=frozenset(block["table"] for block in content.get("inFlight") or ()),
+        drained=consumes and not busy,
+        in_flight=frozenset(block["table"] for block in in_flight),
+        cold=consumes and bool(busy) and not stuck and not any(counters.get(done, 1) for done in ("blocks", "dead")),
         why=" ".join(str(stopped[part]) for part in ("reason", "message") if stopped.get(part)),
     )
 

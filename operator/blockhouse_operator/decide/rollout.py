@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from blockhouse_operator.api.base import seconds
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
-from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State
+from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State, StreamSeen
 from blockhouse_operator.decide.streams import expected_streams
 from blockhouse_operator.decide.words import counted
 
@@ -234,14 +234,22 @@ def no_table_held(look: Look) -> Hold | None:
 
 
 def streams_consumed(look: Look) -> Hold | None:
-    """An aggregator that ends gives its streams away: those that are on their way already must have arrived before."""
+    """An aggregator that ends gives its streams away: those that are on their way already must have arrived before.
+
+    Arrived is one of which the new owner has stored something. Before that its tasks start and its clients connect, and
+    what the next restart gives away would wait behind them.
+    """
     found = look.seen.streams()
     for name in expected_streams(look.spec):
-        phase = found[name].phase if name in found else "owned by nobody"
-        if phase in ("STARTING", "REPLAY", "owned by nobody"):
-            text = f"{look.candidate.name} is to restart; stream {name} is {phase}"
-            return Hold(Reason.ROLLING_OUT, text)
+        stream = found.get(name, _OWNED_BY_NOBODY)
+        if stream.phase in _ON_THE_WAY or stream.cold:
+            phase = "taken over, and nothing of it is stored yet" if stream.cold else stream.phase
+            return Hold(Reason.ROLLING_OUT, f"{look.candidate.name} is to restart; stream {name} is {phase}")
     return None
+
+
+_OWNED_BY_NOBODY = StreamSeen("", "owned by nobody")
+_ON_THE_WAY = ("STARTING", "REPLAY", _OWNED_BY_NOBODY.phase)
 
 
 def references_present(look: Look) -> Hold | None:

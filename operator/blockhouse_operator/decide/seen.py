@@ -29,7 +29,8 @@ class StreamSeen:
     """A stream as its owner reports it: `name` is cluster/topic/partition, `phase` as in the aggregator's /status.
 
     `drained` says that everything up to the end of the log is stored and nothing is in flight. `why` is the reason of
-    a stopped stream. `in_flight` are the tables of which a block is on its way.
+    a stopped stream. `in_flight` are the tables of which a block is on its way. `cold`: its owner has stored nothing of
+    it yet, and could: messages wait, and nothing is in their way.
     """
 
     name: str
@@ -37,6 +38,7 @@ class StreamSeen:
     drained: bool = False
     why: str = ""
     in_flight: frozenset[str] = frozenset()
+    cold: bool = False
 
 
 @dataclass(frozen=True, slots=True)

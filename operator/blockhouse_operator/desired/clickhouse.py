@@ -89,11 +89,19 @@ def _zookeeper(root: Element, spec: ClickHouseShardIngestSpec) -> None:
         SubElement(zookeeper, "identity", {"from_env": ZOOKEEPER_LOGIN})
 
 
+_DEFAULT_PROFILE = {
+    "log_queries": "0",
+    # Of 18.16 half an hour: so long a fetch from a replica that fell silent would keep its part from this one.
+    "http_receive_timeout": "30",
+    "http_send_timeout": "30",
+}
+
+
 def users(managed: ManagedClickHouse) -> str:
     """`users.xml`: `default` only from the pod itself, `cluster` for other replicas, and whom the spec names."""
     root = Element("yandex")
     profiles = SubElement(root, "profiles")
-    _put(profiles, "default", {"log_queries": "0"})
+    _put(profiles, "default", _DEFAULT_PROFILE)
     _put(profiles, "readonly", {"readonly": "1"})
     accounts = SubElement(root, "users")
     own = _account(accounts, "default", "default", ("127.0.0.1", "::1"))

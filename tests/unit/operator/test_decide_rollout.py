@@ -228,6 +228,16 @@ def test_no_aggregator_restarts_while_streams_are_on_their_way() -> None:
         assert held(shard(*replicas)) is Reason.ROLLING_OUT
 
 
+def test_no_aggregator_restarts_before_what_was_taken_over_is_loaded() -> None:
+    """It would get the next one's streams too, while it still starts the tasks of these."""
+    cold = (replace(STREAMS[0], cold=True), *STREAMS[1:])
+    replicas = [replace(due(name), aggregator=replace(due(name).aggregator, streams=cold)) for name in (A, B, C)]  # type: ignore[type-var]
+    for turn in (None, Turn(A, 0, aggregator_only=True)):
+        step = plan_rollout(SPEC, shard(*replicas, turn=turn))
+        assert isinstance(step, Hold)
+        assert step.why == f"{A} is to restart; stream {STREAMS[0].name} is taken over, and nothing of it is stored yet"
+
+
 def test_nothing_restarts_while_a_table_is_held_unless_it_is_down() -> None:
     holding = loading(due(C), TableSeen("db.t", rollout="operator/schema"))
     assert held(shard(due(A), due(B), holding)) is Reason.SCHEMA_CHANGING

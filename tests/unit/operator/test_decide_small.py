@@ -169,6 +169,24 @@ def test_a_status_page_of_another_program_is_no_answer() -> None:
         verifier_seen({"verdict": "perhaps", "anomalies": 0, "streams": 0})
 
 
+def test_a_stream_is_cold_until_its_owner_has_stored_something_of_it() -> None:
+    none, waits = {"blocks": 0, "dead": 0}, {"table": "x", "stage": "granted"}
+    cold = {"stream": "a/t/0", "state": "CONSUME", "counters": none, "lag": 3}
+    for stream, expected in (
+        (cold, True),
+        (cold | {"lag": 0, "inFlight": [waits]}, True),
+        (cold | {"lag": 0}, False),
+        (cold | {"counters": {"blocks": 1, "dead": 0}}, False),
+        (cold | {"counters": {"blocks": 0, "dead": 2}}, False),
+        (cold | {"inFlight": [waits | {"reason": "NoQuorum"}]}, False),
+        (cold | {"lagging": [{"table": "x"}]}, False),
+        (cold | {"state": "REPLAY"}, False),
+        ({"stream": "a/t/0", "state": "CONSUME", "lag": 3}, False),
+    ):
+        page = {"ready": True, "streams": [stream], "clusters": {}, "tables": []}
+        assert aggregator_seen(page).streams[0].cold is expected, stream
+
+
 def test_why_a_stream_is_stopped_is_passed_on() -> None:
     stop = Stop("PositionLost", "offset 7 is gone")
     page = {
