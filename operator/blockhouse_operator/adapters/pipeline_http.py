@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import aiohttp
@@ -142,18 +142,25 @@ def aggregator_seen(content: Mapping[str, Any]) -> AggregatorSeen:
 
 def _stream(content: Mapping[str, Any]) -> StreamSeen:
     stopped, counters = content.get("stopped") or {}, content.get("counters") or {}
-    in_flight, lagging = content.get("inFlight") or (), content.get("lagging")
-    busy = in_flight or lagging or content.get("lag", 1)
-    stuck = lagging or any(block.get("reason") for block in in_flight)
+    in_flight = content.get("inFlight") or ()
+    busy = in_flight or content.get("lagging") or content.get("lag", 1)
     consumes = content["state"] == "CONSUME"
     return StreamSeen(
         name=content["stream"],
         phase=content["state"],
         drained=consumes and not busy,
         in_flight=frozenset(block["table"] for block in in_flight),
-        cold=consumes and bool(busy) and not stuck and not any(counters.get(done, 1) for done in ("blocks", "dead")),
+        cold=consumes and bool(busy) and _nothing_done(counters, in_flight),
         why=" ".join(str(stopped[part]) for part in ("reason", "message") if stopped.get(part)),
     )
+
+
+def _nothing_done(counters: Mapping[str, int], in_flight: Sequence[Mapping[str, Any]]) -> bool:
+    """No round has ended yet; or one has, and its blocks are the first and on their way. A table that waits for a
+    decision has none there, or one with a reason."""
+    if any(counters.get(done, 1) for done in ("blocks", "dead")):
+        return False
+    return not counters.get("rounds", 1) or (bool(in_flight) and not any(block.get("reason") for block in in_flight))
 
 
 def _gap(content: Mapping[str, Any]) -> Gap:
