@@ -183,7 +183,7 @@ def _thread(run: Callable[[], None], over: threading.Event) -> Iterator[None]:
 
 def _told(story: Story, stage: Stage, begun: float, over: float, lags: TableLags, killed: str, pool: MixedPool) -> Told:
     report = stage.audit()
-    # Not before it: a replica that was not needed for the quorum may still have fetched the last parts.
+    # Not before it: a replica that was not needed for the quorum may still have to fetch the last parts.
     counts = {server.replica: _counts(server, pool, stage.changes) for server in stage.stack.clickhouse.values()}
     return Told(
         story,
