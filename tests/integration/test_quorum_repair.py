@@ -71,6 +71,13 @@ def writer(run: Loading, table: str) -> ClickHouseServer:
     return next(server for server in run.stack.clickhouse.values() if server.replica == name)
 
 
+def askers(run: Loading, table: str) -> list[str]:
+    """The replicas that have the part that waits in their queues, to fetch it."""
+    found = state(run, table)
+    (part,) = found.pending
+    return [replica.name for replica in found.replicas if part.name in replica.queued - replica.holds]
+
+
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_a_part_of_a_lost_writer_is_refused_while_it_may_return_and_given_up_after(run: Loading, number: int) -> None:
     started = time.time()
@@ -92,6 +99,8 @@ def test_a_part_of_a_lost_writer_is_refused_while_it_may_return_and_given_up_aft
     assert named.exit_code == 1
     behind = run.pipeline.aggregators[asking]
     run.wait("the queue seen", lambda: behind.metric("blockhouse_replication_queue_entries", table=table) > 0)
+    # Only who asks is told to fetch again, and without both that are left there is no quorum.
+    run.wait("both others asking", lambda: sorted(askers(run, table)) == sorted({"r1", "r2", "r3"} - {lost.replica}))
     assert "Fetching of part was cancelled" in named.stdout
     refused = quorum(run, "repair", table, "--yes", asking=asking)
     assert (refused.exit_code, state(run, table).failed) == (REFUSED, ()), refused.stdout
