@@ -141,7 +141,7 @@ class Aggregator:
             lambda: self.hazards.partitions,
             self.restarting,
         )
-        lifetime = config.quorum.timeout * 2
+        lifetime = config.quorum.insert_lifetime
         storing = Storing(shard, locks, lifetime=lifetime, now_ms=now_ms, slots=INSERTS_AT_ONCE)
         self.health = ReplicaHealth(shard.unfit, config.handover_after)
         self._queue_lengths = shard.queue_lengths

@@ -8,6 +8,7 @@ the part, it fails, and its hash leaves the window with it.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +40,8 @@ class Table:
 
     number: int
     blocks: dict[Hash, int] = field(default_factory=dict)
+    under_way: Counter[Hash] = field(default_factory=Counter)
+    """Inserts of blocks that were known when they arrived, and which have not ended."""
     parts: list[Part] = field(default_factory=list)
     pending: Part | None = None
     failed: list[int] = field(default_factory=list)
@@ -136,6 +139,16 @@ class Shard:
         self, server: Server, table: Table, parts: list[tuple[Hash, tuple[Row, ...]]], timeout: float
     ) -> bool:
         """Write a block, part after part; True when one of them was there already. Raises what a server says."""
+        known = [hash_ for hash_, _ in parts if hash_ in table.blocks]
+        table.under_way.update(known)
+        try:
+            return await self._insert(server, table, parts, timeout)
+        finally:
+            table.under_way.subtract(known)
+
+    async def _insert(
+        self, server: Server, table: Table, parts: list[tuple[Hash, tuple[Row, ...]]], timeout: float
+    ) -> bool:
         world, seen = self.world, False
         await asyncio.sleep(world.trip(server.zone, 0) * 3)
         for hash_, rows in parts:
@@ -227,8 +240,9 @@ class Shard:
         table.settled.set()
 
     def _clean(self) -> None:
-        """Keep the newest `window` blocks that are not too old. None is forgotten within twice the lifetime of a grant:
-        that is what the protocol takes for granted of a window (docs/protocol.md), however many blocks are written."""
+        """Keep the newest `window` blocks that are not too old. None is forgotten within twice the lifetime of a grant,
+        nor while a server is busy with an insert of it: that is what the protocol takes for granted of a window
+        (docs/simulation.md), however many blocks are written."""
         setting, now = self.world.setting, self.world.now_ms()
         oldest, young = now - setting.window_seconds * 1000, now - int(4 * setting.quorum_timeout + 2) * 1000
         for table in self.tables:
@@ -236,7 +250,7 @@ class Shard:
             table.blocks = {
                 hash_: made
                 for hash_, made in table.blocks.items()
-                if made >= young or (hash_ in newest and made >= oldest)
+                if made >= young or table.under_way[hash_] or (hash_ in newest and made >= oldest)
             }
         self.world.later(setting.cleaner, self._clean)
 

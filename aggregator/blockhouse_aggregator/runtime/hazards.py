@@ -18,7 +18,7 @@ from blockhouse_aggregator.runtime.figures import Figures
 
 log = structlog.get_logger(__name__)
 LEAST_OUTAGE = 60.0
-"""Seconds of full production which the deduplication window should hold: a restart with a session time-out."""
+"""Seconds of full production which the deduplication window should hold at least: a restart with a session time-out."""
 PROVENANCE_MISSING = "ProvenanceMissing"
 
 
@@ -41,10 +41,10 @@ def hazards(table: ServerTable, config: AggregatorConfig, partitions: int) -> tu
         found.append(
             Hazard("NotReplicated", f"engine {table.engine} deduplicates nothing: provenance decides each replay")
         )
-    elif (held := window_seconds(table, config, partitions)) < LEAST_OUTAGE:
+    elif (held := window_seconds(table, config, partitions)) < (least := least_seconds(config)):
         text = (
-            f"the deduplication window holds {held:.0f} s of blocks from all writers of the shard: raise "
-            "replicated_deduplication_window and replicated_deduplication_window_seconds"
+            f"the deduplication window holds {held:.0f} s of blocks from all writers of the shard, less than {least:.0f}:"
+            " raise replicated_deduplication_window and replicated_deduplication_window_seconds"
         )
         found.append(Hazard("DeduplicationUnsafe", text))
     if table.materialized_views:
@@ -59,6 +59,12 @@ def window_seconds(table: ServerTable, config: AggregatorConfig, partitions: int
     age = override.max_age if override else config.blocks.max_age
     per_second = max(1, partitions) * len(config.kafka.clusters) / age
     return min(table.deduplication_window / per_second, float(table.deduplication_window_seconds))
+
+
+def least_seconds(config: AggregatorConfig) -> float:
+    """How long a window should hold: an insert whose block was in the newer half of it when it was decided finds it
+    there as long as its grant lives, so two of these lifetimes."""
+    return max(LEAST_OUTAGE, 2 * config.quorum.insert_lifetime)
 
 
 @dataclass(slots=True)

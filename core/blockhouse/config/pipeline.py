@@ -81,6 +81,11 @@ class Quorum(Settings):
     replicas: int = Field(default=2, ge=0, le=16, description="insert_quorum; 0 and 1 mean no quorum")
     timeout: Duration = Field(default=30, gt=0)
 
+    @property
+    def insert_lifetime(self) -> float:
+        """Seconds within which an insert, with all its tries, ends after it was decided."""
+        return self.timeout * 2
+
 
 class Spark(Settings):
     """`master` slots are threads that mostly wait: give at least as many as streams one aggregator may own."""

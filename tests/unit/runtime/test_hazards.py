@@ -41,8 +41,8 @@ def test_a_table_as_our_own_ddl_makes_it_has_none() -> None:
     assert reasons(SAFE) == []
 
 
-def test_a_window_that_a_short_outage_fills_is_told_by_the_number_of_writers() -> None:
-    table = replace(SAFE, deduplication_window=100)
+def test_a_window_that_holds_less_than_two_lifetimes_of_an_insert_is_told_by_the_number_of_writers() -> None:
+    table = replace(SAFE, deduplication_window=200)
     assert reasons(table, partitions=1) == []
     assert reasons(table, partitions=2) == ["DeduplicationUnsafe"]
 
