@@ -123,7 +123,7 @@ class Scanner:
         # What is there at once may have come right after the last scan ended, while its blocks were inserted; what is
         # read again was there before.
         arrived = self._ended if order.start <= self._reached else started
-        waiting = False
+        waiting, caught_up = False, -1
         self._seek(order.start, order.leader_epoch)
         idle_until = started + order.patience
         hard_until = started + order.max_seconds
@@ -136,6 +136,8 @@ class Scanner:
                 arrived = now
             batch = self._read(until - now if waiting else 0.0)
             waiting = True
+            if batch and caught_up < 0:
+                caught_up = self._reader.log_end  # as it is now: what arrives while it is read is for the next round
             if not batch and now >= until:
                 return self._place(order)  # of age, and all that is there has been read
             inside = _below(batch, order.stop)
@@ -146,7 +148,7 @@ class Scanner:
                 return self._put_back(batch[count:], inside[count].offset())
             if order.stop is not None and (len(inside) < len(batch) or self._reader.position >= order.stop):
                 return self._put_back(batch[count:], order.stop)
-            if order.seal_at_end and scan_round.busy and self._reader.position >= self._reader.log_end:
+            if order.seal_at_end and scan_round.busy and self._reader.position >= caught_up:
                 return self._place(order)  # it has caught up: nothing is gained by waiting
 
     def _place(self, order: Scan) -> int:

@@ -44,8 +44,9 @@ def next_pace(pace: Pace, blocks: Blocks, *, behind: int, taken: int, late: bool
     """The pace after a round that took `taken` messages and left `behind` unread; `late` when its inserts took longer
     than the blocks' age, so that the next round begins behind time."""
     ceiling = max(1, -(-blocks.grow_to_bytes // blocks.max_bytes))
-    # A stream that was behind is so until it has read all: its last block need not wait for its age.
-    catching_up = behind > taken or (pace.catching_up and behind > 0)
+    # A stream that was behind is so until it has read all: its last block need not wait for its age. A round that took
+    # nothing has not: what it says of the log may be from before the broker's first answer.
+    catching_up = behind > taken or (pace.catching_up and (behind > 0 or taken == 0))
     if behind > taken or late:
         return Pace(min(pace.factor * 2, ceiling), catching_up)
     if behind * 4 < taken or taken == 0:

@@ -126,6 +126,27 @@ def test_a_stream_that_was_behind_does_not_wait_for_the_age_of_its_blocks_once_i
     assert clock.now < 1
 
 
+class GrowingLog(Log):
+    """Another message is written with every read, as by producers that do not pause."""
+
+    def read(self, max_messages: int, timeout: float) -> list[Sent]:
+        found = super().read(max_messages, timeout)
+        self._messages = (*self._messages, Sent(self.log_end))
+        self.log_end += 1
+        return found
+
+
+def test_a_stream_that_was_behind_has_caught_up_with_the_end_that_its_first_answer_told() -> None:
+    # given a log that grows while it is read, so that its end is never reached
+    clock = Seconds()
+    scan = scanner(GrowingLog(*(Sent(n) for n in range(4)), at_once=1), clock=clock)
+    # when a stream that was behind is read
+    sealed, blocks = scan.scan(order(0, max_age=10.0, seal_at_end=True), lambda: False)
+    # then what came meanwhile is for the next round
+    assert (sealed.stop, blocks[0].messages) == (5, 5)
+    assert clock.now < 1
+
+
 def test_a_stream_that_keeps_up_gathers_messages_for_the_age_of_its_blocks() -> None:
     clock = Seconds()
     scanner(Log(Sent(0), Sent(1)), clock=clock).scan(order(0), lambda: False)

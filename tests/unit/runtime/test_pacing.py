@@ -38,6 +38,14 @@ def test_a_stream_that_was_behind_catches_up_until_it_has_read_all() -> None:
     assert (pace.catching_up, pace.max_age()) == (False, 0.0)
 
 
+def test_a_round_that_took_nothing_has_not_caught_up() -> None:
+    # given a stream that was behind when it was taken over, whose broker has not answered yet
+    pace = next_pace(Pace(catching_up=True), BLOCKS, behind=0, taken=0, late=False)
+    # then what it hears first is not gathered until it is of age
+    assert pace.catching_up
+    assert not next_pace(pace, BLOCKS, behind=0, taken=5_000, late=False).catching_up
+
+
 def test_blocks_that_may_not_grow_are_filled_all_the_same_while_the_stream_is_behind() -> None:
     fixed = Blocks(grow_to_bytes=BLOCKS.max_bytes)
     pace = next_pace(Pace(), fixed, behind=1_000_000, taken=10_000, late=False)
