@@ -35,6 +35,8 @@ from blockhouse_aggregator.wire.formats import Format, MakeDecoder, decoder
 
 POLL = 0.25
 """Seconds one read waits at most, so that a waiting scan can be told to finish."""
+ANSWER = 0.5
+"""Seconds in which a broker that is asked for what is there has answered."""
 BATCH = 1000
 
 Isolate = Callable[[], AbstractContextManager[MakeDecoder]]
@@ -122,7 +124,7 @@ class Scanner:
         """Read until a limit; returns the end of the range (exclusive, trailing holes included)."""
         # What is there at once may have come right after the last scan ended, while its blocks were inserted; what is
         # read again was there before.
-        arrived = self._ended if order.start <= self._reached else started
+        reached, since = self._reached, self._ended if order.start <= self._reached else started
         waiting, caught_up = False, -1
         self._seek(order.start, order.leader_epoch)
         idle_until = started + order.patience
@@ -132,10 +134,10 @@ class Scanner:
             until = min(scan_round.deadline if scan_round.busy else idle_until, hard_until)
             if finished() or now >= hard_until:
                 return self._place(order)
-            if waiting:
-                arrived = now
             batch = self._read(until - now if waiting else 0.0)
             waiting = True
+            at_once = caught_up < 0 and now - started < ANSWER
+            arrived = since if batch and (at_once or batch[0].offset() < reached) else now
             if batch and caught_up < 0:
                 caught_up = self._reader.log_end  # as it is now: what arrives while it is read is for the next round
             if not batch and now >= until:

@@ -21,9 +21,9 @@ NEAR = 20_000
 IDLE_PATIENCE = 1.0
 CATCH_UP_SECONDS = 2.0
 SMALL_WAIT, LARGE_WAIT = 1.0, 8.0
-"""Seconds to wait for blocks before the next scan leaves their tables behind; the longer when hardly anything else
-would be read, and all of it twice."""
-LARGE, NEARLY_ALL = 0.25, 0.75
+"""Seconds to wait for blocks before the next scan leaves their tables behind; the longer when most of what it would
+read would have to be read again."""
+LARGE, MOST = 0.25, 0.5
 """Shares of the new messages: of a table that counts, and of all such tables that are worth the longer wait."""
 
 
@@ -82,7 +82,7 @@ class Orders:
         going = [t.table for t in state.in_flight if t.block and (t.block.fresh or t.block.stage is Stage.INSERTING)]
         shares = [self._shares[name(table)] for table in going if name(table) in self._shares]
         # One slow table must not keep the others waiting.
-        much = sum(share for share in shares if share > LARGE) > NEARLY_ALL
+        much = sum(share for share in shares if share > LARGE) > MOST
         return bool(shares) and now - self._waiting_since < (LARGE_WAIT if much else SMALL_WAIT)
 
     def _burial(self, state: StreamState) -> Scan | None:

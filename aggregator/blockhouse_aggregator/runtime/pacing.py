@@ -44,11 +44,12 @@ def next_pace(pace: Pace, blocks: Blocks, *, behind: int, taken: int, late: bool
     """The pace after a round that took `taken` messages and left `behind` unread; `late` when its inserts took longer
     than the blocks' age, so that the next round begins behind time."""
     ceiling = max(1, -(-blocks.grow_to_bytes // blocks.max_bytes))
-    # A stream that was behind is so until it has read all: its last block need not wait for its age. A round that took
-    # nothing has not: what it says of the log may be from before the broker's first answer.
-    catching_up = behind > taken or (pace.catching_up and (behind > 0 or taken == 0))
+    little = behind * 4 < taken
+    # A stream that was behind is so until it has read all but what came meanwhile: its last block need not wait for its
+    # age. A round that took nothing has not: what it says of the log may be from before the broker's first answer.
+    catching_up = behind > taken or (pace.catching_up and not little)
     if behind > taken or late:
         return Pace(min(pace.factor * 2, ceiling), catching_up)
-    if behind * 4 < taken or taken == 0:
+    if little or taken == 0:
         return Pace(max(1, pace.factor // 2), catching_up)
     return Pace(pace.factor, catching_up)

@@ -181,6 +181,52 @@ def test_messages_that_are_read_again_do_not_wait_for_their_age_again() -> None:
     assert clock.now - begun < 0.1
 
 
+class AskedLog(Log):
+    """Has nothing at once after a seek, as a client that has to ask its broker first."""
+
+    asked = True
+
+    def seek(self, offset: int, leader_epoch: int | None = None) -> None:
+        super().seek(offset, leader_epoch)
+        self.asked = False
+
+    def read(self, max_messages: int, timeout: float) -> list[Sent]:
+        if self.asked:
+            return super().read(max_messages, timeout)
+        self.asked = True
+        return []
+
+
+def test_messages_that_are_read_again_have_aged_even_where_the_broker_has_to_be_asked_for_them() -> None:
+    # given a round of which a table's messages are to be read again, and an insert of five seconds
+    clock = Seconds()
+    scan = scanner(AskedLog(Sent(0), Sent(1)), clock=clock)
+    scan.scan(order(0, max_age=5.0), lambda: False)
+    clock.now += 5.0
+    # when it is
+    begun = clock.now
+    _, blocks = scan.scan(order(0, max_age=5.0), lambda: False)
+    # then they wait no other five
+    assert blocks[0].messages == 2
+    assert clock.now - begun < 0.1
+
+
+def test_messages_that_came_during_an_insert_have_aged_even_where_the_broker_has_to_be_asked_for_them() -> None:
+    # given a client that could not fetch during an insert of five seconds
+    clock, log = Seconds(), AskedLog(Sent(0), Sent(1), Sent(2))
+    scan = scanner(log, clock=clock)
+    scan.scan(order(0, max_bytes=len(ROW), max_age=5.0), lambda: False)
+    clock.now += 5.0
+    log.asked, log.position = False, 1
+    scan._unused.clear()
+    # when the next scan hears of them a moment after it began
+    begun = clock.now
+    _, blocks = scan.scan(order(1, max_age=5.0), lambda: False)
+    # then they wait no other five
+    assert blocks[0].messages == 2
+    assert clock.now - begun < 0.1
+
+
 def test_a_block_of_age_still_takes_everything_that_is_there() -> None:
     # given more messages than one read returns, and inserts that took longer than a block's age
     clock = Seconds()
