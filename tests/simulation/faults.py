@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
-from tests.simulation.clickhouse import Shard
+from tests.simulation.clickhouse import Shard, Table
 from tests.simulation.clock import Process
 from tests.simulation.kafka import Cluster
 from tests.simulation.replica import Node
@@ -99,11 +99,20 @@ class Misfortunes:
         if node.workers:
             node.kill_worker(self._random.choice(list(node.workers.values())))
 
-    def _kill_server(self, node: Node | None = None) -> None:
+    def _kill_server(self, node: Node | None = None, least: float = 0.5, most: float = 15) -> None:
         server = (node or self._any()).server
         self._world.say(server.process.name, "is killed")
         server.kill()
-        self._later(0.5, 15, server.start)
+        self._later(least, most, server.start)
+
+    def _orphan(self, node: Node) -> None:
+        """Nobody fetches what its server has just written, and its driver is gone: whoever takes over is told "ok" of a
+        part that waits for its quorum. Then the server is gone for longer than its session, and the part with it."""
+        node.kill()
+        self._later(10, 25, node.start)
+        self._stop_fetches(self._shard.tables, 8, 20)
+        session = self._world.setting.server_session
+        self._world.later(self._random.uniform(1, 4), self._kill_server, node, session + 1, session + 8)
 
     def _freeze(self, node: Node | None = None) -> None:
         """SIGSTOP and SIGCONT, of the driver alone or with its workers."""
@@ -244,17 +253,20 @@ class Misfortunes:
 
         self._later(1, 15, join)
 
-    def _stop_fetches(self) -> None:
-        """Replicas do not fetch new parts of a table: its quorum hangs."""
-        table = self._random.choice(self._shard.tables)
-        table.fetches_stopped = True
-        self._world.say("shard", f"t{table.number}: fetches stop")
+    def _stop_fetches(self, tables: Sequence[Table] = (), least: float = 0.5, most: float = 12) -> None:
+        """Replicas do not fetch new parts of these tables, or of some table: quorums hang."""
+        chosen = tables or [self._random.choice(self._shard.tables)]
+        names = ", ".join(f"t{table.number}" for table in chosen)
+        for table in chosen:
+            table.fetches_stopped = True
+        self._world.say("shard", f"{names}: fetches stop")
 
         def start() -> None:
-            table.fetches_stopped = False
-            self._world.say("shard", f"t{table.number}: fetches go on")
+            for table in chosen:
+                table.fetches_stopped = False
+            self._world.say("shard", f"{names}: fetches go on")
 
-        self._later(0.5, 12, start)
+        self._later(least, most, start)
 
     def _force_offset(self) -> None:
         """A tool sets an offset while nobody owns the stream; somebody puts it right after a while."""
@@ -285,7 +297,7 @@ class Misfortunes:
         node = self._nodes[replica]
         blows = [self._kill_driver, self._kill_pod, self._freeze, self._freeze, self._stall, self._kill_worker]
         if point == "part written":  # the moment before another replica has it
-            blows = [self._kill_server, self._kill_pod, self._kill_pod, self._freeze]
+            blows = [self._kill_server, self._kill_pod, self._kill_pod, self._freeze, self._orphan, self._orphan]
         if point == "lock held":
             blows = [self._expire, self._freeze, self._oversleep, self._oversleep, self._oversleep]
         blow = self._random.choice([*blows, self._expire])
