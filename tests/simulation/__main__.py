@@ -23,6 +23,8 @@ from tests.simulation.run import Outcome, setting_of, simulate
 
 TOLD = 120
 """Lines of the timeline that are printed before the harm."""
+CHUNK, LIFE = 8, 250
+"""Seeds that a process is given at once, and how often before it ends: worlds leave memory behind, 0.1 MB each."""
 FAILURES = 5
 """Failing seeds after which a batch ends."""
 
@@ -55,8 +57,8 @@ def outcomes(seeds: Iterable[int], processes: int) -> Iterator[Outcome]:
     if processes == 1:
         yield from map(simulate, seeds)
         return
-    with multiprocessing.get_context("fork").Pool(processes, _collect_seldom) as pool:
-        yield from pool.imap_unordered(simulate, seeds, chunksize=8)
+    with multiprocessing.get_context("fork").Pool(processes, _collect_seldom, maxtasksperchild=LIFE) as pool:
+        yield from pool.imap_unordered(simulate, seeds, chunksize=CHUNK)
 
 
 def _collect_seldom() -> None:
