@@ -112,7 +112,11 @@ class Misfortunes:
         self._later(10, 25, node.start)
         self._stop_fetches(self._shard.tables, 8, 20)
         session = self._world.setting.server_session
-        self._world.later(self._random.uniform(1, 4), self._kill_server, node, session + 1, session + 8)
+
+        def lose_server() -> None:
+            self._kill_server(node, session + 1, session + 8)
+
+        self._at(self._random.uniform(1, 4), lose_server)
 
     def _freeze(self, node: Node | None = None) -> None:
         """SIGSTOP and SIGCONT, of the driver alone or with its workers."""

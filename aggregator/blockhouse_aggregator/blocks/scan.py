@@ -124,7 +124,7 @@ class Scanner:
         """Read until a limit; returns the end of the range (exclusive, trailing holes included)."""
         # What is there at once may have come right after the last scan ended, while its blocks were inserted; what is
         # read again was there before.
-        reached, since = self._reached, self._ended if order.start <= self._reached else started
+        since = self._ended if order.start <= self._reached else started
         waiting, caught_up = False, -1
         self._seek(order.start, order.leader_epoch)
         idle_until = started + order.patience
@@ -137,7 +137,7 @@ class Scanner:
             batch = self._read(until - now if waiting else 0.0)
             waiting = True
             at_once = caught_up < 0 and now - started < ANSWER
-            arrived = since if batch and (at_once or batch[0].offset() < reached) else now
+            arrived = since if batch and (at_once or batch[0].offset() < self._reached) else now
             if batch and caught_up < 0:
                 caught_up = self._reader.log_end  # as it is now: what arrives while it is read is for the next round
             if not batch and now >= until:

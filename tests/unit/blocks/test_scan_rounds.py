@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from blockhouse.config.pipeline import Blocks
 from blockhouse.schema.history import first_revision
 from blockhouse.schema.model import ServerColumn, TableHistory
@@ -167,20 +169,6 @@ def test_messages_that_came_while_blocks_were_inserted_have_aged_meanwhile() -> 
     assert 0.25 < clock.now - begun < 0.35
 
 
-def test_messages_that_are_read_again_do_not_wait_for_their_age_again() -> None:
-    # given a round that had to be dropped, as when its table was held meanwhile
-    clock = Seconds()
-    scan = scanner(Log(Sent(0), Sent(1)), clock=clock)
-    scan.scan(order(0, max_age=5.0), lambda: False)
-    clock.now += 5.0
-    # when it is read again
-    begun = clock.now
-    _, blocks = scan.scan(order(0, max_age=5.0), lambda: False)
-    # then at once
-    assert blocks[0].messages == 2
-    assert clock.now - begun < 0.1
-
-
 class AskedLog(Log):
     """Has nothing at once after a seek, as a client that has to ask its broker first."""
 
@@ -197,16 +185,17 @@ class AskedLog(Log):
         return []
 
 
-def test_messages_that_are_read_again_have_aged_even_where_the_broker_has_to_be_asked_for_them() -> None:
-    # given a round of which a table's messages are to be read again, and an insert of five seconds
+@pytest.mark.parametrize("log", [Log, AskedLog])
+def test_messages_that_are_read_again_do_not_wait_for_their_age_again(log: type[Log]) -> None:
+    # given a round that had to be dropped, as when its table was held meanwhile, or of which a table is read again
     clock = Seconds()
-    scan = scanner(AskedLog(Sent(0), Sent(1)), clock=clock)
+    scan = scanner(log(Sent(0), Sent(1)), clock=clock)
     scan.scan(order(0, max_age=5.0), lambda: False)
     clock.now += 5.0
-    # when it is
+    # when it is read again
     begun = clock.now
     _, blocks = scan.scan(order(0, max_age=5.0), lambda: False)
-    # then they wait no other five
+    # then at once
     assert blocks[0].messages == 2
     assert clock.now - begun < 0.1
 
