@@ -63,9 +63,8 @@ class Orders:
             limits = self.owner.around.config.blocks
             behind = max(0, sealed.log_end - sealed.stop)
             taken = sum(t.block.messages for t in sealed.tables if t.block is not None)
-            # A lease's first round follows no other: it cannot be late.
-            late = self._sealed_at > 0 and now - self._sealed_at > 2 * limits.max_age + sealed.elapsed
-            self.owner.pace = next_pace(self.owner.pace, limits, behind=behind, taken=taken, late=late and bool(taken))
+            waited = max(0.0, now - self._sealed_at - sealed.elapsed) if self._sealed_at > 0 else None
+            self.owner.pace = next_pace(self.owner.pace, limits, behind=behind, taken=taken, waited=waited)
         self._sealed_at = now
         scanned = max(1, sum(t.seen for t in sealed.tables))
         self._wait_for({t.table: t.seen / scanned for t in sealed.tables if t.block is not None})
@@ -119,7 +118,7 @@ class Orders:
         request = schedule.scan(state, held=held, near=NEAR, catch_up=self._catch_up)
         blocks, name = around.config.blocks, around.catalog.name
         pace = self.owner.pace
-        age = max(blocks.max_age, pace.max_age(), *(t.max_age for t in blocks.tables.values()), 0)
+        age = max(blocks.max_age, pace.max_age(blocks), *(t.max_age for t in blocks.tables.values()), 0)
         # After a lease has changed, say, what is there has waited already, and the new task cannot know for how long.
         overdue = self.owner.sealed_at > 0 and loop_time() - self.owner.sealed_at > age
         self._round += 1
@@ -135,7 +134,7 @@ class Orders:
             catalog=self._news(),
             max_bytes=pace.max_bytes(blocks, around.streams()),
             max_rows=pace.max_rows(blocks),
-            max_age=pace.max_age(),
+            max_age=pace.max_age(blocks),
             seal_at_end=pace.catching_up or overdue,
             entries=max(0, entries - len(request.resume) - 1),  # one is kept for a lagging table to go on
             leader_epoch=state.leader_epoch,

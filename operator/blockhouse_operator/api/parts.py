@@ -143,7 +143,7 @@ class BlockLimits(Part):
     max_rows: Annotated[int, Field(ge=1, le=1_048_575)] = 100_000
     """Rows."""
     max_age: Annotated[Duration, Between("1ms", "60s")] = "1s"
-    """Time after the block's first message, at most 60s."""
+    """Time after the block's first message, at most 60s; longer while inserts are slow or the stream is behind."""
 
 
 class Blocks(BlockLimits):
