@@ -321,7 +321,7 @@ class Aggregator:
         await self._streams.drain(self.config.shutdown_budget, lambda: self.exit_code == EXIT_OK)
         for task in tuple(self._background):
             task.cancel()
-        for member in getattr(self, "members", {}).values():
-            await asyncio.to_thread(member.close, self._leaves)
+        members = getattr(self, "members", {}).values()
+        await asyncio.gather(*(asyncio.to_thread(member.close, self._leaves) for member in members))
         await asyncio.to_thread(self._session.close)
         await asyncio.to_thread(self._application.stop)

@@ -78,6 +78,7 @@ class Conversation:
             await self._give_orders()
         finally:
             self.owner.blocks.task = None
+            self.owner.scanning = False
             listener.cancel()
             self._fail_results("the task is gone")
             self.session.close()
@@ -124,9 +125,11 @@ class Conversation:
     async def _give_orders(self) -> None:
         while True:
             order = self.deaths.given(await self._next_order())
+            self.owner.scanning = isinstance(order, Scan)
             self.session.send(order)
             self._touch()
             answer = await self._answer(order)
+            self.owner.scanning = isinstance(answer, Sealed)  # until its intents are committed
             self.deaths.heard(order, answer, dropped=self.owner.closed.is_set())
             match answer:
                 case None | Bye():
@@ -204,7 +207,9 @@ class Conversation:
     async def _sealed(self, order: Scan, sealed: Sealed) -> None:
         catalog = self.owner.around.catalog
         resumed = frozenset([await catalog.id_of(table) for table in order.resume])
-        if not await self.owner.sealed(sealed, resumed):
+        committed = await self.owner.sealed(sealed, resumed)
+        self.owner.scanning = False
+        if not committed:
             for block in (t.block for t in sealed.tables if t.block is not None):
                 self.session.send(Drop(block=BlockKey(table=block.table, begin=block.begin, end=block.end)))
             await self._sleep()

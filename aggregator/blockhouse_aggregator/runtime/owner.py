@@ -66,6 +66,8 @@ class StreamOwner:
         self.sealed_at = 0.0
         """When, on the loop's clock, a round was last sealed."""
         self.pace = Pace()
+        self.scanning = False
+        """Whether a task gathers messages that no intent names yet."""
         self.closed = asyncio.Event()
         self.wake = asyncio.Event()
         self.entry_units = ENTRY_UNITS
@@ -245,7 +247,7 @@ class StreamOwner:
             await self.apply(Flush(close_window=close_window))
 
     def drain(self) -> None:
-        """Read nothing more; finish what is under way and record it."""
+        """Read nothing more; seal what is gathered, finish what is under way and record it."""
         if not self.draining.is_set():
             self.draining.set()
             self.wake.set()
@@ -258,11 +260,12 @@ class StreamOwner:
 
     @property
     def clean(self) -> bool:
-        """Nothing the broker does not know, and nothing in flight that a task still works on."""
+        """Nothing gathered, nothing the broker does not know, and nothing in flight that a task still works on."""
         state = self.state
         if state is None or self.closed.is_set():
             return True
-        return same_log(state.recorded, metadata_of(state, 0)) and (self.blocks.task is None or not state.in_flight)
+        recorded = same_log(state.recorded, metadata_of(state, 0))
+        return recorded and not self.scanning and (self.blocks.task is None or not state.in_flight)
 
     # --- end ------------------------------------------------------------------------------------------------
 

@@ -211,6 +211,18 @@ def test_what_came_while_nobody_read_does_not_wait_for_its_age_when_a_lease_begi
         assert made.run(3, lambda: stored(made, 0) == 7), "it was gathered anew"
 
 
+def test_what_is_gathered_is_stored_before_its_stream_is_given_up() -> None:
+    """The next owner would have to read it again, and it would be that much older."""
+    with universe(given(max_age=20.0, tables=1)) as made:
+        made.run(3)
+        produced(made, 0, 4)
+        made.run(2)
+        assert stored(made, 0) == 0, "it was not gathered"
+        owner = owner_of(made)
+        owner.aggregator.end(0, "the test")
+        assert made.run(1.5, lambda: stored(made, 0) == 4), "it was left to the next owner"
+
+
 def test_streams_go_to_another_replica_when_the_local_one_is_gone() -> None:
     """`handoverAfter`: the aggregator lives, its ClickHouse does not."""
     with universe(given(replicas=3)) as made:
