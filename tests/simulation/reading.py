@@ -136,7 +136,7 @@ def _seal(
         headless=headless,
         leader_epoch=-1,
         log_end=log.end,
-        elapsed=0.01,
+        elapsed=0.0,
     )
     return Found(sealed, blocks, tuple(dead))
 

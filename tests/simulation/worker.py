@@ -189,7 +189,8 @@ class Worker:
         await asyncio.sleep(self.world.random.uniform(0.002, 0.02))
         self.log.dead.update(found.dead)
         self.held.update(found.blocks)
-        self.tell(self._lied(found.sealed) if self.world.chance(chances.misreport) else found.sealed)
+        sealed = found.sealed.model_copy(update={"elapsed": self.loop.time() - started})
+        self.tell(self._lied(sealed) if self.world.chance(chances.misreport) else sealed)
 
     def _lied(self, sealed: Sealed) -> Sealed:
         """A client that delivered messages twice: counted twice in their block, or as messages without a table."""
