@@ -116,7 +116,7 @@ class Misfortunes:
         def lose_server() -> None:
             self._kill_server(node, session + 1, session + 8)
 
-        self._at(self._random.uniform(1, 4), lose_server)
+        self._at(self._random.uniform(1, 9), lose_server)
 
     def _freeze(self, node: Node | None = None) -> None:
         """SIGSTOP and SIGCONT, of the driver alone or with its workers."""
