@@ -21,8 +21,9 @@ STRETCH = 2.5
 GATHERING = 5.0
 """How many times as long as inserts take blocks are gathered: what is idle in between is what a shard has left when an
 aggregator restarts and its streams move."""
-MEMORY = 0.25
-"""Weight of the last round in the mean of how long inserts take."""
+MEMORY, MOST = 0.25, 1.0
+"""Weight of the last round in the mean of how long inserts take, and the seconds it counts for at most: rows are not to
+be old for long after one replay or outage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def next_pace(pace: Pace, blocks: Blocks, *, behind: int, taken: int, waited: fl
     # age. A round that took nothing has not: what it says of the log may be from before the broker's first answer.
     catching_up = behind > taken or (pace.catching_up and not little)
     late = taken > 0 and waited is not None and waited > 2 * blocks.max_age
-    mean = pace.waited if waited is None else pace.waited + MEMORY * (waited - pace.waited)
+    mean = pace.waited if waited is None else pace.waited + MEMORY * (min(waited, MOST) - pace.waited)
     factor = pace.factor
     if behind > taken or late:
         factor = min(factor * 2, ceiling)

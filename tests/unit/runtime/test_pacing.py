@@ -40,7 +40,7 @@ def test_slow_inserts_are_gathered_for_longer_before_they_cannot_keep_the_cadenc
 
 
 def test_one_slow_insert_does_not_make_rows_old() -> None:
-    pace = next_pace(Pace(waited=0.1), BLOCKS, behind=0, taken=10, waited=0.9)
+    pace = next_pace(Pace(waited=0.1), BLOCKS, behind=0, taken=10, waited=20.0)
     assert pace.max_age(BLOCKS) < 2
 
 
