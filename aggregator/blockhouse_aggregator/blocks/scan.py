@@ -7,10 +7,10 @@ begins there.
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from operator import methodcaller
+from operator import itemgetter, methodcaller
 from typing import Protocol
 
 from blockhouse.config.pipeline import MAX_ROWS, Blocks
@@ -38,6 +38,8 @@ POLL = 0.25
 ANSWER = 0.5
 """Seconds in which a broker that is asked for what is there has answered."""
 BATCH = 1000
+REMEMBERED = 100
+"""Ends of scans that are remembered: a table that was left behind by more has waited long enough."""
 
 Isolate = Callable[[], AbstractContextManager[MakeDecoder]]
 """Decoders that survive what they are given, for one order; `isolation.careful.careful_decoders` is the real one."""
@@ -79,8 +81,8 @@ class Scanner:
         self._clock = clock
         self._unused: list[Message] = []
         self._next = -1
-        self._reached = -1
-        self._ended = 0.0
+        self._ends: list[tuple[int, float]] = []
+        """What new messages were read up to, and when that scan ended: what follows came later. In offset order."""
         self.catalog = Catalog(evaluate=evaluate)
 
     def scan(self, order: Scan, finished: Callable[[], bool]) -> tuple[Sealed, list[EncodedBlock]]:
@@ -103,7 +105,8 @@ class Scanner:
         self.catalog.learn(order.catalog)
         scan_round = Round(order, stream=self._stream, blocks=self._blocks, catalog=self.catalog, router=self._router)
         stop = self._collect(scan_round, order, finished, started)
-        self._ended, self._reached = self._clock(), max(self._reached, self._next)
+        if order.stop is None:
+            self._remember(self._next, self._clock())
         strike_at(Point.DURING_FETCH, order.faults)
         blocks, reports, dead = scan_round.seal()
         if dead:
@@ -122,9 +125,8 @@ class Scanner:
 
     def _collect(self, scan_round: Round, order: Scan, finished: Callable[[], bool], started: float) -> int:
         """Read until a limit; returns the end of the range (exclusive, trailing holes included)."""
-        # What is there at once may have come right after the last scan ended, while its blocks were inserted; what is
-        # read again was there before.
-        since = self._ended if order.start <= self._reached else started
+        if not self._ends or order.start > self._ends[-1][0]:
+            self._remember(order.start, started)
         waiting, caught_up = False, -1
         self._seek(order.start, order.leader_epoch)
         idle_until = started + order.patience
@@ -134,10 +136,13 @@ class Scanner:
             until = min(scan_round.deadline if scan_round.busy else idle_until, hard_until)
             if finished() or now >= hard_until:
                 return self._place(order)
-            batch = self._read(until - now if waiting else 0.0)
+            more = self._reader.position < caught_up  # is there already, and only has to be fetched
+            batch = self._read(max(until - now, POLL if more else 0.0) if waiting else 0.0)
             waiting = True
-            at_once = caught_up < 0 and now - started < ANSWER
-            arrived = since if batch and (at_once or batch[0].offset() < self._reached) else now
+            # What is there at once may have come right after the last scan ended, while its blocks were inserted; what
+            # is read again was there before.
+            old = caught_up < 0 and now - started < ANSWER
+            arrived = self._since(batch[0].offset()) if batch and (old or self._passed(batch[0])) else now
             if batch and caught_up < 0:
                 caught_up = self._reader.log_end  # as it is now: what arrives while it is read is for the next round
             if not batch and now >= until:
@@ -152,6 +157,21 @@ class Scanner:
                 return self._put_back(batch[count:], order.stop)
             if order.seal_at_end and scan_round.busy and self._reader.position >= caught_up:
                 return self._place(order)  # it has caught up: nothing is gained by waiting
+
+    def _remember(self, end: int, now: float) -> None:
+        last = self._ends[-1][0] if self._ends else -1
+        if end == last:
+            self._ends.pop()
+        if end >= last:
+            self._ends = [*self._ends[1 - REMEMBERED :], (end, now)]
+
+    def _passed(self, message: Message) -> bool:
+        return message.offset() < self._ends[-1][0]
+
+    def _since(self, offset: int) -> float:
+        """The earliest moment at which the message can have come, as far as is known: what a table was left behind with
+        while its block was inserted has aged since then, not since the last scan."""
+        return self._ends[max(0, bisect_right(self._ends, offset, key=itemgetter(0)) - 1)][1]
 
     def _place(self, order: Scan) -> int:
         """Where the range ends when no message ends it: the reader's position, holes included.

@@ -200,6 +200,20 @@ def test_messages_that_are_read_again_do_not_wait_for_their_age_again(log: type[
     assert clock.now - begun < 0.1
 
 
+def test_a_table_that_was_left_behind_has_aged_since_then() -> None:
+    # given a first scan after which the table was left behind, and a second one of five seconds without it
+    clock = Seconds()
+    scan = scanner(Log(Sent(0), Sent(1), Sent(2)), clock=clock)
+    scan.scan(order(0, max_bytes=len(ROW), max_age=5.0), lambda: False)
+    scan.scan(order(1, max_age=5.0), lambda: False)
+    # when the next one takes it up from there
+    begun = clock.now
+    _, blocks = scan.scan(order(0, max_age=5.0), lambda: False)
+    # then it does not wait for five more
+    assert blocks[0].messages == 3
+    assert clock.now - begun < 0.1
+
+
 def test_messages_that_came_during_an_insert_have_aged_even_where_the_broker_has_to_be_asked_for_them() -> None:
     # given a client that could not fetch during an insert of five seconds
     clock, log = Seconds(), AskedLog(Sent(0), Sent(1), Sent(2))
@@ -220,6 +234,23 @@ def test_a_block_of_age_still_takes_everything_that_is_there() -> None:
     # given more messages than one read returns, and inserts that took longer than a block's age
     clock = Seconds()
     scan = scanner(Log(*(Sent(n) for n in range(9)), at_once=2), clock=clock)
+    scan.scan(order(0, max_bytes=len(ROW)), lambda: False)
+    clock.now += 5
+    _, blocks = scan.scan(order(1), lambda: False)
+    assert (blocks[0].begin, blocks[0].end) == (1, 8)
+
+
+class FetchingLog(Log):
+    """Has nothing at hand, as a client between two answers of its broker: what is waited for comes."""
+
+    def read(self, max_messages: int, timeout: float) -> list[Sent]:
+        return super().read(max_messages, timeout) if timeout > 0 else []
+
+
+def test_a_block_of_age_waits_for_what_is_known_to_be_there() -> None:
+    # given messages that have waited for longer than a block's age, and take several fetches
+    clock = Seconds()
+    scan = scanner(FetchingLog(*(Sent(n) for n in range(9)), at_once=2), clock=clock)
     scan.scan(order(0, max_bytes=len(ROW)), lambda: False)
     clock.now += 5
     _, blocks = scan.scan(order(1), lambda: False)
