@@ -1,102 +1,99 @@
-"""How far behind each table is, in seconds, seen from outside: the age of its oldest message that is not stored.
+"""How far behind each table was, in seconds: the age of its oldest message that was not stored.
 
-Only status pages and the brokers' log ends are read. Between two looks an age is taken at its worst, so a figure may be
-half a second too large and never too small.
+It is at its worst just before a block is acknowledged. What aggregators log of their blocks and the timestamps of the
+messages tell it exactly, whereas whoever looks at a status page now and then adds the time between two looks.
 """
 
 from __future__ import annotations
 
-import time
-from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from blockhouse.errors import Retryable
-from blockhouse.streams import StreamId
-from blockhouse_aggregator.kafka.facts import ClusterFacts
-from e2e.demo.tally import Tally, read_counters
-from e2e.pipeline import Pipeline
-from e2e.stack.periodic import Periodic
+import numpy as np
+import numpy.typing as npt
 
-INTERVAL = 0.5
+from blockhouse.config.endpoints import KafkaCluster
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.kafka.fetch import StreamReader
+from e2e.pipeline import Pipeline
+from e2e.stack.server import StackError
+
+BATCH, ANSWER = 10_000, 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """Seconds each table is behind, at Unix time `at`."""
+class Stored:
+    """A block was acknowledged at Unix time `at`; its oldest message has offset `begin`."""
 
     at: float
-    behind: Mapping[str, float]
+    stream: str
+    table: str
+    begin: int
 
 
-class TableLags(Periodic):
-    """A context manager; a thread of its own. `tables` are full names."""
+@dataclass(frozen=True, slots=True)
+class Aged:
+    """A block of the table, whose oldest message was made at Unix time `made`, was acknowledged at `at`."""
 
-    def __init__(self, pipeline: Pipeline, tables: Sequence[str], clock: Callable[[], float] = time.time) -> None:
-        super().__init__(self._look, INTERVAL, name="lags")
-        self.samples: list[Sample] = []
-        self.tally = Tally()
-        self._pipeline = pipeline
-        self._tables = tables
-        self._clock = clock
-        self._stored: dict[tuple[str, str], int] = defaultdict(int)
-        self._times: dict[str, list[float]] = defaultdict(list)
-        self._ends: dict[str, list[int]] = defaultdict(list)
-        self._facts = {cluster.name: ClusterFacts(cluster) for cluster in pipeline.clusters}
+    table: str
+    made: float
+    at: float
+
+
+class TableLags:
+    """All blocks since a moment, each when it was stored for the first time."""
+
+    def __init__(self, blocks: Sequence[Aged]) -> None:
+        self._blocks = blocks
 
     def peak(self, table: str, begin: float, end: float) -> float:
-        """The most seconds the table was behind between two Unix times."""
-        return max((s.behind[table] for s in self.samples if begin <= s.at <= end), default=0.0)
-
-    def latest(self) -> float:
-        """The most seconds any table is behind now; infinite before the first look."""
-        return max(self.samples[-1].behind.values()) if self.samples else float("inf")
-
-    def _look(self) -> None:
-        self._note_ends()
-        for aggregator in self._pipeline.aggregators.values():
-            for stream in aggregator.streams():
-                if "position" in stream:
-                    self._note_stored(stream)
-            pid = aggregator.pid
-            with suppress(OSError):  # it is dying, or not up yet
-                if pid is not None:
-                    self.tally.note(aggregator.replica, pid, read_counters(aggregator.get("/metrics")))
-        now = self._clock()
-        self.samples.append(Sample(now, {table: self._behind(table, now) for table in self._tables}))
-
-    def _note_ends(self) -> None:
-        for cluster, facts in self._facts.items():
-            for partition in range(self._pipeline.spec.partitions):
-                stream = StreamId(cluster, self._pipeline.spec.topic, partition)
-                now = self._clock()
-                with suppress(Retryable):
-                    end = facts.bounds(stream).end
-                    self._times[str(stream)].append(now)
-                    self._ends[str(stream)].append(end)
-
-    def _note_stored(self, stream: Mapping[str, Any]) -> None:
-        for table in self._tables:
-            blocks = [block["begin"] for block in stream["inFlight"] if block["table"] == table]
-            cursors = [lagging["cursor"] for lagging in stream["lagging"] if lagging["table"] == table]
-            key = stream["stream"], table
-            self._stored[key] = max(self._stored[key], min([stream["position"], *blocks, *cursors]))
-
-    def _behind(self, table: str, now: float) -> float:
-        return max(
-            (age(self._times[stream], ends, self._stored[stream, table], now) for stream, ends in self._ends.items()),
-            default=0.0,
-        )
+        """The most seconds the table was behind between two Unix times; 0 when it had no messages."""
+        waiting = (b for b in self._blocks if b.table == table and b.at >= begin and b.made <= end)
+        return max((min(b.at, end) - b.made for b in waiting), default=0.0)
 
 
-def age(times: Sequence[float], ends: Sequence[int], stored: int, now: float) -> float:
-    """How long ago the message at offset `stored` can have come at the earliest; 0 when there is none yet.
+def measure(pipeline: Pipeline, since: float) -> TableLags:
+    """Of the blocks acknowledged from Unix time `since` on, as the aggregators, which log at level debug, tell."""
+    lines = (line for a in pipeline.aggregators.values() for line in a.logged("block.stored"))
+    blocks = [block for block in first_stored(lines) if block.at >= since]
+    if not blocks:
+        raise StackError("the aggregators have logged no block: without their debug lines no lag can be told")
+    clusters = {cluster.name: cluster for cluster in pipeline.clusters}
+    aged: list[Aged] = []
+    for name in sorted({block.stream for block in blocks}):
+        stream = StreamId.parse(name)
+        of_stream = [block for block in blocks if block.stream == name]
+        begin = min(block.begin for block in of_stream)
+        times = message_times(clusters[stream.cluster], stream, begin, max(block.begin for block in of_stream) + 1)
+        aged += [Aged(b.table, float(times[b.begin - begin]), b.at) for b in of_stream]
+    return TableLags(aged)
 
-    `ends` are the ends of the log at `times`: with ends 10, 25 at 1 s, 2 s the message 12 came after 1 s.
-    """
-    if not ends or stored >= ends[-1]:
-        return 0.0
-    return now - times[max(0, bisect_right(ends, stored) - 1)]
+
+def first_stored(lines: Iterable[Mapping[str, Any]]) -> list[Stored]:
+    """A block whose aggregator died is acknowledged to the next one once more: only the first time counts."""
+    found: dict[tuple[str, str, int], Stored] = {}
+    for line in lines:
+        at = datetime.fromisoformat(line["timestamp"]).timestamp()
+        block = Stored(at, line["stream"], line["table"], line["begin"])
+        key = block.stream, block.table, block.begin
+        found[key] = min(block, found.get(key, block), key=lambda b: b.at)
+    return list(found.values())
+
+
+def message_times(cluster: KafkaCluster, stream: StreamId, begin: int, end: int) -> npt.NDArray[np.float64]:
+    """Unix times at which producers made the messages in [begin, end), by offset from `begin`; NaN for holes."""
+    times = np.full(end - begin, np.nan)
+    with StreamReader(cluster, stream) as reader:
+        reader.seek(begin)
+        while reader.position < end:
+            position = reader.position
+            messages = reader.read(BATCH, ANSWER)
+            if reader.position == position:
+                raise StackError(f"{stream}: nothing to read at offset {position}, below {end}")
+            offsets = np.array([m.offset() for m in messages], dtype=np.int64)
+            stamps = np.array([m.timestamp()[1] for m in messages], dtype=np.float64) / 1000
+            inside = offsets < end
+            times[offsets[inside] - begin] = stamps[inside]
+    return times

@@ -38,6 +38,7 @@ SETTINGS: Mapping[str, Any] = {
     "kafka": {"commitTimeout": "5s"},
     "handoverAfter": "5s",
     "shutdownBudget": "15s",
+    "logLevel": "debug",  # every block when it is stored
 }
 START_TIMEOUT, AUDIT_WAIT = 600.0, 180.0
 

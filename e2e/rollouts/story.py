@@ -14,7 +14,9 @@ from blockhouse_aggregator.audit import AuditReport
 from blockhouse_aggregator.produce import LoadSpec
 from e2e.chaos.supervisor import Supervisor
 from e2e.demo.load import Load
-from e2e.rollouts.lags import TableLags
+from e2e.demo.tally import Tally
+from e2e.demo.watch import Watcher
+from e2e.rollouts.lags import TableLags, measure
 from e2e.rollouts.load import MixedPool
 from e2e.rollouts.plan import Kill
 from e2e.rollouts.process import Death, Moment
@@ -55,6 +57,7 @@ class Told:
     over: float
     moments: Sequence[Moment]
     lags: TableLags
+    tally: Tally
     killed: str
     verified: Mapping[str, Any]
     statuses: Mapping[str, Mapping[str, Any]]
@@ -74,13 +77,13 @@ def perform(story: Story, stage: Stage, tell: Tell) -> Told:
     pools = {table: MixedPool(stage.history(table), 2 * story.seed) for table in TABLES}
     spec = LoadSpec(SHARES, int(LONGEST_LOAD * story.rate), story.rows, rate=story.rate, seed=story.seed)
     load = Load(spec, stage.pipeline.clusters, stage.pipeline.spec.topic, pools, stage.manifest)
-    with load, TableLags(stage.pipeline, TABLES) as lags:
+    with load, Watcher(stage.pipeline) as watcher:
         tell(f"producing {story.rate:g} messages a second")
         load.send_first(FIRST_MESSAGES)
         wait("the first rows stored", stage.pipeline.quiet, START_TIMEOUT)
         load.start()
         load.wait(WARM_SECONDS)
-        wait("a steady load", lambda: lags.latest() < STEADY_SECONDS, START_TIMEOUT)
+        wait("a steady load", lambda: _steady(watcher, STEADY_SECONDS * story.rate), START_TIMEOUT)
         begun = time.time()
         killed = _change(story, stage, pools[CHANGED], tell)
         over = time.time()
@@ -91,7 +94,13 @@ def perform(story: Story, stage: Stage, tell: Tell) -> Told:
         tell(f"produced {load.rows:,} rows ({unknown} messages never acknowledged); waiting until all are stored")
         stage.pipeline.wait_for("every stream quiet", stage.pipeline.quiet, DRAIN_TIMEOUT)
         tell("auditing every replica")
-        return _told(story, stage, begun, over, lags, killed, pools[CHANGED])
+        return _told(story, stage, begun, over, watcher.tally, killed, pools[CHANGED])
+
+
+def _steady(watcher: Watcher, messages: float) -> bool:
+    """Every aggregator is ready, and all are behind by fewer than so many messages."""
+    seen = watcher.latest
+    return all(one.condition == "ready" for one in seen) and sum(one.lag for one in seen) < messages
 
 
 def _change(story: Story, stage: Stage, pool: MixedPool, tell: Tell) -> str:
@@ -181,7 +190,7 @@ def _thread(run: Callable[[], None], over: threading.Event) -> Iterator[None]:
         thread.join()
 
 
-def _told(story: Story, stage: Stage, begun: float, over: float, lags: TableLags, killed: str, pool: MixedPool) -> Told:
+def _told(story: Story, stage: Stage, begun: float, over: float, tally: Tally, killed: str, pool: MixedPool) -> Told:
     report = stage.audit()
     # Not before it: a replica that was not needed for the quorum may still have to fetch the last parts.
     counts = {server.replica: _counts(server, pool, stage.changes) for server in stage.stack.clickhouse.values()}
@@ -193,7 +202,8 @@ def _told(story: Story, stage: Stage, begun: float, over: float, lags: TableLags
         begun=begun,
         over=over,
         moments=[moment for moment in stage.operator.files.moments() if moment.at >= begun],
-        lags=lags,
+        lags=measure(stage.pipeline, since=begun),
+        tally=tally,
         killed=killed,
         verified=stage.verifier.settled(AUDIT_WAIT),
         statuses={replica: aggregator.status() for replica, aggregator in stage.pipeline.aggregators.items()},

@@ -32,7 +32,7 @@ def figures(told: Told) -> Figures:
     released = [m.at for m in told.moments if m.request == "release"]
     hold, free = (held[0], released[-1]) if held and released else (told.over, told.over)
     end = told.over + told.story.after
-    tally = told.lags.tally
+    tally = told.tally
     return Figures(
         held=free - hold,
         whole=told.over - told.begun,
@@ -64,7 +64,7 @@ def _checks(told: Told) -> Iterator[Check]:
         list(told.revisions) == expected,
         f"revisions {list(told.revisions)}",
     )
-    surplus = told.lags.tally.total("surplus_rows")
+    surplus = told.tally.total("surplus_rows")
     yield Check("no aggregator found rows stored twice", surplus == 0, f"{surplus} rows too many")
     yield watched(told.verified, streams=2 * replicas)
     stuck = standing_still(told.statuses)

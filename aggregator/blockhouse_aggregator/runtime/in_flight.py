@@ -137,9 +137,10 @@ class BlocksInFlight:
         result = verdict.result
         if result is not None and result.surplus:
             self._owner.report.surplus(table, table_id, f"[{begin}, {end}]", result.surplus)
-        built = self._built.pop(BlockKey(table=table, begin=begin, end=end), None)
+        block = BlockKey(table=table, begin=begin, end=end)
+        built = self._built.pop(block, None)
         if verdict.stored:
-            self._owner.report.stored(table, built, verdict, self._owner.around.now_ms())
+            self._owner.report.stored(block, built, verdict, self._owner.around.now_ms())
             self.retries.pop(table_id, None)
             self._owner.around.fault("", "")
             await self._owner.apply(Stored(table_id, begin, end))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import structlog
 
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.gate.messages import BuiltBlock, Sealed
+from blockhouse_aggregator.gate.messages import BlockKey, BuiltBlock, Sealed
 from blockhouse_aggregator.protocol.events import Alarm
 from blockhouse_aggregator.protocol.state import StreamState
 from blockhouse_aggregator.protocol.takeover import Stop
@@ -112,9 +112,10 @@ class StreamReport:
         self.counters.replays += 1
         self._figures.replays.labels(self.label).inc()
 
-    def stored(self, table: str, built: BuiltBlock | None, verdict: Verdict, now_ms: int) -> None:
+    def stored(self, block: BlockKey, built: BuiltBlock | None, verdict: Verdict, now_ms: int) -> None:
         """A block was acknowledged. `built` is None when its bytes were never needed."""
-        figures, result = self._figures, verdict.result
+        figures, result, table = self._figures, verdict.result, block.table
+        log.debug("block.stored", stream=self.label, table=table, begin=block.begin, end=block.end)
         self.counters.blocks += 1
         figures.blocks.labels(table).inc()
         figures.last_insert.labels(table).set(now_ms / 1000)

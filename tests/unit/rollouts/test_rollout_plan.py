@@ -1,14 +1,15 @@
-"""What a seed does to a rollout, and how old a table's oldest message is."""
+"""What a seed does to a rollout, and how far behind a table was."""
 
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime
 
 import pytest
 
 from blockhouse.schema.history import extend, first_revision
 from blockhouse.schema.model import ServerColumn, TableHistory
-from e2e.rollouts.lags import age
+from e2e.rollouts.lags import Aged, TableLags, first_stored
 from e2e.rollouts.load import MixedPool
 from e2e.rollouts.plan import plan, requests
 
@@ -30,18 +31,30 @@ def test_a_few_seeds_in_a_row_kill_everybody_and_most_of_them_within_the_barrier
     assert all(kill.delay == 0 for kill in kills if kill.victim == "operator"), "it dies at the very request"
 
 
+BLOCKS = (Aged("d.t", made=10.0, at=12.0), Aged("d.t", made=11.0, at=16.0), Aged("d.other", made=1.0, at=15.0))
+
+
 @pytest.mark.parametrize(
-    ("stored", "seconds"),
-    [(10, 8.0), (12, 8.0), (24, 8.0), (25, 7.0), (39, 7.0), (40, 0.0), (99, 0.0), (0, 8.0)],
+    ("begin", "end", "seconds"),
+    [
+        (0.0, 99.0, 5.0),
+        (0.0, 12.0, 2.0),
+        (13.0, 13.5, 2.5),  # nothing was stored meanwhile: that is what being behind looks like
+        (0.0, 9.0, 0.0),
+        (17.0, 99.0, 0.0),
+    ],
 )
-def test_a_message_is_as_old_as_the_last_look_before_it_came(stored: int, seconds: float) -> None:
-    """Ends 10, 25 and 40 at 1, 2 and 3 s: the message at 12 came after 1 s. What came before the first look is taken
-    for as old as that."""
-    assert age([1.0, 2.0, 3.0], [10, 25, 40], stored, now=9.0) == seconds
+def test_a_table_is_furthest_behind_when_a_block_is_stored_or_the_time_is_over(
+    begin: float, end: float, seconds: float
+) -> None:
+    assert TableLags(BLOCKS).peak("d.t", begin, end) == seconds
 
 
-def test_nothing_is_behind_before_anything_is_known() -> None:
-    assert age([], [], 0, now=9.0) == 0.0
+def test_a_block_that_the_next_owner_is_told_of_again_was_stored_the_first_time() -> None:
+    line = {"stream": "a/t/0", "table": "d.t", "begin": 5}
+    late, early = "2026-01-02T03:04:07.500000Z", "2026-01-02T03:04:06.000000Z"
+    (block,) = first_stored([line | {"timestamp": late}, line | {"timestamp": early}])
+    assert block.at == datetime(2026, 1, 2, 3, 4, 6, tzinfo=UTC).timestamp()
 
 
 def history(*columns: str) -> TableHistory:
