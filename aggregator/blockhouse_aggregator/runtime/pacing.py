@@ -13,10 +13,10 @@ from blockhouse.config.pipeline import MAX_ROWS, Blocks
 
 GROWN_BYTES = 128 << 20
 """What the grown blocks of all streams may hold together: a takeover of many streams must not exhaust the memory."""
-CATCH_UP_AGE, SLOW_AGE = 10.0, 2.5
+CATCH_UP_AGE, SLOW_AGE = 10.0, 2.0
 """Seconds a block may be gathered: while catching up, long enough to fill the largest; while inserts are merely slow,
 so short that rows stay fresh."""
-STRETCH = 2.5
+STRETCH = 2.0
 """How many times its configured age a block may be gathered while inserts are slow."""
 GATHERING = 5.0
 """How many times as long as inserts take blocks are gathered: what is idle in between is what a shard has left when an

@@ -46,9 +46,9 @@ def test_one_slow_insert_does_not_make_rows_old() -> None:
 
 def test_however_slow_inserts_are_rows_stay_as_fresh_as_was_configured_within_reason() -> None:
     stuck = Pace(waited=100.0)
-    assert stuck.max_age(Blocks(max_age=0.2)) == 0.5
-    assert stuck.max_age(BLOCKS) == 2.5
-    assert stuck.max_age(Blocks(max_age=30)) == 2.5, "the configured age is the longer one"
+    assert stuck.max_age(Blocks(max_age=0.2)) == 0.4
+    assert stuck.max_age(BLOCKS) == 2
+    assert stuck.max_age(Blocks(max_age=30)) == 2, "the configured age is the longer one"
 
 
 def test_the_first_round_of_a_lease_follows_no_other_and_says_nothing_of_inserts() -> None:
