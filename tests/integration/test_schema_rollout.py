@@ -75,11 +75,13 @@ def test_two_columns_are_added_under_load(pipeline: Loading, forgetful: bool) ->
     [
         (lambda t: f"CREATE TABLE {t} (id UInt64) {ENGINE}", "column text is on the server and not in the DDL"),
         (lambda t: ddl(t).replace("text String", "text UInt8"), "column text is String on the server and UInt8"),
-        (lambda t: ddl(t, ", at DateTime DEFAULT rand()"), "rand()"),
+        (lambda t: ddl(t, ", at UInt32 DEFAULT rand()"), "rand()"),
+        (lambda t: ddl(t, ", at DateTime DEFAULT now('UTC')"), "now with arguments"),
+        (lambda t: ddl(t, ", at DateTime MATERIALIZED now()"), "now"),
         (lambda t: ddl(t).replace("text String", "text String("), "cannot be read"),
         (lambda t: ddl(t).replace("MergeTree", "SummingMergeTree"), "the engine is MergeTree on the server"),
     ],
-    ids=["dropped", "type", "default", "syntax", "engine"],
+    ids=["dropped", "type", "default", "now-with-arguments", "now-at-the-server", "syntax", "engine"],
 )
 def test_a_bad_change_is_refused_before_anything_is_touched(pipeline: Loading, change: object, says: str) -> None:
     table = "default.never_changed"
