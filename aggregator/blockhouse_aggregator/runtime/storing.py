@@ -189,6 +189,8 @@ class Storing:
                 raise Retryable(f"lock of table {block.table.full_name} was lost before the insert", after=0.5)
             grant = self._grant(block, decided_ms, ask_provenance=ask_provenance, exact=exact)
             inserting = asyncio.ensure_future(task.insert(grant))
+            # Of a stream that was dropped meanwhile nobody asks for it: whoever replays the block finds out.
+            inserting.add_done_callback(lambda done: done.cancelled() or done.exception())
             try:
                 return await asyncio.shield(inserting)
             except asyncio.CancelledError:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Mapping
 
 import pytest
 
+from blockhouse.errors import Retryable
 from blockhouse.metadata.model import InFlight
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.clickhouse.presence import StoredRows
@@ -19,12 +21,13 @@ TABLE = ServerTable("default", "t", "MergeTree", False, None, None, (), 0, 0, fr
 
 
 class Everything:
-    """Shard, lock and task at once; the insert ends when `answer` is set."""
+    """Shard, lock and task at once; the insert ends when `answer` is set, and fails when the task is `gone`."""
 
     valid = True
 
     def __init__(self) -> None:
         self.inserting, self.answer, self.released = asyncio.Event(), asyncio.Event(), False
+        self.gone = False
 
     async def acquire(self, table: str, timeout: float) -> Everything:
         return self
@@ -35,6 +38,8 @@ class Everything:
     async def insert(self, grant: Grant) -> Result:
         self.inserting.set()
         await self.answer.wait()
+        if self.gone:
+            raise Retryable("the task is gone")
         return Result(block=grant.block, outcome="stored", attempts=1, elapsed=0)
 
     async def describe(self, table: str) -> ServerTable | None:
@@ -73,6 +78,25 @@ async def test_a_dropped_stream_keeps_the_lock_until_its_running_insert_has_ende
     with pytest.raises(asyncio.CancelledError):
         await work
     assert outside.released
+
+
+async def test_a_task_that_is_gone_when_its_stream_is_dropped_is_no_internal_error() -> None:
+    """It is told of by asyncio when what the insert raised is asked for by nobody."""
+    told: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    outside = Everything()
+    storing = Storing(outside, outside, lifetime=10, now_ms=lambda: 0, slots=1)
+    work = asyncio.ensure_future(storing.store(BLOCK, outside))
+    await outside.inserting.wait()
+    work.cancel()
+    outside.gone = True
+    outside.answer.set()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    del work  # whose traceback keeps the insert, as does the step of the loop in which it ended
+    await asyncio.sleep(0)
+    gc.collect()
+    assert not told
 
 
 async def test_how_long_a_block_waited_for_the_lock_is_told() -> None:
