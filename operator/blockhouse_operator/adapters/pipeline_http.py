@@ -130,6 +130,7 @@ def aggregator_seen(content: Mapping[str, Any]) -> AggregatorSeen:
                 name=table["name"],
                 revision=int(table["revision"]),
                 held=bool(table["held"]),
+                checked=table["held"] != "NotChecked",
                 why=str(table["why"] or ""),
                 hazards=tuple((hazard["reason"], hazard["text"]) for hazard in table.get("hazards", ())),
                 rollout=str(table.get("rollout") or ""),

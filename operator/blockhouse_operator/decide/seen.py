@@ -44,11 +44,13 @@ class StreamSeen:
 @dataclass(frozen=True, slots=True)
 class TableSeen:
     """A table as an aggregator reports it. `hazards` are (reason, text). `rollout` holds it since `held_since_ms`, Unix
-    milliseconds; empty when none does."""
+    milliseconds; empty when none does. Not `checked`: held until the aggregator can compare it with its server, which
+    may be away."""
 
     name: str
     revision: int = 0
     held: bool = False
+    checked: bool = True
     why: str = ""
     hazards: tuple[tuple[str, str], ...] = ()
     rollout: str = ""
@@ -146,7 +148,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class TableAt:
-    """A declared table at one replica. Without `gap` nothing is known, and `silence` says why.
+    """A declared table at one replica. Without `gap` nothing is known; `silence` says what is not known, and why.
 
     `ddl` is a digest of the declaration that `gap` is about. `rollout` holds the table there since `held_since_ms`,
     Unix milliseconds; `busy`: a block of it is in flight; `why` it is not loaded. `served`: by this operator.

@@ -240,6 +240,6 @@ def _settled(look: TableLook, known: list[TableAt], revision: int) -> TablePlan:
         return TablePlan(
             None, Reason.SCHEMA_CHANGING, f"the new revision is loaded; {look.restarting} restarts", revision
         )
-    if silent := [at for at in look.at if at.gap is None]:
+    if silent := [at for at in look.at if at.gap is None or at.silence]:
         return TablePlan(None, Reason.STATUS_UNKNOWN, f"replica {silent[0].replica}: {silent[0].silence}", revision)
     return TablePlan(None, Reason.AS_SPECIFIED, "", revision)

@@ -220,8 +220,10 @@ def _undeclared(table: Table, seen: ShardSeen) -> tuple[Reason, str]:
         return Reason.STATUS_UNKNOWN, "no aggregator of the shard answers"
     if not found:
         return Reason.TABLE_MISSING, "it is not there to be loaded, and has no DDL here"
-    blocked = next((known for known in found if known.held), None)
-    return (Reason.TABLE_BLOCKED, blocked.why) if blocked else (Reason.AS_SPECIFIED, "")
+    if held := next((known for known in found if known.held and known.checked), None):
+        return Reason.TABLE_BLOCKED, held.why
+    unknown = next((known for known in found if not known.checked), None)
+    return (Reason.STATUS_UNKNOWN, unknown.why) if unknown else (Reason.AS_SPECIFIED, "")
 
 
 def _digest(ddl: str) -> str:
@@ -260,7 +262,8 @@ def _held(replica: ReplicaSeen, table: str) -> TableAt:
         held_since_ms=seen.held_since_ms,
         busy=busy,
         revision=seen.revision,
-        why=seen.why if seen.held and not seen.rollout else "",
+        why=seen.why if seen.held and seen.checked and not seen.rollout else "",
+        silence="" if seen.checked else seen.why,
         restart_due=due,
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from blockhouse_aggregator.protocol.takeover import Stop
+from blockhouse_aggregator.runtime.catalog import NOT_CHECKED
 from blockhouse_operator.adapters.pipeline_http import aggregator_seen, verifier_seen
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.resource import BlockAggregator
@@ -187,6 +188,13 @@ def test_a_stream_is_cold_until_its_owner_has_stored_something_of_it() -> None:
     ):
         page = {"ready": True, "streams": [stream], "clusters": {}, "tables": []}
         assert aggregator_seen(page).streams[0].cold is expected, stream
+
+
+def test_a_table_that_waits_for_its_server_is_told_apart_from_one_that_waits_for_somebody() -> None:
+    for reason, checked in ((NOT_CHECKED, False), ("UnknownTable", True), ("", True)):
+        table = {"name": "t", "revision": 1, "held": reason, "why": "because" if reason else ""}
+        page = {"ready": True, "streams": [], "clusters": {}, "tables": [table]}
+        assert aggregator_seen(page).tables[0].checked is checked
 
 
 def test_why_a_stream_is_stopped_is_passed_on() -> None:

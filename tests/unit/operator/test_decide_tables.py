@@ -123,6 +123,14 @@ def test_a_table_blocked_at_a_replica_is_said() -> None:
     assert "r2" in plan.message
 
 
+def test_a_table_that_an_aggregator_could_not_compare_yet_is_not_said_to_be_blocked() -> None:
+    """Its server is away: that is no matter for somebody to decide."""
+    first, second = both(gap=SAME)
+    plan = plan_table(look(first, replace(second, silence="not compared with the server yet")))
+    assert (plan.step, plan.reason) == (None, Reason.STATUS_UNKNOWN)
+    assert plan.message == "replica r2: not compared with the server yet"
+
+
 def test_a_report_of_an_earlier_hold_does_not_count() -> None:
     held = both(rollout=ROLLOUT, held_since_ms=2000)
     assert plan_table(look(held[0], replace(held[1], served=False, held_since_ms=1000))).step is None
