@@ -27,7 +27,7 @@ class Bytes:
             size=len(self.offsets) * 100,
             revision=1,
             crc=self.crc(stream),
-            newest_ms=now_ms,
+            oldest_ms=now_ms,
         )
 
     def crc(self, stream: str) -> int:

@@ -219,7 +219,7 @@ class Worker:
             if len(content.offsets) > 2 and self.world.chance(self.world.setting.chances.corrupt_replay):
                 self.world.count("corrupt replay")
                 bad = replace(content, offsets=(content.offsets[0], *content.offsets[2:]))
-                found[key] = (bad, bad.describe(built.table, str(self.spec.stream), built.newest_ms))
+                found[key] = (bad, bad.describe(built.table, str(self.spec.stream), built.oldest_ms))
         self.held.update({key: content for key, (content, _) in found.items()})
         wanted = [BlockKey(table=b.table, begin=b.begin, end=b.end) for b in order.blocks]
         missing = tuple(key for key in wanted if key not in found)

@@ -43,7 +43,6 @@ class EncodedBlock:
     header: tuple[tuple[str, str], ...]
     body: bytes = field(repr=False)
     min_timestamp_ms: int
-    max_timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +238,6 @@ class BlockBuilder:
             header=self._header,
             body=body,
             min_timestamp_ms=int(times.min()),
-            max_timestamp_ms=int(times.max()),
         )
 
     def _body(self, offsets: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], rows: int) -> bytes:

@@ -155,5 +155,5 @@ def describe(block: EncodedBlock) -> BuiltBlock:
         size=len(block.body),
         revision=block.revision,
         crc=block.crc,
-        newest_ms=block.max_timestamp_ms,
+        oldest_ms=block.min_timestamp_ms,
     )

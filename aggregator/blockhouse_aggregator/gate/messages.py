@@ -40,7 +40,7 @@ class BuiltBlock(BlockKey):
     size: int
     revision: int
     crc: int
-    newest_ms: int
+    oldest_ms: int
 
 
 # --- task -> driver -----------------------------------------------------------------------------------------

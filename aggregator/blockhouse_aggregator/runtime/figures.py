@@ -58,7 +58,7 @@ class Figures:
         )
         self.latency = Histogram(
             "blockhouse_message_latency_seconds",
-            "Newest message of a block to its acknowledgement",
+            "Oldest message of a block to its acknowledgement",
             buckets=_SECONDS,
             registry=r,
         )

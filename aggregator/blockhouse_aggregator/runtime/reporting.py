@@ -132,7 +132,8 @@ class StreamReport:
             self.counters.rows += built.rows
             figures.rows.labels(table).inc(built.rows)
             figures.block_bytes.labels(table).inc(built.size)
-            figures.latency.observe(max(0.0, (now_ms - built.newest_ms) / 1000))
+            if built.oldest_ms >= 0:  # negative: messages without a timestamp
+                figures.latency.observe(max(0.0, (now_ms - built.oldest_ms) / 1000))
 
     def surplus(self, table: str, table_id: int, block: str, rows: int) -> None:
         self._figures.surplus.labels(table).inc(rows)
