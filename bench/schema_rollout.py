@@ -29,7 +29,7 @@ from e2e.demo.workspace import stderr_to, workspace
 from e2e.rollouts.plan import plan
 from e2e.rollouts.stage import Stage
 from e2e.rollouts.story import Story, perform
-from e2e.rollouts.verdict import Figures, figures, judge
+from e2e.rollouts.verdict import Figures, figures, judge, others_told
 
 out = Console(width=160)
 
@@ -94,6 +94,7 @@ def play(stories: Sequence[Story], stage: Stage, tell: Callable[[str], None]) ->
             passed += verdict == "exact"
             for check in checks:
                 out.print(f"  {'ok  ' if check.holds else 'FAIL'} {check.wanted}: {check.found}", highlight=False)
+            out.print(f"  {others_told(told)}", highlight=False)
             grid.add_row(name, told.killed or "-", f"{told.rows:,}", *cells(figures(told)), verdict)
     finally:
         out.print(grid)

@@ -6,7 +6,7 @@ messages tell it exactly, whereas whoever looks at a status page now and then ad
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -35,11 +35,14 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Aged:
-    """A block of the table, whose oldest message was made at Unix time `made`, was acknowledged at `at`."""
+    """A block of the table, whose oldest message was made at Unix time `made`, was acknowledged at `at`. `stream` and
+    `begin` are where that message lies."""
 
     table: str
     made: float
     at: float
+    stream: str = ""
+    begin: int = 0
 
 
 class TableLags:
@@ -48,10 +51,21 @@ class TableLags:
     def __init__(self, blocks: Sequence[Aged]) -> None:
         self._blocks = blocks
 
-    def peak(self, table: str, begin: float, end: float) -> float:
-        """The most seconds the table was behind between two Unix times; 0 when it had no messages."""
-        waiting = (b for b in self._blocks if b.table == table and b.at >= begin and b.made <= end)
-        return max((min(b.at, end) - b.made for b in waiting), default=0.0)
+    def peak(self, tables: Collection[str], begin: float, end: float) -> float:
+        """The most seconds one of the tables was behind between two Unix times; 0 when they had no messages."""
+        return max((min(b.at, end) - b.made for b in self._waiting(tables, begin, end)), default=0.0)
+
+    def furthest(self, tables: Collection[str], begin: float, end: float) -> Aged | None:
+        """The block that was behind the most of those that `peak` looks at."""
+        return max(self._waiting(tables, begin, end), key=lambda b: min(b.at, end) - b.made, default=None)
+
+    def percentile(self, tables: Collection[str], begin: float, end: float, percent: float) -> float:
+        """How many seconds of age so many of a hundred blocks of `peak` did not exceed when they were stored."""
+        ages = [b.at - b.made for b in self._waiting(tables, begin, end)]
+        return float(np.percentile(ages, percent)) if ages else 0.0
+
+    def _waiting(self, tables: Collection[str], begin: float, end: float) -> Iterator[Aged]:
+        return (b for b in self._blocks if b.table in tables and b.at >= begin and b.made <= end)
 
 
 def measure(pipeline: Pipeline, since: float) -> TableLags:
@@ -67,7 +81,7 @@ def measure(pipeline: Pipeline, since: float) -> TableLags:
         of_stream = [block for block in blocks if block.stream == name]
         begin = min(block.begin for block in of_stream)
         times = message_times(clusters[stream.cluster], stream, begin, max(block.begin for block in of_stream) + 1)
-        aged += [Aged(b.table, float(times[b.begin - begin]), b.at) for b in of_stream]
+        aged += [Aged(b.table, float(times[b.begin - begin]), b.at, name, b.begin) for b in of_stream]
     return TableLags(aged)
 
 

@@ -36,12 +36,26 @@ def figures(told: Told) -> Figures:
     return Figures(
         held=free - hold,
         whole=told.over - told.begun,
-        changed_behind=told.lags.peak(CHANGED, told.begun, end),
-        others_behind=max(told.lags.peak(table, told.begun, free) for table in OTHERS),
-        others_later=max(told.lags.peak(table, free, end) for table in OTHERS),
+        changed_behind=told.lags.peak([CHANGED], told.begun, end),
+        others_behind=told.lags.peak(OTHERS, told.begun, free),
+        others_later=told.lags.peak(OTHERS, free, end),
         replays=tally.total("replays"),
         deduplicated=tally.total("deduplicated"),
         by_provenance=tally.total("provenance_decisions"),
+    )
+
+
+def others_told(told: Told) -> str:
+    """How old rows of the other tables were when they were stored, and which were the oldest."""
+    span = OTHERS, told.begun, told.over + told.story.after
+    worst = told.lags.furthest(*span)
+    if worst is None:
+        return "no block of another table was stored"
+    half, most = (told.lags.percentile(*span, percent) for percent in (50, 99))
+    return (
+        f"blocks of other tables were stored within {half:.1f} s (half of them) and {most:.1f} s (99 of 100) of their "
+        f"oldest message; the oldest, offset {worst.begin} of {worst.stream} for {worst.table}, after "
+        f"{worst.at - worst.made:.1f} s, {worst.at - told.begun:.1f} s into the rollout"
     )
 
 

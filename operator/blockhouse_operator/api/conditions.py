@@ -77,7 +77,10 @@ class Reason(StrEnum):
     STREAMS_NOT_OWNED = "StreamsNotOwned", "Streams of a shard are owned by no replica."
     STREAMS_STOPPED = "StreamsStopped", "A stream was stopped and waits for a decision; the message has the command."
     PODS_NOT_READY = "PodsNotReady", "Pods do not start or do not become ready."
-    STATUS_UNKNOWN = "StatusUnknown", "An aggregator does not answer, or could not compare a table with its ClickHouse yet."
+    STATUS_UNKNOWN = (
+        "StatusUnknown",
+        "An aggregator does not answer, or could not compare a table with its ClickHouse yet.",
+    )
     SHARDS_NOT_READY = "ShardsNotReady", "At least one shard is not ready; the status lists the worst."
 
     # Kafka

@@ -47,7 +47,16 @@ BLOCKS = (Aged("d.t", made=10.0, at=12.0), Aged("d.t", made=11.0, at=16.0), Aged
 def test_a_table_is_furthest_behind_when_a_block_is_stored_or_the_time_is_over(
     begin: float, end: float, seconds: float
 ) -> None:
-    assert TableLags(BLOCKS).peak("d.t", begin, end) == seconds
+    assert TableLags(BLOCKS).peak(["d.t"], begin, end) == seconds
+
+
+def test_which_block_of_which_tables_was_behind_the_most_is_told() -> None:
+    lags = TableLags(BLOCKS)
+    assert lags.furthest(["d.t", "d.other"], 0.0, 99.0) == BLOCKS[2]
+    assert lags.furthest(["d.t"], 0.0, 99.0) == BLOCKS[1]
+    assert lags.furthest(["d.t"], 17.0, 99.0) is None
+    assert lags.percentile(["d.t", "d.other"], 0.0, 99.0, 50) == 5.0
+    assert lags.percentile(["d.none"], 0.0, 99.0, 50) == 0.0
 
 
 def test_a_block_that_the_next_owner_is_told_of_again_was_stored_the_first_time() -> None:
