@@ -7,7 +7,7 @@ import random
 import secrets
 import signal
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 import structlog
@@ -27,6 +27,7 @@ from blockhouse_aggregator.kafka.group import DropReason
 from blockhouse_aggregator.kafka.member import GroupMember
 from blockhouse_aggregator.runtime import adapters
 from blockhouse_aggregator.runtime.catalog import REFRESH, UNKNOWN_REFRESH, Catalog
+from blockhouse_aggregator.runtime.clock import loop_time
 from blockhouse_aggregator.runtime.declared import DeclaredReplica
 from blockhouse_aggregator.runtime.faulty import FaultyGroup
 from blockhouse_aggregator.runtime.figures import Figures
@@ -318,10 +319,15 @@ class Aggregator:
 
     async def _finish(self) -> None:
         """One budget for everything: finish inserts, record them, close. What is left is a replay for the next."""
-        await self._streams.drain(self.config.shutdown_budget, lambda: self.exit_code == EXIT_OK)
+        deadline = loop_time() + self.config.shutdown_budget
+        members: Mapping[str, GroupMember] = getattr(self, "members", {})
+        await asyncio.gather(*(self._give_up(cluster, member, deadline) for cluster, member in members.items()))
         for task in tuple(self._background):
             task.cancel()
-        members = getattr(self, "members", {}).values()
-        await asyncio.gather(*(asyncio.to_thread(member.close, self._leaves) for member in members))
         await asyncio.to_thread(self._session.close)
         await asyncio.to_thread(self._application.stop)
+
+    async def _give_up(self, cluster: str, member: GroupMember, deadline: float) -> None:
+        """Each cluster by itself: its next owners need not wait for the inserts of another cluster's streams."""
+        await self._streams.drain(cluster, deadline, lambda: self.exit_code == EXIT_OK)
+        await asyncio.to_thread(member.close, self._leaves)

@@ -40,6 +40,8 @@ SETTINGS: Mapping[str, Any] = {
     "shutdownBudget": "15s",
     "logLevel": "debug",  # every block when it is stored
 }
+MERGE_TREE = {"old_parts_lifetime": "60"}
+"""Parts that were merged stay for eight minutes otherwise: 14 GB of this load, perhaps in memory."""
 START_TIMEOUT, AUDIT_WAIT = 600.0, 180.0
 
 
@@ -60,7 +62,8 @@ class Stage:
         """`block_age` is how long rows are gathered, in seconds."""
         self.rollout = rollout
         self.manifest = folder / "manifest.jsonl"
-        self.stack = Stack(folder / "stack", StackSpec(replicas=replicas, clickhouse_zk_timeout_ms=6_000))
+        servers = StackSpec(replicas=replicas, clickhouse_zk_timeout_ms=6_000, merge_tree=MERGE_TREE)
+        self.stack = Stack(folder / "stack", servers)
         settings = {**SETTINGS, "blocks": {"maxAge": f"{block_age:g}s"}, "faults": {"enabled": faults}}
         spec = PipelineSpec(name="rollout", partitions=replicas, overrides=settings)
         self.pipeline = Pipeline(self.stack, folder, spec)

@@ -46,7 +46,8 @@ class OwnedStreams:
         self._serve = serve
         self._go = go
         self._ending = ending
-        self._serving: set[asyncio.Task[None]] = set()
+        self._serving: dict[asyncio.Task[None], str] = {}
+        """What works for a stream, and of which cluster it is."""
 
     def assigned(self, stream: StreamId, epoch: int) -> None:
         """The stream is ours in this epoch."""
@@ -56,8 +57,8 @@ class OwnedStreams:
         owner = self._make(stream, epoch, lambda reason: self._rebuild(stream, epoch, reason))
         self.owners[stream] = owner
         serving = self._go(self._own(owner))
-        self._serving.add(serving)
-        serving.add_done_callback(self._serving.discard)
+        self._serving[serving] = stream.cluster
+        serving.add_done_callback(self._serving.pop)
 
     def dropped(self, stream: StreamId, epoch: int, reason: DropReason) -> None:
         """The stream is not ours any more."""
@@ -66,19 +67,23 @@ class OwnedStreams:
             del self.owners[stream]
             owner.close(reason)
 
-    async def drain(self, seconds: float, go_on: Callable[[], bool]) -> None:
-        """Let every owner finish its inserts and record them, for at most `seconds` and while `go_on()`; then close
-        all. What is left is a replay for the next."""
-        await self._settle(self.owners.values(), loop_time() + seconds, go_on)
-        for owner in self.owners.values():
+    async def drain(self, cluster: str, deadline: float, go_on: Callable[[], bool]) -> None:
+        """Let every owner of one Kafka cluster's streams finish its inserts and record them, until `deadline` on the
+        loop's clock at most and while `go_on()`; then close them. What is left is a replay for the next."""
+        await self._settle(self._of(cluster), deadline, go_on)
+        for owner in self._of(cluster):  # also what a rebalance has given us meanwhile
             owner.close("the aggregator ends")
-        if self._serving and go_on():
-            await asyncio.wait(self._serving, timeout=FAREWELL)
+        serving = [task for task, of in self._serving.items() if of == cluster]
+        if serving and go_on():
+            await asyncio.wait(serving, timeout=FAREWELL)
 
     async def settle(self, held: Mapping[StreamId, int]) -> None:
         """The same for streams, by epoch, that are about to be dropped; until they are settled, however long."""
         owners = [owner for s, epoch in held.items() if (owner := self.owners.get(s)) and owner.epoch == epoch]
         await self._settle(owners, math.inf, lambda: True)
+
+    def _of(self, cluster: str) -> list[StreamOwner]:
+        return [owner for stream, owner in self.owners.items() if stream.cluster == cluster]
 
     @staticmethod
     async def _settle(owners: Collection[StreamOwner], deadline: float, go_on: Callable[[], bool]) -> None:

@@ -17,10 +17,13 @@ class Owner:
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
-        self.drained = self.clean = False
+        self.drained = self.clean = self.closed = False
 
     def drain(self) -> None:
         self.drained = True
+
+    def close(self, why: str) -> None:
+        self.closed = True
 
 
 def owned(owners: dict[StreamId, Owner]) -> OwnedStreams:
@@ -48,3 +51,19 @@ async def test_an_owner_of_another_epoch_is_left_alone() -> None:
     newer = Owner(5)
     await asyncio.wait_for(owned({STREAMS[0]: newer}).settle({STREAMS[0]: 4, STREAMS[1]: 4}), 5)
     assert not newer.drained
+
+
+async def test_a_cluster_is_given_up_when_its_own_streams_have_finished() -> None:
+    """Another cluster's insert may take long: the next owners of these streams do not wait for it."""
+    slow, done = Owner(1), Owner(1)
+    done.clean = True
+    streams = owned({StreamId("a", "events", 0): slow, StreamId("b", "events", 0): done})
+    deadline = asyncio.get_running_loop().time() + 30
+    await asyncio.wait_for(streams.drain("b", deadline, lambda: True), 5)
+    assert (done.closed, slow.closed, slow.drained) == (True, False, False)
+    ending = asyncio.ensure_future(streams.drain("a", deadline, lambda: True))
+    finished, _ = await asyncio.wait({ending}, timeout=0.3)
+    assert not finished, "what is in flight is waited for"
+    slow.clean = True
+    await asyncio.wait_for(ending, 5)
+    assert slow.closed
