@@ -15,16 +15,12 @@ from blockhouse_aggregator.runtime.clock import loop_time
 from blockhouse_aggregator.runtime.owner import StreamOwner
 from blockhouse_aggregator.runtime.pacing import next_pace
 from blockhouse_aggregator.runtime.retention import burial, expiring
+from blockhouse_aggregator.runtime.waiting import Waiting
 
 NEAR = 20_000
 """Offsets a table may be behind P and still ride along with the new messages."""
 IDLE_PATIENCE = 1.0
 CATCH_UP_SECONDS = 2.0
-SMALL_WAIT, LARGE_WAIT = 1.0, 8.0
-"""Seconds to wait for blocks before the next scan leaves their tables behind; the longer when most of what it would
-read would have to be read again."""
-LARGE, MOST = 0.25, 0.5
-"""Shares of the new messages: of a table that counts, and of all such tables that are worth the longer wait."""
 
 
 @dataclass(slots=True)
@@ -36,9 +32,7 @@ class Orders:
     _told: int = 0
     _catch_up: bool = False
     _sealed_at: float = 0.0
-    _shares: dict[str, float] = field(default_factory=dict)
-    """The tables with a block in the last round, or replay, and their shares of the new messages."""
-    _waiting_since: float = 0.0
+    _waiting: Waiting = field(default_factory=lambda: Waiting({}, since=0.0))
 
     def next(self, state: StreamState) -> Scan | Replay | None:
         """None when there is nothing to do yet."""
@@ -67,22 +61,16 @@ class Orders:
             self.owner.pace = next_pace(self.owner.pace, limits, behind=behind, taken=taken, waited=waited)
         self._sealed_at = now
         scanned = max(1, sum(t.seen for t in sealed.tables))
-        self._wait_for({t.table: t.seen / scanned for t in sealed.tables if t.block is not None})
+        self._waiting = Waiting({t.table: t.seen / scanned for t in sealed.tables if t.block is not None}, since=now)
 
     def rebuilt(self, blocks: Sequence[BuiltBlock]) -> None:
         """What is read before these are stored leaves their tables out, and takes as long as a round."""
-        self._wait_for({block.table: 0.0 for block in blocks})
-
-    def _wait_for(self, shares: dict[str, float]) -> None:
-        self._shares, self._waiting_since = shares, loop_time()
+        self._waiting = Waiting({block.table: 0.0 for block in blocks}, since=loop_time())
 
     def _waiting_for_inserts(self, state: StreamState, now: float) -> bool:
         name = self.owner.around.catalog.name
         going = [t.table for t in state.in_flight if t.block and (t.block.fresh or t.block.stage is Stage.INSERTING)]
-        shares = [self._shares[name(table)] for table in going if name(table) in self._shares]
-        # One slow table must not keep the others waiting.
-        much = sum(share for share in shares if share > LARGE) > MOST
-        return bool(shares) and now - self._waiting_since < (LARGE_WAIT if much else SMALL_WAIT)
+        return self._waiting.goes_on([name(table) for table in going], now)
 
     def _burial(self, state: StreamState) -> Scan | None:
         """Messages of tables that cannot be loaded, up to where retention is about to take them: dead letters."""
