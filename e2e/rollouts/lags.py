@@ -53,7 +53,8 @@ class TableLags:
 
     def peak(self, tables: Collection[str], begin: float, end: float) -> float:
         """The most seconds one of the tables was behind between two Unix times; 0 when they had no messages."""
-        return max((min(b.at, end) - b.made for b in self._waiting(tables, begin, end)), default=0.0)
+        worst = self.furthest(tables, begin, end)
+        return min(worst.at, end) - worst.made if worst is not None else 0.0
 
     def furthest(self, tables: Collection[str], begin: float, end: float) -> Aged | None:
         """The block that was behind the most of those that `peak` looks at."""
