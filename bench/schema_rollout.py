@@ -54,7 +54,7 @@ def main(
     kill_rate: Annotated[float | None, typer.Option(min=1, help="The same while somebody is killed.")] = None,
     strategy: Annotated[Strategy, typer.Option(help="What aggregators do after the change.")] = Strategy.ROLLING,
     barrier: Annotated[bool, typer.Option(help="Hold the table while it is altered.")] = True,
-    folder: Annotated[Path | None, typer.Option(help="Keep logs here.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Run here, on this disk, and keep the logs.")] = None,
 ) -> None:
     """Roll schema changes out under load; exit code 0 only if every one was exact."""
     rollout = Rollout.model_validate({"strategy": strategy.value})
@@ -74,7 +74,7 @@ def main(
         workspace(folder or Path(made) / "run") as home,
         stderr_to(home / "clients.log"),
     ):
-        tell(f"starting servers and {replicas} aggregators")
+        tell(f"starting servers and {replicas} aggregators, all their files in {home}")
         with Stage(home, replicas, rollout, block_age=block_age, faults=not barrier) as stage:
             passed = play(stories, stage, tell)
     raise typer.Exit(0 if passed else 1)
