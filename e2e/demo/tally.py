@@ -6,6 +6,7 @@ page begin anew whenever a stream changes hands. Pure.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -39,3 +40,7 @@ class Tally:
     def total(self, counter: str, replica: str | None = None) -> int:
         """Over all lives, of one replica's aggregators or of all."""
         return sum(counters.get(counter, 0) for (owner, _), counters in self._lives.items() if replica in (None, owner))
+
+    def totals(self) -> Counter[str]:
+        """Of every counter; the difference of two is what was counted in between, also by who lived before it."""
+        return sum((Counter(counters) for counters in self._lives.values()), Counter())

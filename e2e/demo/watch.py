@@ -44,11 +44,11 @@ class Seen:
 
 
 class Watcher(Periodic):
-    """Keeps the latest look at each aggregator, and the tally. Thread-safe."""
+    """Keeps the latest look at each aggregator, and the tally: one of its own, if none is given. Thread-safe."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, tally: Tally | None = None) -> None:
         super().__init__(self._look_at_all, INTERVAL, name="watcher")
-        self.tally = Tally()
+        self.tally = Tally() if tally is None else tally
         self._aggregators = pipeline.aggregators
         self._seen = {name: Seen(name, "starting", {}, {}, (), frozenset()) for name in self._aggregators}
         self._pool = ThreadPoolExecutor(len(self._aggregators), thread_name_prefix="watch")

@@ -19,6 +19,7 @@ from blockhouse_aggregator.coordination.session import Session
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.parts import Rollout
 from e2e.demo.scenario import CLICKS
+from e2e.demo.tally import Tally
 from e2e.pipeline import Pipeline, PipelineSpec, VerifierProcess, verifier_of
 from e2e.rollouts.process import RolloutOperator
 from e2e.rollouts.site import Wanted, site_of
@@ -72,6 +73,8 @@ class Stage:
         self.servers: dict[str, Server] = {"operator": self.operator, "verifier": self.verifier}
         self.servers |= {f"aggregator-{name}": process for name, process in self.pipeline.aggregators.items()}
         self.servers |= {f"clickhouse-{server.replica}": server for server in self.stack.clickhouse.values()}
+        self.tally = Tally()
+        """Of all loads: an aggregator that lives through several of them counts on."""
         self.changes = 0
         """How many changes have been declared."""
         self.rows = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from blockhouse_aggregator.audit import AuditReport
 from blockhouse_aggregator.produce import LoadSpec
 from e2e.chaos.supervisor import Supervisor
 from e2e.demo.load import Load
-from e2e.demo.tally import Tally
 from e2e.demo.watch import Watcher
 from e2e.rollouts.lags import TableLags, measure
 from e2e.rollouts.load import MixedPool
@@ -57,7 +57,8 @@ class Told:
     over: float
     moments: Sequence[Moment]
     lags: TableLags
-    tally: Tally
+    counted: Counter[str]
+    """What the aggregators counted meanwhile."""
     killed: str
     verified: Mapping[str, Any]
     statuses: Mapping[str, Mapping[str, Any]]
@@ -77,7 +78,8 @@ def perform(story: Story, stage: Stage, tell: Tell) -> Told:
     pools = {table: MixedPool(stage.history(table), 2 * story.seed) for table in TABLES}
     spec = LoadSpec(SHARES, int(LONGEST_LOAD * story.rate), story.rows, rate=story.rate, seed=story.seed)
     load = Load(spec, stage.pipeline.clusters, stage.pipeline.spec.topic, pools, stage.manifest)
-    with load, Watcher(stage.pipeline) as watcher:
+    before = stage.tally.totals()
+    with load, Watcher(stage.pipeline, stage.tally) as watcher:
         tell(f"producing {story.rate:g} messages a second")
         load.send_first(FIRST_MESSAGES)
         wait("the first rows stored", stage.pipeline.quiet, START_TIMEOUT)
@@ -94,7 +96,7 @@ def perform(story: Story, stage: Stage, tell: Tell) -> Told:
         tell(f"produced {load.rows:,} rows ({unknown} messages never acknowledged); waiting until all are stored")
         stage.pipeline.wait_for("every stream quiet", stage.pipeline.quiet, DRAIN_TIMEOUT)
         tell("auditing every replica")
-        return _told(story, stage, begun, over, watcher.tally, killed, pools[CHANGED])
+        return _told(story, stage, begun, over, before, killed, pools[CHANGED])
 
 
 def _steady(watcher: Watcher, messages: float) -> bool:
@@ -190,7 +192,9 @@ def _thread(run: Callable[[], None], over: threading.Event) -> Iterator[None]:
         thread.join()
 
 
-def _told(story: Story, stage: Stage, begun: float, over: float, tally: Tally, killed: str, pool: MixedPool) -> Told:
+def _told(
+    story: Story, stage: Stage, begun: float, over: float, before: Counter[str], killed: str, pool: MixedPool
+) -> Told:
     report = stage.audit()
     # Not before it: a replica that was not needed for the quorum may still have to fetch the last parts.
     counts = {server.replica: _counts(server, pool, stage.changes) for server in stage.stack.clickhouse.values()}
@@ -203,7 +207,7 @@ def _told(story: Story, stage: Stage, begun: float, over: float, tally: Tally, k
         over=over,
         moments=[moment for moment in stage.operator.files.moments() if moment.at >= begun],
         lags=measure(stage.pipeline, since=begun),
-        tally=tally,
+        counted=stage.tally.totals() - before,
         killed=killed,
         verified=stage.verifier.settled(AUDIT_WAIT),
         statuses={replica: aggregator.status() for replica, aggregator in stage.pipeline.aggregators.items()},

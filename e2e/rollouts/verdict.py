@@ -32,16 +32,15 @@ def figures(told: Told) -> Figures:
     released = [m.at for m in told.moments if m.request == "release"]
     hold, free = (held[0], released[-1]) if held and released else (told.over, told.over)
     end = told.over + told.story.after
-    tally = told.tally
     return Figures(
         held=free - hold,
         whole=told.over - told.begun,
         changed_behind=told.lags.peak([CHANGED], told.begun, end),
         others_behind=told.lags.peak(OTHERS, told.begun, free),
         others_later=told.lags.peak(OTHERS, free, end),
-        replays=tally.total("replays"),
-        deduplicated=tally.total("deduplicated"),
-        by_provenance=tally.total("provenance_decisions"),
+        replays=told.counted["replays"],
+        deduplicated=told.counted["deduplicated"],
+        by_provenance=told.counted["provenance_decisions"],
     )
 
 
@@ -78,7 +77,7 @@ def _checks(told: Told) -> Iterator[Check]:
         list(told.revisions) == expected,
         f"revisions {list(told.revisions)}",
     )
-    surplus = told.tally.total("surplus_rows")
+    surplus = told.counted["surplus_rows"]
     yield Check("no aggregator found rows stored twice", surplus == 0, f"{surplus} rows too many")
     yield watched(told.verified, streams=2 * replicas)
     stuck = standing_still(told.statuses)

@@ -34,6 +34,18 @@ def test_what_a_killed_process_counted_is_added_to_what_its_successor_counts() -
     assert tally.total("replays") == 0
 
 
+def test_the_difference_of_two_totals_is_what_was_counted_in_between() -> None:
+    tally = Tally()
+    tally.note("r1", 100, {"rows": 7, "replays": 2})
+    before = tally.totals()
+    tally.note("r1", 100, {"rows": 9, "replays": 2})
+    tally.note("r1", 200, {"rows": 3, "replays": 1})
+
+    between = tally.totals() - before
+
+    assert (between["rows"], between["replays"], between["deduplicated"]) == (5, 1, 0)
+
+
 def test_an_answer_that_was_overtaken_takes_nothing_back() -> None:
     tally = Tally()
     tally.note("r1", 100, {"rows": 7})
