@@ -39,8 +39,9 @@ class Tally:
 
     def total(self, counter: str, replica: str | None = None) -> int:
         """Over all lives, of one replica's aggregators or of all."""
-        return sum(counters.get(counter, 0) for (owner, _), counters in self._lives.items() if replica in (None, owner))
+        lives = list(self._lives.items())  # at once: others may note a new life meanwhile
+        return sum(counters.get(counter, 0) for (owner, _), counters in lives if replica in (None, owner))
 
     def totals(self) -> Counter[str]:
         """Of every counter; the difference of two is what was counted in between, also by who lived before it."""
-        return sum((Counter(counters) for counters in self._lives.values()), Counter())
+        return sum(map(Counter, list(self._lives.values())), Counter())
