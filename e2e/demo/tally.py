@@ -39,9 +39,9 @@ class Tally:
 
     def total(self, counter: str, replica: str | None = None) -> int:
         """Over all lives, of one replica's aggregators or of all."""
-        lives = list(self._lives.items())  # at once: others may note a new life meanwhile
-        return sum(counters.get(counter, 0) for (owner, _), counters in lives if replica in (None, owner))
+        return self.totals(replica)[counter]
 
-    def totals(self) -> Counter[str]:
-        """Of every counter; the difference of two is what was counted in between, also by who lived before it."""
-        return sum(map(Counter, list(self._lives.values())), Counter())
+    def totals(self, replica: str | None = None) -> Counter[str]:
+        """`total` of every counter; the difference of two is what was counted in between, also by who lived before it."""
+        lives = list(self._lives.items())  # at once: others may note a new life meanwhile
+        return sum((Counter(counters) for (owner, _), counters in lives if replica in (None, owner)), Counter())

@@ -28,7 +28,8 @@ class Waiting:
     first: float = 0.0
 
     def goes_on(self, in_flight: Collection[str], now: float) -> bool:
-        """Whether the next round is still to wait, with blocks of these tables `in_flight`."""
+        """Whether the next round is still to wait, with blocks of these tables `in_flight`. Asked again and again: it
+        notes when the first block is no longer among them."""
         shares = [self.shares[table] for table in in_flight if table in self.shares]
         waited = now - self.since
         if len(shares) < len(self.shares):
