@@ -42,6 +42,6 @@ class Tally:
         return self.totals(replica)[counter]
 
     def totals(self, replica: str | None = None) -> Counter[str]:
-        """`total` of every counter; the difference of two is what was counted in between, also by who lived before it."""
+        """`total` of every counter; the difference of two is what was counted in between, also by who lived before."""
         lives = list(self._lives.items())  # at once: others may note a new life meanwhile
         return sum((Counter(counters) for (owner, _), counters in lives if replica in (None, owner)), Counter())
