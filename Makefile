@@ -1,6 +1,6 @@
 # The ways to build, check and try Blockhouse. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup lock generate lint test unit demo chaos simulate mutate bench images e2e e2e-node clean
+.PHONY: help setup lock generate lint test unit certify demo chaos simulate mutate bench images e2e e2e-node docs clean
 
 BIN := .venv/bin
 ARGS ?=
@@ -15,7 +15,7 @@ setup: ## Install packages, the virtual environment and Kafka; quick when all is
 lock: setup ## Compile requirements.lock after a dependency changed
 	@scripts/lock $(ARGS)
 
-generate: setup ## Write the CRDs, their copies in the chart and docs/reference.md anew
+generate: setup ## Write the CRDs, their copies in the chart, docs/reference.md and docs/openapi.yaml
 	@scripts/generate
 
 lint: setup ## Check style, types and layers
@@ -26,6 +26,10 @@ test: setup ## Everything: lint, unit, property and integration tests (SEED=n re
 
 unit: setup ## The tests that need no servers
 	@$(BIN)/pytest -q -m "not integration" $(ARGS)
+
+certify: setup ## What Blockhouse needs of a ClickHouse, tested on yours: CLICKHOUSE=/path/to/clickhouse-server
+	@[ -n "$(CLICKHOUSE)" ] || { echo "which one? make certify CLICKHOUSE=/path/to/clickhouse-server" >&2; exit 2; }
+	@CLICKHOUSE="$(CLICKHOUSE)" $(BIN)/pytest -q -n 0 -m clickhouse --timeout=600 tests/integration $(ARGS)
 
 demo: setup ## Two Kafka clusters into replicated ClickHouse, with kills and an audit (REPLICAS=4 SEED=n ROWS=n)
 	@$(BIN)/blockhouse demo $(ARGS)
@@ -50,6 +54,9 @@ e2e-node: setup ## The operator, ClickHouse and PySpark as real pods; needs root
 	@scripts/setup images node
 	@scripts/cluster-binaries >/dev/null
 	@$(BIN)/pytest -q -m node --timeout=1800 e2e/scenarios $(ARGS)
+
+docs: setup ## The pages as a site that works without internet: build/docs/index.html
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)
 
 images: setup ## Build the container images, without a daemon, into the cache
 	@scripts/images $(ARGS)

@@ -65,7 +65,7 @@ class BlockhouseLoader(Loader):
         bed = self.testbed
         bed.create_topic(self.topic)
         bed.create_table(self._warm)
-        self._tell_schemas()
+        self._write_schemas()
         bed.send(self.topic, islice(self.data.messages(), PARTITIONS), table_headers(self._warm))
         if backlog is not None:
             self._hidden = bed.hidden_topic(self.topic, backlog, table_headers(self.table))
@@ -76,7 +76,7 @@ class BlockhouseLoader(Loader):
     def _warming_rows(self) -> int:
         return PARTITIONS * ROWS_PER_MESSAGE
 
-    def _tell_schemas(self) -> None:
+    def _write_schemas(self) -> None:
         """Write the tables into the schema history, as a rollout does: the aggregator knows them from its start."""
         config = self.aggregator.config["zookeeper"]
         session = Session(ZooKeeper(servers=config["servers"], root=config["root"]))

@@ -144,18 +144,18 @@ def as_nucolumnar(rows: Sequence[Mapping[str, Any]], types: Mapping[str, str]) -
     for row in rows:
         values = bindings.batch_bindings.add().values
         for name, value in row.items():
-            say(values.add(), value, types[name])
+            set_value(values.add(), value, types[name])
     return bytes(request.SerializeToString())
 
 
-def say(value: Any, given: Any, type_: str) -> None:
+def set_value(value: Any, given: Any, type_: str) -> None:
     match given:
         case None:
             value.null_value = 0
         case list():
             value.list_value.SetInParent()
             for item in given:
-                say(value.list_value.value.add(), item, "")
+                set_value(value.list_value.value.add(), item, "")
         case bytes():
             value.string_value = given
         case float():

@@ -33,7 +33,7 @@ Rows = Sequence[Any]
 
 
 class Nowhere:
-    """A socket whose bytes nobody reads."""
+    """A socket whose bytes are not read."""
 
     def sendall(self, data: bytes) -> None:
         pass

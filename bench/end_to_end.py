@@ -5,7 +5,7 @@
     python bench/end_to_end.py idle --seconds 60                                         what an idle aggregator costs
     python bench/end_to_end.py drain --gb 1                                              memory while a backlog drains
 
-Figures, never pass or fail. `docs/bench.md` says how to read them.
+Figures, never pass or fail. `docs/bench.md` explains how to read them.
 """
 
 from __future__ import annotations

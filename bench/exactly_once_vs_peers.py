@@ -100,7 +100,7 @@ def harm_by_kills(peer: Peer, times: int) -> int:
 
 
 def harm_by_outages(peer: Peer, times: int) -> int:
-    """ZooKeeper hangs, as behind a dead switch: connections stay open and nobody answers."""
+    """ZooKeeper hangs, as behind a dead switch: connections stay open and no answer comes."""
     for _ in range(times):
         time.sleep(PAUSE)
         peer.wait_for_insert()

@@ -1,6 +1,6 @@
 """The contestants: the limit that ClickHouse sets, Blockhouse, the plain loop, and ClickHouse's own Kafka engine.
 
-Each prepares until nothing is left to do but load, waits, loads on command and says how many rows are stored for good.
+Each prepares until only the load is left to do, waits, loads on command and reports how many rows are stored for good.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Loader(ABC):
 
     @abstractmethod
     def cpu(self) -> float | None:
-        """CPU seconds of the loader so far; None when it cannot be told from the server's."""
+        """CPU seconds of the loader so far; None when it cannot be separated from the server's."""
 
     @abstractmethod
     def close(self) -> None:
@@ -68,7 +68,7 @@ class Loader(ABC):
 
 
 class Program:
-    """A process in a session of its own, which says `ready` and then `stored N` after each insert."""
+    """A process in a session of its own, which prints `ready` and then `stored N` after each insert."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self.stored = 0
@@ -103,7 +103,7 @@ class Program:
 
     @property
     def ready(self) -> bool:
-        """It runs, and has said that it is ready."""
+        """It runs, and has reported that it is ready."""
         return self._ready.is_set() and self.running
 
     @property
@@ -112,12 +112,12 @@ class Program:
         return self._process.poll() == -signal.SIGKILL and self._dying
 
     def die_before_commit(self) -> None:
-        """Tell a plain loop to kill itself between its next insert and its commit."""
+        """Make a plain loop kill itself between its next insert and its commit."""
         if not self._dying:
             self._dying = True
             self._process.send_signal(signal.SIGUSR1)
 
-    def say(self, word: str) -> None:
+    def send(self, word: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(word + "\n")
         self._process.stdin.flush()
@@ -160,7 +160,7 @@ class Limit(Loader):
         self._program.wait_ready()
 
     def begin(self) -> None:
-        self._program.say("go")
+        self._program.send("go")
 
     def stored(self) -> int:
         self._program.check()

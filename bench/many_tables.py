@@ -67,7 +67,7 @@ class Observed:
                     elif sample.name == "blockhouse_metadata_units":
                         self.units = max(self.units, int(sample.value))
             for stream in aggregator.streams():
-                self.lagging |= {t["table"] for t in stream.get("lagging", [])}
+                self.lagging |= {table.table for table in stream.lagging_tables}
         self.before = self.before or buckets
         self.latencies = {limit: count - self.before[limit] for limit, count in buckets.items()}
 
@@ -158,12 +158,12 @@ def run(pipeline: Pipeline, pools: list[MessagePool], seconds: float, rate: floa
 
 def settled(pipeline: Pipeline) -> bool:
     """Every stream is read to its end and only the pinned table lags."""
-    streams = {s["stream"]: s for a in pipeline.aggregators.values() for s in a.streams()}
+    streams = {s.stream: s for a in pipeline.aggregators.values() for s in a.streams()}
     return all(
         (s := streams.get(stream)) is not None
-        and s["position"] >= end
-        and not s.get("inFlight")
-        and {t["table"] for t in s.get("lagging", [])} <= {PINNED}
+        and (s.position or 0) >= end
+        and not s.blocks
+        and {table.table for table in s.lagging_tables} <= {PINNED}
         for stream, end in pipeline.log_ends().items()
     )
 

@@ -123,10 +123,10 @@ def observe(site: Site, operator: OperatorProcess, shards: int, timeout: float) 
 def heard(site: Site, resource: Manifest) -> float:
     """Seconds until the operator has taken note of a new spec, when it has most to do."""
 
-    def first_shard_is_told_of() -> bool:
+    def first_shard_has_a_status() -> bool:
         return any(shard.get("status") for shard in site.cluster.get("csi", "-n", NAMESPACE)["items"])
 
-    site.wait("the first shards are being made", first_shard_is_told_of, timeout=600)
+    site.wait("the first shards are being made", first_shard_has_a_status, timeout=600)
     began = time.monotonic()
     site.apply(patched(resource, rollout__stepTimeout="16m"))
 

@@ -1,6 +1,6 @@
 """The contestants of `exactly_once_vs_peers`: each loads a topic, is killed at its worst point, and is started again.
 
-The worst point of all of them is the same: rows are inserted, and nothing says so yet.
+The worst point of all of them is the same: rows are inserted, and nothing records it yet.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class Peer(ABC):
 
     @abstractmethod
     def kill_after_insert(self) -> bool:
-        """Kill it when rows are inserted and before it has said so anywhere, and start it again. False when nothing
+        """Kill it when rows are inserted and before it has recorded it anywhere, and start it again. False when nothing
         more was inserted, so that there was no such moment."""
 
     def messages(self) -> list[bytes]:
-        """What is produced for it: the same rows for everybody."""
+        """What is produced for it: the same rows for every contestant."""
         return list(self.data.messages())
 
     def working(self) -> bool:

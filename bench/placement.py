@@ -50,8 +50,8 @@ class Fleet:
     def rebuild(self, **options: object) -> Plan:
         """One broker in ten replaced, unless forced."""
         leaving = set() if options.get("force") else set(range(len(self.new)))
-        wanted = [id for id in self.all if id not in leaving]
-        return plan_rebuild(self.current, self.all, wanted, RebuildOptions(**options), self.sizes)  # type: ignore[arg-type]
+        staying = [id for id in self.all if id not in leaving]
+        return plan_rebuild(self.current, self.all, staying, RebuildOptions(**options), self.sizes)  # type: ignore[arg-type]
 
     def rebalance(self, **options: object) -> Plan:
         brokers = self.all if options.get("operation") == "scale" else self.cluster

@@ -6,8 +6,8 @@ columns as Blockhouse does, provenance included, so that the same rows are store
 
     python -m bench.plain_loop BOOTSTRAP TOPIC PARTITION FIRST_OFFSET HOST PORT TABLE QUORUM LOCK
 
-FIRST_OFFSET -1000 goes on where the group has committed. SIGUSR1 makes it kill itself at its worst point: after its
-next insert, before the commit. Says `ready` when it has connected and `stored N` after every insert, on standard
+FIRST_OFFSET -1000 continues where the group has committed. SIGUSR1 makes it kill itself at its worst point: after its
+next insert, before the commit. Prints `ready` when it has connected and `stored N` after every insert, on standard
 output; runs until it is killed.
 """
 
@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def load(consumer: Consumer, client: Client, table: str, quorum: int, turn: int, doomed: list[int]) -> None:
-    """Load what comes, for ever; a block is inserted when it is full or nothing more is there."""
+    """Load what comes, indefinitely; a block is inserted when it is full or nothing more is there."""
     parse = parser()
     settings = {"insert_quorum": quorum, "insert_quorum_timeout": 60_000}
     columns = Columns()

@@ -72,7 +72,7 @@ Start = Callable[[str], Loader]
 def race(
     testbed: Testbed, contestants: Mapping[str, Start], rounds: int, rows: int, report: Callable[[Run], None]
 ) -> list[Run]:
-    """Every contestant once a round, in turn forwards and backwards. `report` is told of each run."""
+    """Every contestant once a round, in turn forwards and backwards. `report` is called with each run."""
     runs = []
     for number in range(1, rounds + 1):
         names = list(contestants) if number % 2 else list(reversed(list(contestants)))

@@ -4,9 +4,9 @@
     .venv/bin/python bench/schema_rollout.py --seed 1 --seeds 10 --kill-rate 500
     .venv/bin/python bench/schema_rollout.py --seeds 3 --rate 100 --no-barrier
 
-Nobody is killed during the first change. With `--seeds`, more changes follow on the same servers, during each of which
+Nothing is killed during the first change. With `--seeds`, more changes follow on the same servers, during each of which
 its seed kills an aggregator, a ClickHouse replica or the operator at one step of the rollout; with `--no-barrier` the
-table is altered behind everybody's back while an aggregator dies with a block of it in flight, and replays have to be
+table is altered without a rollout while an aggregator dies with a block of it in flight, and replays have to be
 decided by provenance. `held` is how long the table was held, `behind` the greatest age of a message when it was
 stored: of the changed table, of the others until the release, of the others from there to the end.
 """
@@ -25,11 +25,11 @@ from rich.console import Console
 from rich.table import Table
 
 from blockhouse_operator.api.parts import Rollout
-from e2e.demo.workspace import stderr_to, workspace
+from e2e.kit.workspace import stderr_to, workspace
 from e2e.rollouts.plan import plan
 from e2e.rollouts.stage import Stage
 from e2e.rollouts.story import Story, perform
-from e2e.rollouts.verdict import Figures, figures, judge, others_told
+from e2e.rollouts.verdict import Figures, figures, judge, others_summary
 
 out = Console(width=160)
 
@@ -51,7 +51,7 @@ def main(
     rate: Annotated[float, typer.Option(min=1, help="Messages a second to both Kafka clusters together.")] = 2000,
     rows: Annotated[int, typer.Option(min=1, help="Rows of each message.")] = 10,
     block_age: Annotated[float, typer.Option(min=0.1, max=60, help="Seconds in which rows are gathered.")] = 1.0,
-    kill_rate: Annotated[float | None, typer.Option(min=1, help="The same while somebody is killed.")] = None,
+    kill_rate: Annotated[float | None, typer.Option(min=1, help="The same while a process is killed.")] = None,
     strategy: Annotated[Strategy, typer.Option(help="What aggregators do after the change.")] = Strategy.ROLLING,
     barrier: Annotated[bool, typer.Option(help="Hold the table while it is altered.")] = True,
     folder: Annotated[Path | None, typer.Option(help="Run here, on this disk, and keep the logs.")] = None,
@@ -66,7 +66,7 @@ def main(
         stories.append(Story(seed=number + 1, rate=kill_rate or rate, rows=rows, kill=kill, barrier=barrier))
     began = time.monotonic()
 
-    def tell(line: str) -> None:
+    def log(line: str) -> None:
         out.print(f"{time.monotonic() - began:7.1f} s  {line}", highlight=False)
 
     with (
@@ -74,31 +74,31 @@ def main(
         workspace(folder or Path(made) / "run") as home,
         stderr_to(home / "clients.log"),
     ):
-        tell(f"starting servers and {replicas} aggregators, all their files in {home}")
+        log(f"starting servers and {replicas} aggregators, all their files in {home}")
         with Stage(home, replicas, rollout, block_age=block_age, faults=not barrier) as stage:
-            passed = play(stories, stage, tell)
+            passed = play(stories, stage, log)
     raise typer.Exit(0 if passed else 1)
 
 
-def play(stories: Sequence[Story], stage: Stage, tell: Callable[[str], None]) -> bool:
+def play(stories: Sequence[Story], stage: Stage, log: Callable[[str], None]) -> bool:
     """One change after the other; whether all were exact. The table is printed whatever happens."""
     grid = Table(*TITLES)
     passed = 0
     try:
         for number, story in enumerate(stories):
             name = f"SEED={story.seed - 1}" if story.kill else f"change {number + 1}"
-            tell(f"{name}: {story.kill or 'nobody is killed by it'}")
-            told = perform(story, stage, tell)
-            checks = judge(told)
+            log(f"{name}: {story.kill or 'no process is killed by it'}")
+            result = perform(story, stage, log)
+            checks = judge(result)
             verdict = "exact" if all(check.holds for check in checks) else "FAILED"
             passed += verdict == "exact"
             for check in checks:
-                out.print(f"  {'ok  ' if check.holds else 'FAIL'} {check.wanted}: {check.found}", highlight=False)
-            out.print(f"  {others_told(told)}", highlight=False)
-            grid.add_row(name, told.killed or "-", f"{told.rows:,}", *cells(figures(told)), verdict)
+                out.print(f"  {'ok  ' if check.holds else 'FAIL'} {check.demand}: {check.found}", highlight=False)
+            out.print(f"  {others_summary(result)}", highlight=False)
+            grid.add_row(name, result.killed or "-", f"{result.rows:,}", *cells(figures(result)), verdict)
     finally:
         out.print(grid)
-    tell(f"exact: {passed} of {len(stories)}")
+    log(f"exact: {passed} of {len(stories)}")
     return passed == len(stories)
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import cycle
-from typing import Any
 
 import numpy as np
 from confluent_kafka import KafkaError, Message, Producer
@@ -14,14 +13,16 @@ from confluent_kafka import KafkaError, Message, Producer
 from bench.blockhouse_loader import BlockhouseLoader
 from bench.processes import MemoryPeak, cpu_seconds, memory
 from bench.testbed import PARTITIONS, table_headers
+from blockhouse.contract.aggregator import StreamStatus
+from blockhouse.streams import StreamId
 from e2e.stack.process import wait_until
 from e2e.stack.server import StackError
 
 ROWS = 200_000
-"""Rows that are sent again and again: their offsets tell them apart."""
+"""Rows that are sent again and again: their offsets distinguish them."""
 MIB = 1 << 20
 LOOK = 0.05
-"""Seconds between looks at what is acknowledged; a latency is too long by up to this."""
+"""Seconds between polls of what is acknowledged; a latency is too long by up to this."""
 
 
 def idle(loader: BlockhouseLoader, seconds: int) -> dict[str, float]:
@@ -84,12 +85,11 @@ class Acknowledged:
         assert offset is not None
         self.sent[partition].append((offset, message.timestamp()[1]))
 
-    def look(self, streams: list[Mapping[str, Any]]) -> None:
+    def look(self, streams: Iterable[StreamStatus]) -> None:
         """Take every message below the streams' acknowledged offsets as stored now."""
         now = time.time() * 1000
         for stream in streams:
-            partition = int(stream["stream"].rpartition("/")[2])
-            stored = stored_below(stream)
+            partition, stored = StreamId.parse(stream.stream).partition, stream.stored_below or 0
             sent, index = self.sent[partition], self._next[partition]
             while index < len(sent) and sent[index][0] < stored:
                 self.latencies.append((now - sent[index][1]) / 1000)
@@ -99,11 +99,6 @@ class Acknowledged:
     @property
     def complete(self) -> bool:
         return all(self._next[partition] == len(sent) for partition, sent in self.sent.items())
-
-
-def stored_below(stream: Mapping[str, Any]) -> int:
-    """The offset below which everything is stored: of the first block in flight, or the position."""
-    return min([block["begin"] for block in stream["inFlight"]], default=int(stream["position"]))
 
 
 def steady(loader: BlockhouseLoader, rate: int, seconds: int) -> dict[str, float]:

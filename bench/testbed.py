@@ -1,6 +1,6 @@
 """The servers of a measurement: one Kafka cluster, ZooKeeper and two ClickHouse replicas, with fresh tables and topics.
 
-Loaders are told to begin by making a prepared topic visible: its messages lie in an open transaction, and readers with
+Loaders begin when a prepared topic is made visible: its messages lie in an open transaction, and readers with
 `read_committed` (Blockhouse and librdkafka's default) see all of them at once when it commits. So every loader has
 joined, connected and waits when the clock starts.
 """
@@ -63,7 +63,7 @@ class ServerCpu:
 
 
 class HiddenTopic:
-    """A topic whose prepared messages nobody sees before `reveal`."""
+    """A topic whose prepared messages no reader sees before `reveal`."""
 
     def __init__(self, name: str, producer: Producer) -> None:
         self.name = name

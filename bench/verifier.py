@@ -2,7 +2,7 @@
 
     python bench/verifier.py [--streams 10000] [--tables 20] [--rounds 6] [--kafka] [--profile]
 
-Every commit is a round of a busy stream: all tables in flight anew. Timed is what `blockhouse verifier` does with a
+Every commit is a round of a busy stream: all tables in flight again. Timed is what `blockhouse verifier` does with a
 record: parse, decode, check, remember; with `--kafka` also a real broker's way to it (an ordinary topic stands for the
 offsets topic, which no client may write). CPU time of this process. Figures, never pass or fail.
 """

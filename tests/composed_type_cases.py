@@ -123,4 +123,23 @@ COMPOSED: list[Case] = [
     Case("Array(Tuple(UInt8, UInt8))", "[]", [Value("[(1,2)]", [{"v1": 1, "v2": 2}], SKIP, [[1, 2]])], old=False),
     Case("SimpleAggregateFunction(sum, UInt64)", "0", [number(5)], old=False),
     Case("Point", "(0,0)", [Value("(1.5,-2)", {"v1": 1.5, "v2": -2.0}, SKIP, [1.5, -2.0])], old=False),
+    *(
+        Case(type_, "[]", [Value("[(1.5,-2)]", [{"v1": 1.5, "v2": -2.0}], SKIP, [[1.5, -2.0]])], old=False)
+        for type_ in ("Ring", "LineString")
+    ),
+    *(
+        Case(
+            type_,
+            "[]",
+            [Value("[[(1,2)]]", [{"value": [{"v1": 1.0, "v2": 2.0}]}], SKIP, [[[1.0, 2.0]]])],
+            old=False,
+        )
+        for type_ in ("Polygon", "MultiLineString")
+    ),
+    Case(
+        "MultiPolygon",
+        "[]",
+        [Value("[[[(1,2)]]]", [{"value": [{"value": [{"v1": 1.0, "v2": 2.0}]}]}], SKIP, [[[[1.0, 2.0]]]])],
+        old=False,
+    ),
 ]

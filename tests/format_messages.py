@@ -56,7 +56,7 @@ def rows_message(table: TableHistory, revision: Revision, rows: Sequence[Row]) -
 
 def nucolumnar_message(rows: Sequence[Row], *, sql: str | None = None) -> bytes:
     """Values are `Kinds`. All rows have the columns of the first one, which the statement names unless `sql` is given.
-    Rows without any column cannot be said: they stand as a NULL for a column that is not there."""
+    Rows without any column cannot be written: they stand as a NULL for a column that is not there."""
     message: Any = REQUEST()
     message.shard, message.table = b"1", b"t"
     names = tuple(rows[0]) if rows else ()

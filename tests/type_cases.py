@@ -8,6 +8,9 @@ import uuid
 from tests.composed_type_cases import COMPOSED
 from tests.format_messages import NULL, Digits, Kinds
 from tests.type_values import ID, NAN, SKIP, Case, Value, number, text
+from tests.wide_integer_cases import WIDE
+
+LAST_ID = uuid.UUID(int=(1 << 128) - 1)
 
 
 def _integer(type_: str, low: int, high: int) -> Case:
@@ -39,30 +42,7 @@ def _integer(type_: str, low: int, high: int) -> Case:
 CASES: list[Case] = [
     *(_integer(f"UInt{bits}", 0, (1 << bits) - 1) for bits in (8, 16, 32, 64)),
     *(_integer(f"Int{bits}", -(1 << bits - 1), (1 << bits - 1) - 1) for bits in (8, 16, 32, 64)),
-    Case(
-        "Int128",
-        "0",
-        [
-            Value("-5", (-5).to_bytes(16, "little", signed=True), Kinds(long_value=-5), -5),
-            Value(
-                str(-(1 << 127)), (1 << 127).to_bytes(16, "little"), text(str(-(1 << 127)).encode()), str(-(1 << 127))
-            ),
-        ],
-        [
-            Value("WrongLength", bytes(15)),
-            Value("OutOfRange", SKIP, text(str(1 << 127).encode()), Digits(str(1 << 127))),
-        ],
-        ("-7", "-7"),
-        old=False,
-    ),
-    Case(
-        "UInt256",
-        "0",
-        [Value(str(1 << 255), (1 << 255).to_bytes(32, "little"), text(str(1 << 255).encode()), Digits(str(1 << 255)))],
-        [Value("OutOfRange", SKIP, Kinds(long_value=-1), -1)],
-        ("5", "5"),
-        old=False,
-    ),
+    *WIDE,
     Case(
         "Float32",
         "0",
@@ -128,7 +108,10 @@ CASES: list[Case] = [
     Case(
         "UUID",
         str(uuid.UUID(int=0)),
-        [Value(str(ID), ID.bytes, text(str(ID).encode()), str(ID))],
+        [
+            Value(str(ID), ID.bytes, text(str(ID).encode()), str(ID)),
+            Value(str(LAST_ID), LAST_ID.bytes, text(str(LAST_ID).encode()), str(LAST_ID)),
+        ],
         [Value("WrongLength", b"short"), Value("BadValue", SKIP, text(ID.hex.encode()), "x")],
         (f"'{ID}'", str(ID)),
     ),
@@ -223,6 +206,25 @@ CASES: list[Case] = [
         old=False,
     ),
     Case(
+        "Time",
+        "00:00:00",
+        [Value("00:00:00", 0, Kinds(long_value=0), 0), Value("13:45:10", 49510, Kinds(long_value=49510), 49510)]
+        + [Value(f"{sign}999:59:59", n, Kinds(long_value=n), n) for sign, n in (("", 3599999), ("-", -3599999))],
+        [Value("OutOfRange", 3600000, Kinds(long_value=-3600000), 3600000), Value("BadValue", SKIP, SKIP, "13:45:10")],
+        old=False,
+    ),
+    Case(
+        "Time64(3)",
+        "00:00:00.000",
+        [
+            Value("00:00:01.500", 1500, Kinds(long_value=1500), 1500),
+            Value("999:59:59.999", 3599999999, Kinds(long_value=3599999999), 3599999999),
+            Value("-00:00:00.001", -1, Kinds(long_value=-1), -1),
+        ],
+        [Value("OutOfRange", 3600000000, Kinds(long_value=-3600000000), 3600000000)],
+        old=False,
+    ),
+    Case(
         "Decimal(9, 2)",
         "0",
         [
@@ -230,7 +232,9 @@ CASES: list[Case] = [
             Value("-0.5", "-0.5", Kinds(double_value=-0.5), "-0.5"),
             Value("1.1", "1.1", Kinds(double_value=1.1), 1.1),
             Value("7", "+7", Kinds(int_value=7), 7),
-            Value("100", "100", SKIP, Digits("1e2")),
+            Value("100", "1e2", SKIP, Digits("1e2")),
+            Value("0", "0E-8", text(b"0E-8"), Digits("0E-8")),
+            Value("1.5", "1.500000000", text(b"1.500000000"), Digits("1.500000000")),
         ],
         [
             Value("NotADecimal", "1.234", Kinds(double_value=1.234), Digits("1.234")),
@@ -270,7 +274,7 @@ CASES: list[Case] = [
     Case(
         "Enum16('x' = 1, 'y' = 1000)",
         "x",
-        [Value("y", 1000, Kinds(uint_value=1000), "y")],
+        [Value("y", 1000, Kinds(uint_value=1000), "y"), Value("x", 1, text(b"x"), 1)],
         [Value("UnknownEnumValue", 999, text(b""), "")],
         ("'y'", "y"),
     ),

@@ -1,4 +1,4 @@
-"""A value of a ClickHouse type as each format says it and as a server then shows it."""
+"""A value of a ClickHouse type as each format writes it and as a server then shows it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.format_messages import Kinds
 
 ABSENT = object()
 SKIP = object()
-"""The format cannot say this value."""
+"""The format cannot express this value."""
 
 ID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 NAN = float("nan")

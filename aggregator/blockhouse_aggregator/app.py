@@ -1,9 +1,8 @@
-"""One aggregator process put together: members, owners, leases, health, and an orderly end within one time budget."""
+"""One aggregator process: it starts its parts, watches them, and ends in order within one time budget."""
 
 from __future__ import annotations
 
 import asyncio
-import random
 import secrets
 import signal
 import time
@@ -14,48 +13,40 @@ import structlog
 
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.errors import BlockhouseError, Permanent, Retryable
+from blockhouse.gate.client import GateAddress
+from blockhouse.spark.session import SparkNotStarted
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.admin.server import AdminServer
+from blockhouse_aggregator.assembly import Hooks, Parts, assemble, now_ms
 from blockhouse_aggregator.coordination.session import Session
 from blockhouse_aggregator.faults.armed import Faults
 from blockhouse_aggregator.faults.model import Injection, Point
 from blockhouse_aggregator.faults.strike import strike
-from blockhouse_aggregator.gate.client import GateAddress
-from blockhouse_aggregator.gate.server import GateServer
-from blockhouse_aggregator.kafka.facts import ClusterFacts
+from blockhouse_aggregator.gate.server import StreamGate
 from blockhouse_aggregator.kafka.group import DropReason
 from blockhouse_aggregator.kafka.member import GroupMember
-from blockhouse_aggregator.runtime import adapters
-from blockhouse_aggregator.runtime.catalog import REFRESH, UNKNOWN_REFRESH, Catalog
-from blockhouse_aggregator.runtime.clock import loop_time
-from blockhouse_aggregator.runtime.declared import DeclaredReplica
-from blockhouse_aggregator.runtime.faulty import FaultyGroup
+from blockhouse_aggregator.runtime.clock import loop_time, pause
 from blockhouse_aggregator.runtime.figures import Figures
-from blockhouse_aggregator.runtime.hazards import HazardWatch
-from blockhouse_aggregator.runtime.health import ReplicaHealth
-from blockhouse_aggregator.runtime.leases import Leases
-from blockhouse_aggregator.runtime.loadable import check_columns, check_loadable
-from blockhouse_aggregator.runtime.owner import StreamOwner
-from blockhouse_aggregator.runtime.ownership import OnTheLoop, OwnedStreams
-from blockhouse_aggregator.runtime.ports import Group, Outside
-from blockhouse_aggregator.runtime.presence import Presence, Suspension
-from blockhouse_aggregator.runtime.restarting import Restarting
-from blockhouse_aggregator.runtime.rollouts import Rollouts
-from blockhouse_aggregator.runtime.storing import Storing
-from blockhouse_aggregator.runtime.surroundings import SPARE_UNITS, MetadataRoom, Surroundings
-from blockhouse_aggregator.spark.session import SparkApplication
+from blockhouse_aggregator.runtime.process.cluster_checks import ClusterChecks
+from blockhouse_aggregator.runtime.process.configured_files import ConfiguredFiles
+from blockhouse_aggregator.runtime.process.lag_watch import LagWatch
+from blockhouse_aggregator.runtime.process.membership import Membership, Suspension
+from blockhouse_aggregator.runtime.process.ownership import OnTheLoop, OwnedStreams
+from blockhouse_aggregator.runtime.stream.owner import StreamOwner
+from blockhouse_aggregator.runtime.stream.ownership_history import OwnershipHistory
+from blockhouse_aggregator.runtime.stream.task_leases import Leases
+from blockhouse_aggregator.runtime.tables.catalog import REFRESH, UNKNOWN_REFRESH, Catalog
+from blockhouse_aggregator.runtime.tables.hazards import HazardWatch
+from blockhouse_aggregator.runtime.tables.restarts import RestartRequests
+from blockhouse_aggregator.runtime.tables.schema_rollouts import SchemaRollouts
+from blockhouse_aggregator.spark.application import StreamApplication
 
 log = structlog.get_logger(__name__)
-INSERTS_AT_ONCE = 8
-EXIT_OK, EXIT_SPARK_DEAD, EXIT_FATAL = 0, 70, 71
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
+EXIT_OK, EXIT_SPARK_DEAD, EXIT_FATAL, EXIT_DEFECT = 0, 70, 71, 72
 
 
 class Aggregator:
-    """Runs until told to stop, or until something is lost that only a restart brings back."""
+    """Runs until a signal ends it, or until something is lost that only a restart can recover."""
 
     def __init__(self, config: AggregatorConfig) -> None:
         self.config = config
@@ -63,14 +54,21 @@ class Aggregator:
         self.hazards = HazardWatch(config, self.figures)
         self.faults = Faults(enabled=config.faults.enabled, clock=time.monotonic, struck=self._fault_struck)
         self.cluster_errors: dict[str, str] = {}
+        self.history = OwnershipHistory(now_ms)
         self.exit_code = EXIT_OK
         self.ready = False
         self.suspension = Suspension(config.suspend_file)
-        self._presence = Presence(self._move)
+        self._files = ConfiguredFiles(config)
+        self._clusters = ClusterChecks(config, self.hazards, lambda why: self.end(EXIT_FATAL, why))
+        self._membership = Membership(self._move)
         self._ending = asyncio.Event()
         self._leaves = False
         self._session = Session(config.zookeeper)
         self._background: set[asyncio.Task[None]] = set()
+        self._parts: Parts | None = None
+        """Built when ZooKeeper answers."""
+        self._application: StreamApplication | None = None
+        self.leases: Leases | None = None
         self._streams = OwnedStreams(self._owner, self._serve, self._go, self._ending)
         self.owners = self._streams.owners
 
@@ -79,99 +77,84 @@ class Aggregator:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.end, EXIT_OK, "signal")
-        if self.faults.enabled:
-            log.warning("faults.enabled", why="faults.enabled is set: this aggregator can be told to fail")
         admin = AdminServer(self.config.admin, self)
         await admin.start()
         key = secrets.token_bytes(32)
-        self._application = await asyncio.to_thread(
-            SparkApplication, self.config.spark, f"blockhouse-{self.config.replica}"
-        )
-        self.leases = Leases(self.config, self._application, self._check_spark)
-        gate = GateServer(self.config.gate, key, self.leases.accept)
-        host, port = await gate.start()
-        self.leases.address = GateAddress(host, port, key)
         try:
-            await asyncio.gather(self._prepare(), asyncio.to_thread(self._application.warm_up))
-            if not self._ending.is_set():
-                self._go(self._refresh_catalog())
-                self._go(self.health.watch(self._hand_over))
+            name = f"blockhouse-{self.config.replica}"
+            application = self._application = await asyncio.to_thread(StreamApplication, self.config.spark, name)
+        except SparkNotStarted:
+            await admin.stop()
+            if self._ending.is_set():  # what ended this process may have ended the JVM too
+                return self.exit_code
+            raise
+        leases = self.leases = Leases(self.config, application, self._check_spark, self._spark_broken)
+        gate = StreamGate(self.config.gate, key, leases.accept)
+        leases.open(GateAddress(*await gate.start(), key))
+        try:
+            parts, _ = await asyncio.gather(self._prepare(), self._warm_up(application))
+            if parts is not None and not self._ending.is_set():
+                self._go(self._refresh_catalog(parts))
+                self._go(parts.health.watch(self._hand_over))
                 self._go(self.suspension.watch(self._suspend))
+                self._go(self._files.watch(self._miss_files))
+                for loop_of_lag in parts.lag.loops(parts.members):
+                    self._go(loop_of_lag)
                 self._go(self._watch_spark())
                 await self._suspend(self.suspension.suspended)
-                await self._presence.begin()
+                await self._membership.begin()
                 self.ready = True
                 log.info("aggregator.ready", replica=self.config.replica)
                 await self._ending.wait()
         finally:
             self.ready = False
-            await self._finish()
+            await self._finish(application)
             await gate.stop()
             await admin.stop()
         return self.exit_code
 
-    async def _prepare(self) -> None:
-        """Connect to everything; what is away now is waited for, loudly."""
-        config = self.config
+    @property
+    def catalog(self) -> Catalog | None:
+        """The tables; None before ZooKeeper has answered."""
+        return self._parts.catalog if self._parts is not None else None
+
+    @property
+    def restarting(self) -> RestartRequests | None:
+        """Demands to restart; None before ZooKeeper has answered."""
+        return self._parts.restarting if self._parts is not None else None
+
+    @property
+    def lag(self) -> LagWatch | None:
+        """How far its streams are behind; None before ZooKeeper has answered."""
+        return self._parts.lag if self._parts is not None else None
+
+    @property
+    def away(self) -> str:
+        """Why it stays out of the consumer groups; empty while it does not."""
+        replica = self._parts.health.problem if self._parts is not None else ""
+        return self._membership.away({"replica": replica, "files": self._files.problem})
+
+    async def _prepare(self) -> Parts | None:
+        """Connect to everything; what is unavailable is waited for, loudly. None when the process ends meanwhile."""
         await self._patiently("zookeeper", lambda: asyncio.to_thread(self._session.connect))
+        if self._ending.is_set():
+            return None
         loop = asyncio.get_running_loop()
-        self.members = {
-            c.name: GroupMember(c, config.kafka, config.replica, self._listener(c.name, loop))
-            for c in config.kafka.clusters
-        }
-        shard = adapters.LocalShard(config, self._session)
-        locks = adapters.ShardLocks(config, self._session)
-        outside = Outside(
-            group=self._group(),
-            shard=shard,
-            locks=locks,
-            schemas=adapters.StoredSchemas(self._session),
-            holds=adapters.StoredHolds(config, self._session, now_ms),
-            markers=adapters.StoredMarkers(config, self._session, now_ms),
+        hooks = Hooks(
+            listener=lambda cluster: self._listener(cluster, loop),
+            restart=self._restart,
+            too_many_errors=lambda: self.end(EXIT_DEFECT, "too many internal errors"),
+            in_flight=self._in_flight,
+            owners=self.owners,
+            cluster_errors=self.cluster_errors,
+            history=self.history,
         )
-        self.catalog = Catalog(outside, check_loadable(config), config.clickhouse.database)
-        self.restarting = Restarting(adapters.StoredRestarts(config, self._session, now_ms), self._restart)
-        await self._patiently("restarts", self.restarting.start)
-        self._rollouts = Rollouts(
-            config,
-            outside.holds,
-            self.catalog,
-            DeclaredReplica(config),
-            check_columns,
-            self._in_flight,
-            lambda: self.hazards.partitions,
-            self.restarting,
-        )
-        lifetime = config.quorum.insert_lifetime
-        storing = Storing(shard, locks, lifetime=lifetime, now_ms=now_ms, slots=INSERTS_AT_ONCE)
-        self.health = ReplicaHealth(shard.unfit, config.handover_after)
-        self._queue_lengths = shard.queue_lengths
-        self._around = Surroundings(
-            config,
-            outside,
-            self.catalog,
-            storing,
-            self.figures,
-            now_ms,
-            self.health.report,
-            random.Random(),
-            MetadataRoom(config.kafka.offset_metadata_max_units - SPARE_UNITS),
-            lambda: len(self.owners),
-            self.faults,
-        )
-        await self._patiently("catalog", self.catalog.start)
-        for cluster in config.kafka.clusters:
-            self._go(self._check_cluster(ClusterFacts(cluster), cluster.name))
-
-    def _group(self) -> Group:
-        groups = adapters.KafkaGroups(self.config, self.members)
-        if not self.faults.enabled:
-            return groups
-
-        async def rejoin(cluster: str) -> None:
-            await asyncio.wrap_future(self.members[cluster].rejoin())
-
-        return FaultyGroup(groups, self.faults, rejoin)
+        parts = self._parts = assemble(self.config, self._session, self.figures, self.hazards, self.faults, hooks)
+        await self._patiently("restarts", parts.restarting.start)
+        await self._patiently("catalog", parts.catalog.start)
+        for cluster, facts in parts.cluster_facts.items():
+            self._go(self._clusters.check(facts, cluster))
+        return parts
 
     def _fault_struck(self, injection: Injection, stream: str, table: str) -> None:
         self.figures.faults.labels(injection.point, injection.action).inc()
@@ -184,20 +167,16 @@ class Aggregator:
                 return
             except Retryable as error:
                 log.warning("start.waits", what=what, error=str(error))
-                await self._pause(max(1.0, error.after))
-
-    async def _pause(self, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(self._ending.wait(), seconds)
-        except TimeoutError:
-            return
+                await pause(self._ending, max(1.0, error.after))
 
     # --- streams --------------------------------------------------------------------------------------------
 
     def _owner(self, stream: StreamId, epoch: int, on_rebuild: Callable[[str], None]) -> StreamOwner:
-        return StreamOwner(stream, epoch, self._around, on_rebuild)
+        assert self._parts is not None, "a stream is assigned by a member, which is one of the parts"
+        return StreamOwner(stream, epoch, self._parts.context, on_rebuild)
 
     async def _serve(self, owner: StreamOwner) -> None:
+        assert self.leases is not None, "leases are there before members join"
         await self.leases.serve(owner)
 
     def _listener(self, cluster: str, loop: asyncio.AbstractEventLoop) -> OnTheLoop:
@@ -216,15 +195,16 @@ class Aggregator:
             self.figures.rejoins.inc()
         self._streams.dropped(stream, epoch, reason)
 
-    def rollouts(self) -> Rollouts:
+    def rollouts(self) -> SchemaRollouts:
         """What rollouts may ask. Raises Retryable while the aggregator starts."""
-        if not hasattr(self, "_rollouts"):
+        if self._parts is None:
             raise Retryable("the aggregator is still starting", after=1.0)
-        return self._rollouts
+        return self._parts.rollouts
 
     def _in_flight(self, table: str) -> bool:
+        catalog = self.catalog
         states = [owner.state for owner in self.owners.values() if owner.state is not None]
-        return any(self.catalog.name(t.table) == table for state in states for t in state.in_flight)
+        return catalog is not None and any(catalog.name(t.table) == table for state in states for t in state.in_flight)
 
     def _cluster_failed(self, cluster: str, error: BlockhouseError) -> None:
         log.error("kafka.failed", cluster=cluster, error=str(error))
@@ -236,15 +216,23 @@ class Aggregator:
         log.info("kafka.recovered", cluster=cluster)
         self.cluster_errors.pop(cluster, None)
 
-    async def _hand_over(self, away: bool) -> None:
-        log.warning("replica.hands_over" if away else "replica.takes_back", why=self.health.unfit)
-        await self._presence.keep_away("replica", away)
+    async def _hand_over(self, unfit: bool) -> None:
+        why = self._parts.health.unfit if self._parts is not None else ""
+        log.warning("replica.hands_over" if unfit else "replica.takes_back", why=why)
+        await self._membership.stay_out("replica", unfit)
 
     async def _suspend(self, suspended: bool) -> None:
-        await self._presence.keep_away("suspended", suspended)
+        await self._membership.stay_out("suspended", suspended)
+
+    async def _miss_files(self, missing: bool) -> None:
+        if missing:
+            log.error("files.unreadable", error=self._files.problem)
+        else:
+            log.info("files.readable")
+        await self._membership.stay_out("files", missing)
 
     async def _move(self, present: bool) -> None:
-        for member in self.members.values():
+        for member in self._parts.members.values() if self._parts is not None else ():
             await asyncio.wrap_future(member.join() if present else member.leave())
 
     # --- background -----------------------------------------------------------------------------------------
@@ -258,45 +246,44 @@ class Aggregator:
     def _over(self, task: asyncio.Task[None]) -> None:
         self._background.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("aggregator.failed", error=repr(error), exc_info=error)
+            log.error("aggregator.failed", error=repr(error), exc_info=not isinstance(error, BlockhouseError) and error)
             self.end(EXIT_FATAL, "InternalError")
 
-    async def _refresh_catalog(self) -> None:
+    async def _refresh_catalog(self, parts: Parts) -> None:
         since = 0.0
         while True:
             await asyncio.sleep(UNKNOWN_REFRESH)
             since += UNKNOWN_REFRESH
             try:
-                await self.catalog.refresh_holds()
-                await self.restarting.refresh()
+                await parts.catalog.refresh_holds()
+                await parts.restarting.refresh()
                 if since >= REFRESH:
                     since = 0.0
-                    await self.catalog.refresh()
-                    for table, entries in (await self._queue_lengths()).items():
+                    await parts.catalog.refresh()
+                    for table, entries in (await parts.shard.queue_lengths()).items():
                         self.figures.replication_queue.labels(table).set(entries)
-                elif any(known.held for known in self.catalog.tables):
-                    await self.catalog.refresh_unknown()
+                elif any(known.held for known in parts.catalog.tables):
+                    await parts.catalog.refresh_unknown()
             except Retryable as error:
                 log.warning("catalog.waits", error=str(error))
-            self.hazards.look(self.catalog.tables)
-
-    async def _check_cluster(self, facts: ClusterFacts, cluster: str) -> None:
-        """Intents are as durable as __consumer_offsets: say so, or refuse, when that is weak."""
-        try:
-            found = await asyncio.to_thread(facts.offsets_topic)
-            topic = await asyncio.to_thread(facts.topic, self.config.kafka.topic)
-        except BlockhouseError as error:
-            log.warning("kafka.not_checked", cluster=cluster, error=str(error))
-            return
-        self.hazards.partitions = max(self.hazards.partitions, topic.partitions)
-        if not found.durable:
-            log.warning("kafka.offsets_topic_weak", cluster=cluster, warning=found.warning)
-            if self.config.kafka.weak_offsets_topic == "refuse":
-                self.end(EXIT_FATAL, "WeakOffsetsTopic")
+            self.hazards.look(parts.catalog.tables)
 
     def _check_spark(self) -> None:
-        if not self._application.alive:
+        if self._application is not None and not self._application.alive:
             self.end(EXIT_SPARK_DEAD, "the Spark JVM is gone")
+
+    async def _warm_up(self, application: StreamApplication) -> None:
+        try:
+            await asyncio.to_thread(application.warm_up)
+        except SparkNotStarted as error:
+            if not self._ending.is_set():  # what ended this process may have ended the JVM too
+                self._spark_broken(str(error))
+
+    def _spark_broken(self, cause: str) -> None:
+        """End, and let others have the streams at once: the next start may fare no better."""
+        log.error("spark.broken", error=cause)
+        self._leaves = True
+        self.end(EXIT_SPARK_DEAD, "Spark runs no task any more")
 
     async def _watch_spark(self) -> None:
         while True:
@@ -313,19 +300,19 @@ class Aggregator:
             self._ending.set()
 
     def _restart(self, why: str) -> None:
-        """End, and let others have the streams meanwhile: Spark takes longer to start than anybody should wait."""
+        """End, and let others have the streams meanwhile: Spark takes longer to start than a stream should wait."""
         self._leaves = True
         self.end(EXIT_OK, why)
 
-    async def _finish(self) -> None:
-        """One budget for everything: finish inserts, record them, close. What is left is a replay for the next."""
+    async def _finish(self, application: StreamApplication) -> None:
+        """One budget for all: finish inserts, record them, close. What is left is a replay for the next owner."""
         deadline = loop_time() + self.config.shutdown_budget
-        members: Mapping[str, GroupMember] = getattr(self, "members", {})
+        members: Mapping[str, GroupMember] = self._parts.members if self._parts is not None else {}
         await asyncio.gather(*(self._give_up(cluster, member, deadline) for cluster, member in members.items()))
         for task in tuple(self._background):
             task.cancel()
         await asyncio.to_thread(self._session.close)
-        await asyncio.to_thread(self._application.stop)
+        await asyncio.to_thread(application.stop)
 
     async def _give_up(self, cluster: str, member: GroupMember, deadline: float) -> None:
         """Each cluster by itself: its next owners need not wait for the inserts of another cluster's streams."""

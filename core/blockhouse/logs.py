@@ -33,3 +33,5 @@ def configure(form: Literal["json", "console"], level: str) -> None:
     root.setLevel(level.upper())
     for noisy in ("kazoo.client", "py4j", "py4j.clientserver"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    # It prints a traceback for a refused connection; what failed is in the error of its caller.
+    logging.getLogger("clickhouse_driver").setLevel(logging.ERROR)

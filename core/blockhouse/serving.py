@@ -1,20 +1,40 @@
 """The HTTP side that every running program has: probes, metrics, and a token before everything but the probes.
 
-It says nothing secret by itself, and changes nothing; what else a program answers is in its own routes.
+It reveals nothing secret by itself, and changes nothing; what else a program answers is in its own routes.
 """
 
 from __future__ import annotations
 
 import hmac
+import json
+import os
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TypeVar
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Info,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from pydantic import ValidationError
+
+from blockhouse.contract import base as contract
+from blockhouse.contract.base import Endpoint
+from blockhouse.errors import Permanent
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+RequestT = TypeVar("RequestT", bound=contract.Request)
 PROBES = frozenset({"/healthz", "/readyz"})
+OVERLAP_SECONDS = 300.0
+"""How long a token that was replaced is accepted: others read the new one at other moments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +45,85 @@ class Answer:
     text: str
 
     def response(self) -> web.Response:
+        """As HTTP: 200 when good, else 503."""
         return web.Response(text=f"{self.text}\n", status=200 if self.good else 503)
 
 
-class HttpServer(ABC):
-    """Serves on the event loop it is started on. `port` 0 takes a free one, which `port` tells once started."""
+def route(endpoint: Endpoint, handler: Handler) -> web.RouteDef:
+    """The route of an endpoint of the contract."""
+    return web.route(endpoint.method, endpoint.path, handler)
 
-    def __init__(self, host: str, port: int, registry: CollectorRegistry, *, token: str | None = None) -> None:
+
+def respond(answer: contract.Answer | Sequence[contract.Answer]) -> web.Response:
+    """What an endpoint of the contract answers, with code 200."""
+    if isinstance(answer, contract.Answer):
+        return web.json_response(answer.written())
+    return web.json_response([each.written() for each in answer])
+
+
+async def body(request: web.Request, kind: type[RequestT]) -> RequestT:
+    """The body of a request of the contract. Raises HTTPBadRequest naming what is wrong with it."""
+    try:
+        return kind.model_validate(await request.json())
+    except ValidationError as error:
+        raise web.HTTPBadRequest(text="\n".join(contract.faults(error)) + "\n") from None
+    except json.JSONDecodeError:
+        raise web.HTTPBadRequest(text="give a JSON object\n") from None
+
+
+class Tokens:
+    """The token that a file has now, and for a while the one that it had before: one is replaced without a restart.
+
+    `read` gives the present one, as `SecretRef.read` does; while it cannot, the last one stays. Raises Permanent when
+    there is none at the start.
+    """
+
+    def __init__(self, read: Callable[[], str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._read = read
+        self._clock = clock
+        self._present = read()
+        self._former: tuple[str, float] | None = None
+
+    def accept(self, given: str) -> bool:
+        try:
+            present = self._read()
+        except Permanent:
+            present = self._present
+        if present and present != self._present:
+            self._former = (self._present, self._clock() + OVERLAP_SECONDS)
+            self._present = present
+        if hmac.compare_digest(given.encode(), self._present.encode()):
+            return True
+        if self._former is None or self._clock() >= self._former[1]:
+            return False
+        return hmac.compare_digest(given.encode(), self._former[0].encode())
+
+
+def process_figures(registry: CollectorRegistry) -> None:
+    """What every program reports of itself: its process and its version. No time of creation beside each counter."""
+    disable_created_metrics()  # type: ignore[no-untyped-call]
+    ProcessCollector(registry=registry)
+    Info("blockhouse_build", "The version that runs", registry=registry).info({"version": version("blockhouse")})
+
+
+def cannot_listen(what: str, host: str, port: int, error: OSError) -> Permanent:
+    """Permanent `CannotListen`; `what` is served there."""
+    why = os.strerror(error.errno) if error.errno else str(error)
+    text = f"cannot listen on {host}:{port}: {why.lower()}; give the {what} port another number"
+    return Permanent(text, reason="CannotListen")
+
+
+class HttpServer(ABC):
+    """Serves on the event loop it is started on. `port` 0 takes a free one, which `port` is once started."""
+
+    def __init__(
+        self, host: str, port: int, registry: CollectorRegistry, *, token: Callable[[], str] | None = None
+    ) -> None:
         self.port = port
         self._host = host
         self._registry = registry
-        self._token = token
+        process_figures(registry)
+        self._tokens = Tokens(token) if token is not None else None
         self._runner: web.AppRunner | None = None
 
     @abstractmethod
@@ -50,23 +138,29 @@ class HttpServer(ABC):
         return ()
 
     async def start(self) -> None:
+        """Listen; `port` is the real one afterwards. Raises Permanent `CannotListen` when that is impossible."""
         app = web.Application(middlewares=[self._authorized])
         probes = (web.get("/healthz", self._healthz), web.get("/readyz", self._readyz))
         app.add_routes([*probes, web.get("/metrics", self._metrics), *self.routes()])
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
-        await web.TCPSite(self._runner, self._host, self.port).start()
+        try:
+            await web.TCPSite(self._runner, self._host, self.port).start()
+        except OSError as error:
+            await self._runner.cleanup()
+            raise cannot_listen("HTTP", self._host, self.port, error) from error
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
+        """Close the port and all connections; nothing when it was not started."""
         if self._runner is not None:
             await self._runner.cleanup()
 
     @web.middleware
     async def _authorized(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if self._token is not None and request.path not in PROBES:
+        if self._tokens is not None and request.path not in PROBES:
             given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-            if not hmac.compare_digest(given.encode(), self._token.encode()):
+            if not self._tokens.accept(given):
                 raise web.HTTPUnauthorized(text="give the token of admin.token as 'Authorization: Bearer ...'\n")
         return await handler(request)
 
@@ -77,4 +171,6 @@ class HttpServer(ABC):
         return self.readiness().response()
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        response = web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        response.enable_compression()
+        return response

@@ -27,3 +27,9 @@ class StreamId:
         if len(parts) != 3 or not parts[2].isdigit():
             raise ValueError(f"not a stream (cluster/topic/partition): {text!r}")
         return cls(parts[0], parts[1], int(parts[2]))
+
+
+def incarnation(topic: str, topic_id: str) -> str:
+    """What rows hold of their topic (column `_kafka_topic`), e.g. `events-01/Qm9uam91cg`: a topic that is deleted and
+    created again has its name and another id. Without an id (brokers before 2.8) it ends with the slash."""
+    return f"{topic}/{topic_id}"

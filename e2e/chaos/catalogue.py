@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-from e2e.chaos.layout import KAFKA, Layout, pod_name
+from e2e.chaos.layout import EVERYTHING, KAFKA, Layout, pod_name
 from e2e.chaos.scenario import DISK, NETWORK, Fault, Kind, Scenario
 
 Make = Callable[[random.Random, Layout], list[Fault]]
@@ -15,13 +15,13 @@ FIRST, QUIET = 5.0, 15.0
 """Seconds without a fault at the beginning, and at the end of the production."""
 CALM_SECONDS = 7.0
 """For so long all must be well before a fault of a series counts as recovered from: longer than a session, after which
-the last death that nobody noticed shows."""
+the last death that was not noticed shows."""
 PAUSE, RECOVERY_TIMEOUT = 3.0, 90.0
 """Seconds between a recovery and the next fault of a series, and after which a fault counts as not recovered from."""
 
 
 def _shard(rng: random.Random, layout: Layout) -> int:
-    """No chance is taken for one shard: its seeds go on meaning what they did before there were two."""
+    """No chance is taken for one shard: its seeds keep the meaning they had before there were two."""
     return rng.randint(1, layout.shards) if layout.shards > 1 else 1
 
 
@@ -110,14 +110,18 @@ CASES: dict[str, Make] = {
     "skew-kafka": lambda rng, _: _one(
         Kind.SKEW, _cluster(rng), 8, 20, rng, offset=rng.choice([-1, 1]) * round(rng.uniform(60, 600))
     ),
+    "power-loss": lambda rng, _: _one(Kind.KILL, EVERYTHING, 2, 10, rng),
     "shard-down": lambda rng, n: _one(Kind.KILL, f"shard-{_shard(rng, n)}", 10, 15, rng),
 }
+OVERLAPPING, CALM = 0.7, (5.0, 15.0)
+"""Part of the cases of a random run that are followed by another before they are over, and seconds until the next where
+they are not."""
 WINDOWS = (30, 100, 10_000)
 """Deduplication windows a random run may have: with the small ones old intents are decided by provenance."""
 _LONG = {"zones-in-turn", "rolling-restart-aggregators", "rolling-restart-clickhouse"}
 """Cases that take a minute or more: only in runs of three minutes and more."""
 _OF_SHARDS = {"shard-down"}
-"""Cases that say something only where there is another shard."""
+"""Cases that prove something only where there is another shard."""
 
 
 def series(cases: Sequence[str], runs: int, seed: int, replicas: int, rate: float, *, shards: int = 1) -> Scenario:
@@ -145,19 +149,23 @@ def series(cases: Sequence[str], runs: int, seed: int, replicas: int, rate: floa
 def plan(
     seed: int, seconds: float, replicas: int, rate: float, *, shards: int = 1, without: Sequence[Kind] = ()
 ) -> Scenario:
-    """Random cases that fill `seconds`, some of them at the same time. The first is always a kill between insert and
-    acknowledgement: a run without a replay proves little. `without`: kinds that this machine does not permit."""
+    """Random cases that fill `seconds`, most of them while another is in progress. The first is always a kill between
+    insert and acknowledgement: a run without a replay proves little. `without`: kinds that this machine does not
+    permit."""
     rng, layout = random.Random(seed), Layout(replicas, shards)
     usable = permitted_cases(without, shards)
     short = [name for name in usable if name not in _LONG or seconds >= 180]
     faults = [_moved(fault, FIRST) for fault in CASES["strike-after-insert"](rng, layout)]
-    at = FIRST + rng.uniform(4, 10)
+    at = FIRST + rng.uniform(0.5, 4)
     while at < seconds - QUIET:
         case = [_moved(fault, at) for fault in CASES[rng.choice(short)](rng, layout)]
-        if max(fault.end for fault in case) <= seconds - QUIET / 2:
+        end = max(fault.end for fault in case)
+        if end <= seconds - QUIET / 2:
             faults += case
-        # Every third begins while another one is still going on.
-        at += rng.uniform(1, 4) if rng.random() < 0.33 else rng.uniform(8, 20)
+            # Most begin before this one is over; else there is a time to recover.
+            at = rng.uniform(at, end) if rng.random() < OVERLAPPING else end + rng.uniform(*CALM)
+        else:
+            at += rng.uniform(1, 4)
     ordered = tuple(sorted(faults, key=lambda fault: fault.at))
     window = rng.choice(WINDOWS)
     return Scenario(

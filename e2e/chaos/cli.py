@@ -15,6 +15,7 @@ import yaml
 from rich.console import Console
 
 from e2e.chaos.scenario import MAX_SHARDS, MOST_PODS, Kind, Scenario
+from e2e.clickhouse_choice import OLDEST, ClickHouseOption
 
 if TYPE_CHECKING:  # heavy: `--help` must not load Kafka's and ClickHouse's clients
     from e2e.chaos.run import Outcome
@@ -39,6 +40,7 @@ def at_random(
     rate: Rate = 200,
     folder: Folder = DEFAULT_FOLDER,
     json_file: Json = None,
+    clickhouse: ClickHouseOption = OLDEST,  # noqa: ARG001 - its callback has set it for everything that runs from here
 ) -> None:
     """Random faults from a seed. Exit code 0 only if every row is on every replica once and a block was replayed.
 
@@ -66,6 +68,7 @@ def run_file(
     scenario: Annotated[Path, typer.Argument(help="YAML, as docs/testing.md describes it.")],
     folder: Folder = DEFAULT_FOLDER,
     json_file: Json = None,
+    clickhouse: ClickHouseOption = OLDEST,  # noqa: ARG001 - its callback has set it for everything that runs from here
 ) -> None:
     """The faults of a scenario file.
 
@@ -73,10 +76,10 @@ def run_file(
     """
     isolated = _isolated()
     try:
-        wanted = Scenario.model_validate(yaml.safe_load(scenario.read_text()))
+        requested = Scenario.model_validate(yaml.safe_load(scenario.read_text()))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise typer.BadParameter(f"{scenario}: {error}", param_hint="SCENARIO") from error
-    _finish([_perform(wanted, folder, isolated)], json_file)
+    _finish([_perform(requested, folder, isolated)], json_file)
 
 
 @app.command("table")
@@ -89,6 +92,7 @@ def scenario_table(
     rate: Rate = 200,
     folder: Folder = DEFAULT_FOLDER,
     json_file: Json = None,
+    clickhouse: ClickHouseOption = OLDEST,  # noqa: ARG001 - its callback has set it for everything that runs from here
 ) -> None:
     """Each fault alone, several times in one run: the table of docs/testing.md. On a quiet machine; it takes two hours.
 
@@ -101,8 +105,8 @@ def scenario_table(
     isolated = _isolated()
     if unknown := set(cases or ()) - set(CASES):
         raise typer.BadParameter(f"no case {', '.join(sorted(unknown))}: there are {', '.join(CASES)}")
-    wanted = cases or permitted_cases(_without(isolated), shards)
-    outcome = _perform(series(wanted, runs, seed, replicas, rate, shards=shards), folder, isolated)
+    requested = cases or permitted_cases(_without(isolated), shards)
+    outcome = _perform(series(requested, runs, seed, replicas, rate, shards=shards), folder, isolated)
     typer.echo(table(outcome))
     _finish([outcome], json_file)
 
@@ -133,7 +137,7 @@ def _check_size(shards: int, replicas: int) -> None:
 
 
 def _without(isolated: bool) -> list[Kind]:
-    """Kinds of faults that this machine does not permit; says so."""
+    """Kinds of faults that this machine does not permit; prints them."""
     from e2e.chaos.catalogue import not_permitted
     from e2e.chaos.clock import library
 
@@ -144,7 +148,7 @@ def _without(isolated: bool) -> list[Kind]:
 
 
 def _isolated() -> bool:
-    """Enter namespaces of our own where that is permitted. This may start the process anew."""
+    """Enter namespaces of our own where that is permitted. This may start the process again."""
     from e2e.chaos.network import enter, permitted
 
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -158,7 +162,7 @@ def _isolated() -> bool:
 def _perform(scenario: Scenario, folder: Path, isolated: bool) -> Outcome:
     from e2e.chaos.report import show
     from e2e.chaos.run import perform
-    from e2e.demo.workspace import stderr_to, workspace
+    from e2e.kit.workspace import stderr_to, workspace
 
     console = Console() if sys.stdout.isatty() else Console(width=160)
     with workspace(folder) as home, stderr_to(home / "chaos.log"):
@@ -180,8 +184,8 @@ def _finish(outcomes: list[Outcome], json_file: Path | None) -> None:
         json_file.write_text(json.dumps([as_json(outcome) for outcome in outcomes], indent=1) + "\n")
     failed = [outcome for outcome in outcomes if not outcome.passed]
     for outcome in failed:
-        wanted = "; ".join(check.wanted for check in outcome.checks if not check.holds)
-        typer.echo(f"FAILED: SEED={outcome.scenario.seed} {outcome.scenario.name}: {wanted}")
+        demands = "; ".join(check.demand for check in outcome.checks if not check.holds)
+        typer.echo(f"FAILED: SEED={outcome.scenario.seed} {outcome.scenario.name}: {demands}")
     if failed:
         raise typer.Exit(1)
     typer.echo(f"exactly once, under fire: {len(outcomes)} of {len(outcomes)} runs")

@@ -1,7 +1,7 @@
 """The wall clock of a single process, shifted while it runs, by libfaketime; the monotonic clock is left alone.
 
 libfaketime is loaded into the processes that may be shifted and into no other: it costs them time. Its offset is in a
-file that they read anew every second.
+file that they read again every second.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def library(folder: Path = Path("/usr/lib")) -> Path | None:
 
 
 class WallClock:
-    """Of one process. `file` says to libfaketime by how many seconds it is off."""
+    """Of one process. `file` holds the seconds by which libfaketime shifts it."""
 
     def __init__(self, file: Path, library: Path) -> None:
         self._file = file

@@ -62,7 +62,7 @@ class DelayProxies:
         try:
             back_reader, back_writer = await asyncio.open_connection("127.0.0.1", port)
         except OSError:
-            writer.transport.abort()  # the server is down: as if nobody listened
+            writer.transport.abort()  # the server is down: as if no process listened
             return
         self._open.add(back_writer)
         await asyncio.gather(self._pump(reader, back_writer), self._pump(back_reader, writer))

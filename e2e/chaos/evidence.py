@@ -24,15 +24,17 @@ from e2e.stack.clickhouse import ClickHouseServer
 from e2e.stack.tables import zookeeper_path
 
 SYSTEM_TABLES = ("parts", "replication_queue", "replicas", "merges", "part_log")
-LEFT_OUT = frozenset({"blocks", "columns", "metadata", "leader_election", "temp"})
-"""Nodes of a table's tree that are large and say nothing of parts."""
+LEFT_OUT = frozenset(
+    {"blocks", "async_blocks", "deduplication_hashes", "columns", "metadata", "leader_election", "temp"}
+)
+"""Nodes of a table's tree that are large and have no information about parts."""
 UNKNOWN = (Error, KazooException, KazooTimeoutError, OSError)
 
 
 def keep(stack: Stack, audits: Sequence[Audited], client: KazooClient, folder: Path) -> None:
     """Write the audits, each ClickHouse server's log and system tables, and the tables' trees in ZooKeeper to `folder`.
 
-    What a server does not tell is written as the error that says so: evidence must not end the run.
+    What a server does not answer is written as the error it gave: evidence must not end the run.
     """
     folder.mkdir()
     _write(folder / "audit.json", [{"shard": each.shard, **each.report.to_json()} for each in audits])

@@ -14,7 +14,7 @@ from e2e.chaos.scenario import Kind
 STEADY_SECONDS = 3.0
 """Production of so many seconds may be on its way without anything being wrong."""
 WARM_SECONDS, LEAST_SECONDS = 60.0, 60.0
-"""A process's first minute is not counted, and less than another minute says nothing about its memory."""
+"""A process's first minute is not counted, and less than another minute proves nothing about its memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def recovery(fault: Injected, samples: Sequence[Sample], rate: float, until: flo
 def recoveries(
     faults: Sequence[Injected], samples: Sequence[Sample], rate: float, pause: float = 0.0
 ) -> tuple[Recovery, ...]:
-    """One for each fault; a fault that begins while another goes on ends what can be said of that, `pause` seconds
+    """One for each fault; a fault that begins while another is active ends the observation of that one, `pause` seconds
     earlier: when faults wait for each other's recovery, what happens after it belongs to none."""
     begins = sorted(fault.began for fault in faults)
     return tuple(
@@ -85,7 +85,7 @@ def _takeover(fault: Injected, samples: Sequence[Sample]) -> float | None:
 @dataclass(frozen=True, slots=True)
 class Memory:
     """The longest life of one process: megabytes at its end, and megabytes an hour it grew by, after its first minute;
-    `slope` is None for lives too short to tell."""
+    `slope` is None for lives too short for one."""
 
     name: str
     seconds: float

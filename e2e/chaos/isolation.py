@@ -12,7 +12,7 @@ from e2e.chaos.injecting import Injected
 from e2e.chaos.layout import Layout, pod_of
 from e2e.chaos.observing import Sample
 from e2e.chaos.scenario import Kind
-from e2e.demo.verdict import Check
+from e2e.kit.checks import Check
 
 LEAST_SECONDS = 3 * STEADY_SECONDS
 """A shorter outage would not show whether the other shard stands still."""
@@ -30,8 +30,8 @@ def isolated(
     if not judged and not demanded:
         return []
     peak, limit = max(judged, key=lambda each: each[0] - each[1], default=(0, 0.0))
-    told = f"lag at most {peak:,}, allowed {limit:,.0f} messages, in {len(judged)} outages"
-    found = told if judged else "no outage that could be judged"
+    summary = f"lag at most {peak:,}, allowed {limit:,.0f} messages, in {len(judged)} outages"
+    found = summary if judged else "no outage that could be judged"
     return [Check("while a shard was down, the other's lag stayed steady", bool(judged) and peak <= limit, found)]
 
 

@@ -1,6 +1,6 @@
 """The names of a run: of its processes, and of groups of them. Pure.
 
-Names in the first shard do not say which shard it is, as if there were no other: what was written for one shard means
+Names in the first shard have no shard in them, as if there were no other: what was written for one shard means
 the same in a run of two.
 """
 
@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 KAFKA = ("kafka-a", "kafka-b")
+EVERYTHING = "everything"
 
 
 def pod_name(shard: int, replica: int) -> str:
@@ -51,11 +52,12 @@ class Layout:
 
     @property
     def groups(self) -> dict[str, list[str]]:
-        """Names of several processes: zones, pods, all of a kind and, where there are more than one, whole shards."""
+        """Names of several processes: everything, zones, pods, all of a kind and, of several, whole shards."""
         pods = [pod for shard in self._shards for pod in self.pods(shard)]
         kinds = {f"{kind}s": [f"{kind}-{pod}" for pod in pods] for kind in ("aggregator", "clickhouse")}
         shards = {f"shard-{shard}": self.shard(shard) for shard in self._shards if self.shards > 1}
-        return {**self.zones, **{f"replica-{pod}": _containers(pod) for pod in pods}, **kinds, **shards}
+        everything = {EVERYTHING: self.processes}
+        return {**everything, **self.zones, **{f"replica-{pod}": _containers(pod) for pod in pods}, **kinds, **shards}
 
     def pods(self, shard: int) -> list[str]:
         return [pod_name(shard, replica) for replica in range(1, self.replicas + 1)]

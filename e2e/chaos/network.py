@@ -1,7 +1,7 @@
 """Faults between two processes on loopback, by packet filter: in a namespace of our own, never in the machine's.
 
 Each process runs under a group id of its own, which marks its connections (`CONNMARK` on the first packet). A rule
-names the marks of one side and the ports of the other: both directions of a connection are hit and nobody else's.
+names the marks of one side and the ports of the other: both directions of a connection are hit and no others.
 """
 
 from __future__ import annotations
@@ -67,30 +67,30 @@ class Network:
             _run("iptables", "-t", "mangle", "-A", "OUTPUT", "-p", "tcp", "--syn", *owner, *_mark(endpoint.group))
 
     def cut(self, name: str, one: Iterable[str], other: Iterable[str], *, share: float = 1.0) -> None:
-        """Drop a share of the packets between the two sides, until `mend(name)`."""
+        """Drop a share of the packets between the two sides, until `repair(name)`."""
         dice = [] if share >= 1 else ["-m", "statistic", "--mode", "random", "--probability", f"{share:.3f}"]
         self._add(name, [[*match, *dice, "-j", "DROP"] for match in self._between(list(one), list(other))])
 
     def reset(self, name: str, one: Iterable[str], other: Iterable[str]) -> None:
-        """Answer every packet of open connections between the two sides with a reset, until `mend(name)`."""
+        """Answer every packet of open connections between the two sides with a reset, until `repair(name)`."""
         reject = ["-j", "REJECT", "--reject-with", "tcp-reset"]
         self._add(name, [[*match, *reject] for match in self._between(list(one), list(other))])
 
     def redirect(self, name: str, one: Iterable[str], port: int, to: int) -> None:
-        """Connections that the processes `one` open to `port` go to `to`, until `mend(name)`."""
+        """Connections that the processes `one` open to `port` go to `to`, until `repair(name)`."""
         rules = [
             ["-p", "tcp", "-m", "owner", "--gid-owner", str(self._endpoints[process].group), "--dport", str(port)]
             for process in one
         ]
         self._add(name, [[*rule, "-j", "REDIRECT", "--to-ports", str(to)] for rule in rules], table="nat")
 
-    def mend(self, name: str) -> None:
+    def repair(self, name: str) -> None:
         for rule in self._rules.pop(name, []):
             _run("iptables", *(word if word != "-A" else "-D" for word in rule))
 
-    def mend_all(self) -> None:
+    def repair_all(self) -> None:
         for name in list(self._rules):
-            self.mend(name)
+            self.repair(name)
 
     def _add(self, name: str, matches: Iterable[list[str]], *, table: str = "filter") -> None:
         for match in matches:
@@ -120,7 +120,7 @@ class SmallDisk:
 
     @retry(retry=retry_if_exception_type(StackError), stop=stop_after_attempt(20), reraise=True)
     def fill(self) -> None:
-        """Leave less than a page free. The server goes on writing between question and answer, and the kernel refuses
+        """Leave less than a page free. The server still writes between question and answer, and the kernel refuses
         a size that is exceeded by then: ask again."""
         usage = shutil.disk_usage(self._folder)
         _run("mount", "-o", f"remount,size={usage.used}", str(self._folder))

@@ -1,4 +1,4 @@
-"""Looks at a run from outside twice a second: lag, owners, memory, counters. It never influences what it looks at."""
+"""Observes a run from outside twice a second: lag, owners, memory, counters. It never influences what it observes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import psutil
 
+from blockhouse.contract.aggregator import Phase, StatusPage
 from e2e.chaos.world import World
-from e2e.demo.tally import Tally, read_counters
+from e2e.kit.tally import Tally, read_counters
 from e2e.pipeline import AggregatorProcess
 from e2e.stack.periodic import Periodic
 from e2e.stack.process import session_members
@@ -24,8 +24,8 @@ MEMORY_EVERY = 5.0
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One look. `at` is in seconds of the run; `lags` by shard in messages that brokers have acknowledged and that are
-    not known to be stored; `owners` has, by stream, the process (pod, pid) that says it has it; `unowned` counts the
-    streams of which nobody says so."""
+    not known to be stored; `owners` has, by stream, the process (pod, pid) that reports to own it; `unowned` counts the
+    streams that no process reports to own."""
 
     at: float
     lags: tuple[int, ...]
@@ -50,7 +50,7 @@ class Resident:
 
 
 class Observer(Periodic):
-    """A context manager; threads of its own. `sent` says how many messages brokers have acknowledged by now, by
+    """A context manager; threads of its own. `sent` returns how many messages brokers have acknowledged by now, by
     shard."""
 
     def __init__(self, world: World, sent: Callable[[], Sequence[int]], clock: Callable[[], float]) -> None:
@@ -73,7 +73,7 @@ class Observer(Periodic):
         return tuple(sum(streams.values()) for streams in self._stored)
 
     def forget(self) -> None:
-        """The clock starts anew: drop what was seen by the old one."""
+        """The clock starts again: drop what was seen by the old one."""
         self.samples.clear()
         self.memory.clear()
 
@@ -83,20 +83,20 @@ class Observer(Periodic):
         owners: dict[str, tuple[str, int]] = {}
         for pod, pid, status in self._pool.map(self._ask, self._world.aggregators):
             stored = self._stored[self._layout.shard_of(pod) - 1]
-            for stream in status.get("streams", ()):
-                name = stream["stream"]
-                if "position" in stream:
-                    stored[name] = max(stored.get(name, 0), stored_below(stream))
-                if stream["state"] in ("REPLAY", "CONSUME"):
+            for stream in status.streams if status is not None else ():
+                name, below = stream.stream, stream.stored_below
+                if below is not None:
+                    stored[name] = max(stored.get(name, 0), below)
+                if stream.state in (Phase.REPLAY, Phase.CONSUME):
                     owners[name] = pod, pid
         lags = tuple(max(0, one - other) for one, other in zip(sent, self.stored, strict=True))
         self.samples.append(Sample(self._clock(), lags, owners, self._streams - len(owners)))
 
-    def _ask(self, pod: str) -> tuple[str, int, Mapping[str, Any]]:
+    def _ask(self, pod: str) -> tuple[str, int, StatusPage | None]:
         aggregator = self._world.aggregators[pod]
         pid = aggregator.pid
         if pid is None or aggregator.frozen:
-            return pod, 0, {}
+            return pod, 0, None
         status = aggregator.status()
         with suppress(OSError):  # it is dying, or not up yet: the last answer stands
             self.tally.note(pod, pid, read_counters(aggregator.get("/metrics")))
@@ -113,7 +113,7 @@ class Observer(Periodic):
             for pid in session_members(leader):
                 part = "" if pid == leader else " worker" if pid in workers else " java"
                 sizes[part] = max(sizes.get(part, 0), _resident(pid))
-            if self._clock() >= at:  # else the clock has started anew meanwhile
+            if self._clock() >= at:  # else the clock has started again meanwhile
                 self.memory += [Resident(at, name + part, leader, size) for part, size in sizes.items()]
 
     def _look_and_weigh(self) -> None:
@@ -124,13 +124,6 @@ class Observer(Periodic):
 
     def over(self) -> None:
         self._pool.shutdown(wait=False)
-
-
-def stored_below(stream: Mapping[str, Any]) -> int:
-    """The offset below which everything of a stream's status is stored."""
-    open_blocks = [block["begin"] for block in stream.get("inFlight", ())]
-    cursors = [table["cursor"] for table in stream.get("lagging", ())]
-    return int(min([stream["position"], *open_blocks, *cursors]))
 
 
 def _resident(pid: int) -> int:

@@ -13,7 +13,7 @@ from blockhouse_aggregator.coordination.schema_store import SchemaStore
 from blockhouse_aggregator.produce import LoadSpec, MessagePool
 from e2e.chaos.scenario import Scenario
 from e2e.chaos.world import LOADED, World
-from e2e.demo.load import Load
+from e2e.kit.load import Load
 from e2e.pipeline.schemas import recorded_history
 
 FIRST_MESSAGES = 100
@@ -51,7 +51,7 @@ class Production:
         return self._loads[0].clock()
 
     def wait(self, until: float) -> None:
-        """Until the clock says so, or to the end of the load. Raises what made any of them fail."""
+        """Until the clock reads `until`, or to the end of the load. Raises what made any of them fail."""
         for load in self._loads:
             load.wait(until)
 

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from e2e.chaos.figures import Recovery
 from e2e.chaos.run import Outcome
-from e2e.demo.ending import show_checks
+from e2e.kit.checks import show_checks
 
 
 def show(console: Console, outcome: Outcome) -> None:
@@ -43,7 +43,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
     return {
         "scenario": outcome.scenario.model_dump(mode="json", by_alias=True),
         "passed": outcome.passed,
-        "checks": [{"wanted": c.wanted, "holds": c.holds, "found": c.found} for c in outcome.checks],
+        "checks": [{"wanted": c.demand, "holds": c.holds, "found": c.found} for c in outcome.checks],
         "faults": [
             {
                 "fault": str(injected.fault),

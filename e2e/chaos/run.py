@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from blockhouse.config.endpoints import ZooKeeper
+from blockhouse.contract.verifier import AnomalyReport, Verdict
+from blockhouse_aggregator.audit import ValuesSpec
 from blockhouse_aggregator.audit import run as run_audit
 from blockhouse_aggregator.coordination.schema_store import SchemaStore
 from blockhouse_aggregator.coordination.session import Session
@@ -22,18 +23,20 @@ from e2e.chaos.isolation import isolated
 from e2e.chaos.observing import Observer
 from e2e.chaos.production import FIRST_MESSAGES, Production, manifest, production_of
 from e2e.chaos.scenario import Scenario
-from e2e.chaos.supervisor import Supervisor
 from e2e.chaos.verdict import Audited, judge, rows_in_kafka
 from e2e.chaos.world import LOADED, World
-from e2e.demo.verdict import Check
+from e2e.kit.checks import Check
+from e2e.kit.supervisor import Supervisor
 from e2e.stack.process import wait_until
 from e2e.stack.server import StackError
 
 WARM_TIMEOUT = 180.0
 FAULT_TIMEOUT = DRAIN_TIMEOUT = 300.0
 AUDIT_WAIT = VERIFIER_TIMEOUT = 120.0
+VALUES_SAMPLE = 2_000
+"""Messages of each table whose values are compared."""
 
-Tell = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +63,9 @@ class Outcome:
 class Timeline:
     """Lines with the seconds since production began; negative before. Thread-safe."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, log: Log) -> None:
         self.lines: list[str] = []
-        self._tell = tell
+        self._log = log
         self._began = time.monotonic()
         self._guard = threading.Lock()
 
@@ -72,21 +75,21 @@ class Timeline:
     def clock(self) -> float:
         return time.monotonic() - self._began
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         with self._guard:
             line = f"{self.clock():7.1f} s  {text}"
             self.lines.append(line)
-            self._tell(line)
+            self._log(line)
 
 
-def perform(scenario: Scenario, folder: Path, tell: Tell, *, isolated: bool) -> Outcome:
+def perform(scenario: Scenario, folder: Path, log: Log, *, isolated: bool) -> Outcome:
     """Run the scenario in `folder`. Raises BlockhouseError when the run itself could not be done; whether the system
     has passed is in the outcome."""
     began = time.monotonic()
-    timeline = Timeline(tell)
+    timeline = Timeline(log)
     with ExitStack() as exits:
         aggregators = f"{scenario.shards} x {scenario.replicas} aggregators"
-        timeline.say(f"seed {scenario.seed}: starting servers and {aggregators}")
+        timeline.log(f"seed {scenario.seed}: starting servers and {aggregators}")
         world = exits.enter_context(World(scenario, folder, isolated=isolated))
         session = exits.enter_context(
             Session(ZooKeeper(servers=world.stack.zookeeper.connect, root=world.pipelines[0].root))
@@ -103,8 +106,8 @@ def perform(scenario: Scenario, folder: Path, tell: Tell, *, isolated: bool) -> 
         load = exits.enter_context(production_of(scenario, world, schemas))
         observer = exits.enter_context(Observer(world, lambda: load.messages, timeline.clock))
         _warm_up(load, observer)
-        supervisor = exits.enter_context(Supervisor(world.servers, timeline.say))
-        injector = Injector(world, supervisor, timeline.clock, timeline.say)
+        supervisor = exits.enter_context(Supervisor(world.servers, timeline.log))
+        injector = Injector(world, supervisor, timeline.clock, timeline.log)
         exits.callback(injector.abort)
         timeline.restart()
         observer.forget()
@@ -115,14 +118,14 @@ def perform(scenario: Scenario, folder: Path, tell: Tell, *, isolated: bool) -> 
         injector.join(FAULT_TIMEOUT)
         unknown = load.finish(DRAIN_TIMEOUT)
         not_acknowledged = f" ({unknown:,} messages never acknowledged by the brokers)" if unknown else ""
-        timeline.say(f"produced {sum(load.rows):,} rows{not_acknowledged}; waiting until everything is stored")
+        timeline.log(f"produced {sum(load.rows):,} rows{not_acknowledged}; waiting until everything is stored")
         _quiesce(world)
         observer.look()
-        timeline.say("quiet; auditing every replica")
+        timeline.log("quiet; auditing every replica")
         audits = _audit(world, load)
         if not all(audited.report.exact for audited in audits):
             keep(world.stack, audits, session.client, folder / "evidence")
-            timeline.say(f"not exact: what the servers knew is in {folder / 'evidence'}")
+            timeline.log(f"not exact: what the servers knew is in {folder / 'evidence'}")
         verified = world.verifier.settled(VERIFIER_TIMEOUT)
         seconds = time.monotonic() - began
         anomalies = world.verifier.anomalies()
@@ -138,7 +141,7 @@ def _warm_up(load: Production, observer: Observer) -> None:
 def _play(scenario: Scenario, load: Production, injector: Injector, timeline: Timeline) -> None:
     """Start each fault at its time, while rows flow."""
     load.start()
-    timeline.say(f"producing {scenario.messages:,} messages for each shard, {scenario.rate:g} a second")
+    timeline.log(f"producing {scenario.messages:,} messages for each shard, {scenario.rate:g} a second")
     for fault in sorted(scenario.faults, key=lambda each: each.at):
         load.wait(fault.at)
         injector.start(fault)
@@ -150,7 +153,7 @@ def _play_in_turn(
 ) -> None:
     """Each fault alone, with time to recover, while rows flow."""
     load.start()
-    timeline.say(f"producing {scenario.rate:g} messages a second, for {len(scenario.faults)} faults in turn")
+    timeline.log(f"producing {scenario.rate:g} messages a second, for {len(scenario.faults)} faults in turn")
 
     def recovered(since: float) -> bool:
         samples = [sample for sample in observer.samples if sample.at >= since]
@@ -163,13 +166,13 @@ def _play_in_turn(
         injector.join(FAULT_TIMEOUT)
         over = timeline.clock()
         if not wait_until(lambda over=over: recovered(over), timeout=RECOVERY_TIMEOUT, interval=0.5):  # type: ignore[misc]
-            timeline.say(f"not recovered from within {RECOVERY_TIMEOUT:g} s: {fault}")
-        timeline.say(f"{number} of {len(scenario.faults)} faults done")
+            timeline.log(f"not recovered from within {RECOVERY_TIMEOUT:g} s: {fault}")
+        timeline.log(f"{number} of {len(scenario.faults)} faults done")
     load.stop()
 
 
 def _quiesce(world: World) -> None:
-    """Until every server answers and every row is stored; nobody helps."""
+    """Until every server answers and every row is stored, without any help."""
     down = [name for name, server in world.servers.items() if not wait_until(server.answers, timeout=DRAIN_TIMEOUT)]
     if down:
         raise StackError(f"{', '.join(down)} did not come back within {DRAIN_TIMEOUT:g} s")
@@ -178,11 +181,15 @@ def _quiesce(world: World) -> None:
 
 
 def _audit(world: World, production: Production) -> list[Audited]:
-    """Every shard's topic with every one of its replicas."""
+    """Every shard's topic with every one of its replicas: each row, and the values of a sample."""
+    with Session(ZooKeeper(servers=world.stack.zookeeper.connect, root=world.pipelines[0].root)) as session:
+        histories = {history.name: history for history in SchemaStore(session).all()}
+    values = ValuesSpec(histories, VALUES_SAMPLE, world.scenario.seed)
     found = []
     for pipeline, rows in zip(world.pipelines, production.rows, strict=True):
         shard = pipeline.spec.shard
-        report = run_audit(pipeline.audit_spec(manifest(world.folder, shard), AUDIT_WAIT))
+        spec = pipeline.audit_spec(manifest(world.folder, shard), AUDIT_WAIT)
+        report = run_audit(replace(spec, values=values))
         found.append(Audited(shard, report, max(rows, rows_in_kafka(report))))
     return found
 
@@ -193,8 +200,8 @@ def _outcome(
     observer: Observer,
     injector: Injector,
     audits: Sequence[Audited],
-    verified: Mapping[str, Any],
-    anomalies: Sequence[Mapping[str, Any]],
+    verified: Verdict,
+    anomalies: Sequence[AnomalyReport],
     timeline: Timeline,
     seconds: float,
 ) -> Outcome:

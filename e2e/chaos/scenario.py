@@ -36,7 +36,7 @@ class Kind(StrEnum):
     RESTART = "restart"
     """SIGTERM to each process of `target` in turn, each started again before the next."""
     SKEW = "skew"
-    """The wall clock of `target` is `offset` seconds off for `seconds`; its monotonic clock goes on."""
+    """The wall clock of `target` is `offset` seconds off for `seconds`; its monotonic clock is right."""
 
 
 SERVERS = {Kind.KILL, Kind.FREEZE, Kind.RESTART}
@@ -44,7 +44,7 @@ NETWORK = {Kind.PARTITION, Kind.LOSS, Kind.DELAY}
 """Kinds that need a network namespace of our own."""
 SKEWABLE = (*KAFKA, "verifier")
 LEAST_SKEW, MOST_SKEW = 30.0, 3000.0
-"""Less could not be told from a slow answer. A broker refuses messages that are an hour ahead of its clock
+"""Less could not be distinguished from a slow answer. A broker refuses messages that are an hour ahead of its clock
 (`message.timestamp.after.max.ms`): that would be the producer's failure, which is not what a skew is about."""
 
 
@@ -76,7 +76,7 @@ class Fault(BaseModel):
             raise ValueError(f"{self.kind}: only the clocks of {', '.join(SKEWABLE)} can be shifted")
         if abs(self.offset) < LEAST_SKEW:
             raise ValueError(
-                f"{self.kind}: an `offset` of {self.offset:g} s is too little to tell: {LEAST_SKEW:g} or more"
+                f"{self.kind}: an `offset` of {self.offset:g} s is too little to be noticed: {LEAST_SKEW:g} or more"
             )
         return self
 

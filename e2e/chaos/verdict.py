@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
+from blockhouse.contract.aggregator import Phase, StatusPage
+from blockhouse.contract.verifier import AnomalyReport, Verdict
 from blockhouse_aggregator.audit import AuditReport
 from e2e.chaos.injecting import Injected
-from e2e.demo.verdict import Check, exact
+from e2e.kit.checks import Check, exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +32,15 @@ def judge(
     replays: int | None,
     surplus: int,
     faults: Sequence[Injected],
-    statuses: Mapping[str, Mapping[str, Any]],
-    verified: Mapping[str, Any],
-    anomalies: Sequence[Mapping[str, Any]],
+    statuses: Mapping[str, StatusPage | None],
+    verified: Verdict,
+    anomalies: Sequence[AnomalyReport],
     crashes: Sequence[str],
     isolation: Sequence[Check] = (),
 ) -> tuple[Check, ...]:
-    """All checks, in the order in which they are told. `replicas` are those of one shard; `replays` is None when none
+    """All checks, in the order of the report. `replicas` are those of one shard; `replays` is None when none
     is demanded; `verified` is the verifier's verdict about everything that was committed, `anomalies` are all it has
-    found, `crashes` internal errors found in the logs, `isolation` what was said of shards in each other's trouble."""
+    found, `crashes` internal errors found in the logs, `isolation` the checks of shards during each other's outages."""
     failed = [f"{injected.fault}: {injected.error}" for injected in faults if injected.error]
     done = len(faults) - len(failed)
     wrong = standing_still(statuses)
@@ -58,7 +59,7 @@ def judge(
 
 def _exact(audited: Audited, replicas: int, tables: Collection[str], shards: int) -> Check:
     check = exact(audited.report, replicas, tables, audited.rows)
-    return check if shards == 1 else replace(check, wanted=f"{check.wanted} of shard {audited.shard}")
+    return check if shards == 1 else replace(check, demand=f"{check.demand} of shard {audited.shard}")
 
 
 def rows_in_kafka(report: AuditReport) -> int:
@@ -67,43 +68,45 @@ def rows_in_kafka(report: AuditReport) -> int:
     return max((sum(r.rows for r in report.tables if r.replica == name) for name in replicas), default=0)
 
 
-def watched(verified: Mapping[str, Any], streams: int, anomalies: Sequence[Mapping[str, Any]] = ()) -> Check:
+def watched(verified: Verdict, streams: int, anomalies: Sequence[AnomalyReport] = ()) -> Check:
     """The verifier watches the commits of every stream, from outside, by the rules of docs/protocol.md alone.
 
-    That a stream stood still while faults went on is true and no anomaly of the protocol, once it has gone on.
+    That a stream stalled while faults lasted is true and no anomaly of the protocol, once it has resumed.
     """
-    commits = sum(cluster["commits"] for cluster in verified["coverage"].values())
-    stood = [anomaly for anomaly in anomalies if anomaly["kind"] == "stalled" and anomaly["ended"]]
+    commits = verified.commits
+    stood = [anomaly for anomaly in anomalies if anomaly.kind == "stalled" and anomaly.ended]
     wrong = [anomaly for anomaly in anomalies if anomaly not in stood]
-    seen = verified["verdict"] == ("anomalies" if anomalies else "clean") and verified["streams"] == streams
+    seen = verified.verdict == ("anomalies" if anomalies else "clean") and verified.streams == streams
     return Check(
         "the verifier found no anomaly in what was committed",
         not wrong and seen and commits >= streams,
-        f"{verified['verdict']}: {commits:,} commits of {verified['streams']} of {streams} streams"
-        + (f"; {len(stood)} times one stood still for long and went on" if stood else "")
-        + "".join(f"; {each['kind']} in {each['stream']}: {each['message']}" for each in wrong[:3]),
+        f"{verified.verdict}: {commits:,} commits of {verified.streams} of {streams} streams"
+        + (f"; {len(stood)} times one stalled for long and resumed" if stood else "")
+        + "".join(f"; {each.kind} in {each.stream}: {each.message}" for each in wrong[:3]),
     )
 
 
-def standing_still(statuses: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Streams that are stopped and blocks that are blocked, in the status pages of replicas."""
-    return [*_stopped(statuses), *_blocked(statuses)]
+def standing_still(statuses: Mapping[str, StatusPage | None]) -> list[str]:
+    """Streams that are stopped and blocks that are blocked, in the status pages of those replicas that answered."""
+    pages = {replica: page for replica, page in statuses.items() if page is not None}
+    return [*_stopped(pages), *_blocked(pages)]
 
 
-def _stopped(statuses: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _stopped(pages: Mapping[str, StatusPage]) -> list[str]:
     return [
-        f"{stream['stream']} stopped on {replica}: {stream.get('stopped')}"
-        for replica, status in statuses.items()
-        for stream in status.get("streams", ())
-        if stream["state"] == "STOPPED"
+        f"{stream.stream} stopped on {replica}: "
+        + (f"{stream.stopped.reason}: {stream.stopped.message}" if stream.stopped else "")
+        for replica, page in pages.items()
+        for stream in page.streams
+        if stream.state is Phase.STOPPED
     ]
 
 
-def _blocked(statuses: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _blocked(pages: Mapping[str, StatusPage]) -> list[str]:
     return [
-        f"{block['table']} blocked in {stream['stream']}: {block['reason']}"
-        for status in statuses.values()
-        for stream in status.get("streams", ())
-        for block in stream.get("inFlight", ())
-        if block["stage"] == "blocked"
+        f"{block.table} blocked in {stream.stream}: {block.reason}"
+        for page in pages.values()
+        for stream in page.streams
+        for block in stream.blocks
+        if block.stage == "blocked"
     ]

@@ -13,7 +13,7 @@ from e2e.chaos.clock import PROBE_TOPIC, WallClock, appended_at, library, sweep
 from e2e.chaos.layout import pod_name, pod_of
 from e2e.chaos.network import FIRST_GROUP, Endpoint, Network, SmallDisk
 from e2e.chaos.scenario import DISK, Kind, Scenario
-from e2e.demo.scenario import TABLES, Table
+from e2e.kit.tables import TABLES, Table
 from e2e.pipeline import AggregatorProcess, Pipeline, PipelineSpec, verifier_of
 from e2e.stack import Stack, StackSpec
 from e2e.stack.clickhouse import ClickHouseServer
@@ -50,7 +50,7 @@ class World(Stage):
             shards=scenario.shards,
             replicas=scenario.replicas,
             clickhouse_zk_timeout_ms=6_000,
-            clickhouse_log_level="debug",  # of fetches and merges nothing is said above it
+            clickhouse_log_level="debug",  # fetches and merges are logged at no higher level
             # Killed while it removes old parts, a server finds more on its disk than in ZooKeeper, and would not start.
             merge_tree={"replicated_max_ratio_of_wrong_parts": "1"},
         )
@@ -87,7 +87,8 @@ class World(Stage):
         server = self.servers[name]
         if isinstance(server, KafkaBroker):
             return appended_at(server.bootstrap)
-        looked = [cluster["looked"] for cluster in self.verifier.verdict().get("coverage", {}).values()]
+        verdict = self.verifier.verdict()
+        looked = [cluster.looked for cluster in verdict.coverage.values()] if verdict is not None else []
         return max((datetime.fromisoformat(text).timestamp() for text in looked if text), default=None)
 
     def start(self) -> None:
@@ -116,7 +117,7 @@ class World(Stage):
 
     def close(self) -> None:
         if self.network is not None:
-            self.network.mend_all()
+            self.network.repair_all()
         self._exits.close()
         shutil.rmtree(self.stack.folder, ignore_errors=True)
 
@@ -167,5 +168,5 @@ def listens(server: Server) -> tuple[int, ...]:
             return server.listens
         case ZooKeeperServer():
             return (server.port,)
-        case _:
+        case _:  # open: an aggregator, a verifier
             return ()

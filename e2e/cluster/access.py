@@ -1,6 +1,6 @@
-"""What scenarios ask of a Kubernetes, whoever made it: kubectl and helm as its administrator.
+"""What scenarios ask of a Kubernetes, no matter how it was created: kubectl and helm as its administrator.
 
-`Cluster` is one that is made here and dies with the test, `GivenCluster` one that somebody else made. What only the
+`Cluster` is one that is made here and dies with the test, `GivenCluster` one that the user brings. What only the
 first has (its audit log, its programs) is not here.
 """
 
@@ -23,7 +23,7 @@ class Programs(Protocol):
 
 
 class Access(ABC):
-    """An administrator's way to an API server. Every method raises ClusterError with what the server said."""
+    """An administrator's way to an API server. Every method raises ClusterError with the server's answer."""
 
     binaries: Programs
 
@@ -35,7 +35,7 @@ class Access(ABC):
     @property
     @abstractmethod
     def audit(self) -> AuditLog:
-        """Every request that was answered; ClusterError where nobody can tell."""
+        """Every request that was answered; ClusterError where they are not recorded."""
 
     @abstractmethod
     def kubeconfig_of(self, service_account: str, namespace: str, path: Path) -> Path:

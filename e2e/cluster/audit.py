@@ -1,4 +1,4 @@
-"""What the API server says was asked of it: the judge of who wrote what, who was refused, and how much was asked."""
+"""The requests that the API server recorded: the judge of who wrote what, who was refused, and how much was asked."""
 
 from __future__ import annotations
 

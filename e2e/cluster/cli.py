@@ -44,8 +44,8 @@ def up(
     ] = None,
 ) -> None:
     """Start the programs and leave them running. Exit code 1 when one does not come up."""
-    wanted = ClusterSpec(zones=tuple(parse_zone(text) for text in zone)) if zone else None
-    cluster = Cluster(folder, wanted or (None if read_state(folder.absolute()) else ClusterSpec()), detached=True)
+    requested = ClusterSpec(zones=tuple(parse_zone(text) for text in zone)) if zone else None
+    cluster = Cluster(folder, requested or (None if read_state(folder.absolute()) else ClusterSpec()), detached=True)
     cluster.keep = True
     began = time.monotonic()
     try:

@@ -1,7 +1,7 @@
-"""A Kubernetes that somebody else made, for scenarios that need no more of it than its API.
+"""A Kubernetes that the user brings, for scenarios that need no more of it than its API.
 
-It is used only when it is named: `BLOCKHOUSE_E2E_KUBECONFIG` is a file, and nobody's `KUBECONFIG` or `~/.kube/config`
-is ever looked at. Where Blockhouse is installed already it is refused before anything is written. What was there before
+It is used only when it is named: `BLOCKHOUSE_E2E_KUBECONFIG` is a file, and no `KUBECONFIG` or `~/.kube/config`
+is ever read. Where Blockhouse is installed already it is refused before anything is written. What was there before
 is never changed, and what was made here is removed at the end.
 """
 
@@ -27,7 +27,7 @@ CRDS = Path(__file__).parents[2] / "crds"
 
 
 class OnPath:
-    """The programs of whoever gives the cluster."""
+    """The programs of the user who brings the cluster."""
 
     def __getitem__(self, name: str) -> str:
         """The path of a program. ClusterError when there is none."""
@@ -75,12 +75,12 @@ class GivenCluster(Access, Stage):
         """Take the cluster and install the CRDs."""
         if installed := self.installed():
             raise ClusterError(refusal(self.context, self.server, installed))
-        self.make_namespace(SYSTEM)  # whoever comes second fails here
+        self.make_namespace(SYSTEM)  # the second of two runs fails here
         self.kubectl("apply", "--server-side", "-f", str(CRDS))
         self.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CRDS))
 
     def make_namespace(self, name: str) -> None:
-        """Makes a namespace. ClusterError when there is one of that name: it is somebody else's."""
+        """Makes a namespace. ClusterError when there is one of that name: it belongs to another."""
         self.kubectl("create", "namespace", name)
         self._made.append(name)
 
@@ -111,16 +111,16 @@ class GivenCluster(Access, Stage):
         return content
 
 
-def chosen_context(content: Mapping[str, Any], wanted: str, source: Path) -> str:
-    """The context to use. ClusterError when it is not there, or when nobody said which of several it is."""
+def chosen_context(content: Mapping[str, Any], requested: str, source: Path) -> str:
+    """The context to use. ClusterError when it is not there, or when none of several was chosen."""
     names = [context["name"] for context in content.get("contexts") or ()]
-    if wanted and wanted not in names:
-        raise ClusterError(f"{source} has no context {wanted}: {CONTEXT} is one of {', '.join(names) or 'none'}")
-    if not wanted and len(names) != 1:
+    if requested and requested not in names:
+        raise ClusterError(f"{source} has no context {requested}: {CONTEXT} is one of {', '.join(names) or 'none'}")
+    if not requested and len(names) != 1:
         raise ClusterError(
-            f"{source} has {len(names)} contexts: say which with {CONTEXT}: {', '.join(names) or 'none'}"
+            f"{source} has {len(names)} contexts: choose one with {CONTEXT}: {', '.join(names) or 'none'}"
         )
-    return wanted or str(names[0])
+    return requested or str(names[0])
 
 
 def traces(listed: Iterable[str]) -> list[str]:
@@ -137,7 +137,7 @@ def refusal(context: str, server: str, installed: list[str]) -> str:
 
 
 def with_token(content: Mapping[str, Any], token: str) -> dict[str, Any]:
-    """The same cluster and context, as whoever has this token and nothing else."""
+    """The same cluster and context, as a user who has this token and nothing else."""
     result = deepcopy(dict(content))
     for user in result["users"]:
         user["user"] = {"token": token}

@@ -20,7 +20,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class Program(Server):
-    """One program of the control plane. It answers when its health page says so."""
+    """One program of the control plane. It answers when its health page reports it healthy."""
 
     program: ClassVar[str]
     environment: ClassVar[dict[str, str]] = {"NO_PROXY": "*", "no_proxy": "*"}
@@ -132,7 +132,7 @@ class ApiServer(Program):
         return self.folder / "audit.log"
 
     def answers(self) -> bool:
-        # Not even health is told to strangers: anonymous requests are switched off.
+        # Not even health is reported to strangers: anonymous requests are switched off.
         return super().answers()
 
     def _tls(self) -> ssl.SSLContext:
@@ -199,7 +199,7 @@ class ApiClient(Program):
         self.api = api
 
     def kubeconfig(self) -> Path:
-        """Its way to the API server, written anew."""
+        """Its way to the API server, written again at each call."""
         identity = self.authority.issue(self.program.removeprefix("kube-"), self.subject)
         return self.authority.kubeconfig(self.folder / "kubeconfig", self.api.url, identity=identity)
 
@@ -253,7 +253,7 @@ class Scheduler(ApiClient):
 class Kwok(ApiClient):
     """Plays the kubelet of every node with KWOK's annotation: pods become ready at once, and nothing runs in them.
 
-    Pods have addresses at which nobody is (RFC 2544): those of loopback are refused in endpoints.
+    Pods have addresses at which no process listens (RFC 2544): those of loopback are refused in endpoints.
     """
 
     program = "kwok"

@@ -1,4 +1,4 @@
-"""Volumes for claims: a folder each. A cluster without a provisioner leaves every pod with a claim pending for ever.
+"""Volumes for claims: a folder each. A cluster without a provisioner leaves each pod with a claim pending indefinitely.
 
 Runs as a process of its own (`python -m e2e.cluster.volumes KUBECONFIG FOLDER`), so that a detached cluster has it too.
 """
@@ -29,7 +29,7 @@ READY = "watching claims"
 
 
 class VolumeProvisioner(Server):
-    """The process. It answers once it has said that it watches."""
+    """The process. It answers once it has reported that it watches."""
 
     def __init__(self, folder: Path, *, kubeconfig: Path, dies_with_parent: bool) -> None:
         super().__init__("volumes", folder / "volumes", dies_with_parent=dies_with_parent)
@@ -69,8 +69,8 @@ def volume(claim: Any, folder: Path) -> dict[str, Any]:
 
 def provision(core: Any, claim: Any, folder: Path) -> None:
     """Makes the claim's volume, unless it has one."""
-    wanted = claim.metadata.annotations or {}
-    if claim.spec.volume_name or wanted.get("volume.kubernetes.io/storage-provisioner") != PROVISIONER:
+    annotations = claim.metadata.annotations or {}
+    if claim.spec.volume_name or annotations.get("volume.kubernetes.io/storage-provisioner") != PROVISIONER:
         return
     place = folder / claim.metadata.namespace / claim.metadata.name
     place.mkdir(parents=True, exist_ok=True)

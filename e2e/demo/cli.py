@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from e2e.clickhouse_choice import CURRENT, ClickHouseOption
 from e2e.demo.scenario import plan
 
 DEFAULT_FOLDER = Path(".run/demo")
@@ -21,7 +22,7 @@ _HELP = """Load two Kafka clusters into replicated ClickHouse, kill and freeze a
 
 Everything runs on this machine and is stopped at the end, also after Ctrl-C. Exit code 0 only if every row is on every
 replica exactly once although an aggregator was killed between commit and acknowledgement, one was frozen until others
-had its streams, and a replayed block was recognised; 1 otherwise, saying which of these failed.
+had its streams, and a replayed block was recognised; 1 otherwise, with the names of those that failed.
 
 Examples:
 
@@ -41,10 +42,11 @@ def demo(
     rows: Annotated[int, typer.Option(envvar="ROWS", min=10_000, help="Rows to produce, over one minute.")] = 360_000,
     folder: Annotated[Path, typer.Option(help="Where everything is kept; emptied at the start.")] = DEFAULT_FOLDER,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the servers' data too, to start them again.")] = False,
+    clickhouse: ClickHouseOption = CURRENT,  # noqa: ARG001 - its callback has set it for everything that runs from here
 ) -> None:
     # Heavy imports only here: `blockhouse demo --help` must not load Kafka's and ClickHouse's clients.
     from e2e.demo.story import perform
-    from e2e.demo.workspace import stderr_to, workspace
+    from e2e.kit.workspace import stderr_to, workspace
 
     console = Console()
     if not console.is_terminal:
@@ -64,7 +66,7 @@ def demo(
         except BaseException:
             console.print(f"failed; logs and configurations are in {home}")
             raise
-    failed = [check.wanted for check in checks if not check.holds]
+    failed = [check.demand for check in checks if not check.holds]
     if failed:
         console.print(f"FAILED: {'; '.join(failed)}", style="bold red")
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""The last page: the audit, what was done to whom, what came of it, and where to look next."""
+"""The last page: the audit, the faults and their effects, and where to look next."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from pathlib import Path
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from blockhouse_aggregator.audit import AuditReport
 from e2e.demo.faults import Frozen, Killed
-from e2e.demo.tally import Tally
-from e2e.demo.verdict import Check
+from e2e.kit.tally import Tally
 
 
 def show_audit(console: Console, report: AuditReport) -> None:
@@ -61,12 +59,6 @@ def show_faults(console: Console, killed: Sequence[Killed], frozen: Sequence[Fro
         highlight=False,
         soft_wrap=True,
     )
-
-
-def show_checks(console: Console, checks: Sequence[Check]) -> None:
-    for check in checks:
-        mark = Text("  ok    ", "green") if check.holds else Text("  FAILED", "bold red")
-        console.print(mark, Text(f"{check.wanted}: {check.found}"), soft_wrap=True)
 
 
 def show_next(console: Console, folder: Path, kept: bool, killed: Sequence[Killed], names: Mapping[int, str]) -> None:

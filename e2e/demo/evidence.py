@@ -10,7 +10,7 @@ from blockhouse.errors import BlockhouseError
 from blockhouse.metadata import codec
 from blockhouse.metadata.model import Metadata
 from blockhouse.streams import StreamId
-from e2e.demo.watch import BlockInFlight
+from e2e.kit.watch import BlockInFlight
 from e2e.stack.clickhouse import ClickHouseServer
 
 
@@ -34,7 +34,7 @@ def read_committed(bootstrap: str, group: str, stream: StreamId) -> Committed:
     """What the group has committed for a stream. BlockhouseError when it has committed nothing."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
     try:
-        (found,) = consumer.committed([TopicPartition(stream.topic, stream.partition)], timeout=10)
+        (found,) = consumer.committed([TopicPartition(stream.topic, stream.partition)], timeout=60)
     finally:
         consumer.close()
     if found.error is not None or found.offset < 0:

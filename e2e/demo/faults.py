@@ -1,6 +1,6 @@
 """Kills an aggregator between commit and acknowledgement, and freezes one for longer than its session lasts.
 
-Neither is left to chance. While every other replica is told to fetch nothing, a quorum insert is stored by its own
+Neither is left to chance. While every other replica is stopped from fetching, a quorum insert is stored by its own
 replica and cannot be acknowledged: an aggregator that is killed then has committed an intent, has stored the rows, and
 cannot know it.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.clickhouse.quorum import QuorumProbe
 from e2e.demo.evidence import Committed, read_committed, stored_rows
-from e2e.demo.watch import BlockInFlight, Watcher
+from e2e.kit.watch import BlockInFlight, Watcher
 from e2e.pipeline import Pipeline
 from e2e.stack.clickhouse import ClickHouseServer
 from e2e.stack.process import wait_until
@@ -41,12 +41,12 @@ class Killed:
 
     @property
     def recorded(self) -> bool:
-        """The metadata in Kafka says that the block is in flight."""
+        """By the metadata in Kafka the block is in flight."""
         return self.committed.has_in_flight(self.block.begin, self.block.end)
 
     @property
     def between_commit_and_acknowledgement(self) -> bool:
-        """The intent is in Kafka, the rows are in ClickHouse, and no server can have said so: the quorum is not met."""
+        """The intent is in Kafka, the rows in ClickHouse, and no server can have acknowledged them without a quorum."""
         return self.recorded and self.rows_stored > 0 and self.quorum_pending
 
 

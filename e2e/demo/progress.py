@@ -13,8 +13,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from e2e.demo.load import Load
-from e2e.demo.watch import Seen, Watcher
+from e2e.kit.load import Load
+from e2e.kit.watch import Seen, Watcher
 from e2e.stack.periodic import Periodic
 
 LINE_EVERY = 5.0
@@ -23,7 +23,7 @@ RATE_OVER = 5.0
 _COLOURS = {"ready": "green", "starting": "yellow", "frozen": "cyan", "down": "red"}
 
 
-class Teller:
+class Reporter:
     """Prints what happens, with the seconds since the beginning."""
 
     def __init__(self, console: Console) -> None:
@@ -34,7 +34,7 @@ class Teller:
     def seconds(self) -> float:
         return time.monotonic() - self._began
 
-    def say(self, text: str, style: str = "") -> None:
+    def log(self, text: str, style: str = "") -> None:
         self.console.print(Text(f"{self.seconds:6.1f} s  "), Text(text, style), sep="", soft_wrap=True)
 
 
@@ -57,8 +57,8 @@ class Rate:
 class Figures:
     """The numbers of one moment, from what watcher and load know.
 
-    Acknowledged rows are what the aggregators say: a replayed block is acknowledged again, so they may exceed the rows
-    produced. What is stored, the audit tells.
+    Acknowledged rows are as aggregators report: a replayed block is acknowledged again, so they may exceed the rows
+    produced. What is stored, the audit counts.
     """
 
     def __init__(self, watcher: Watcher, load: Load) -> None:
@@ -118,8 +118,8 @@ class Progress(Protocol):
     ) -> None: ...
 
 
-def progress_of(teller: Teller, figures: Figures) -> Progress:
+def progress_of(reporter: Reporter, figures: Figures) -> Progress:
     """Shown as long as the context lasts."""
-    if teller.console.is_terminal:
-        return Live(get_renderable=figures.grid, console=teller.console, refresh_per_second=2, transient=True)
-    return Periodic(lambda: teller.say(figures.line()), LINE_EVERY, name="lines", patience=5)
+    if reporter.console.is_terminal:
+        return Live(get_renderable=figures.grid, console=reporter.console, refresh_per_second=2, transient=True)
+    return Periodic(lambda: reporter.log(figures.line()), LINE_EVERY, name="lines", patience=5)

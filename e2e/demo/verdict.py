@@ -1,25 +1,16 @@
 """Whether the demonstration has shown what it set out to show. Pure: from the audit, the faults and the counters.
 
-It must never pass for want of a fault: a run in which nothing was killed at the right moment proves nothing.
+It must never pass for lack of a fault: a run in which nothing was killed at the right moment proves nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Sequence
 
+from blockhouse.contract.verifier import Verdict
 from blockhouse_aggregator.audit import AuditReport
 from e2e.demo.faults import Frozen, Killed
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing that had to hold, and what was found."""
-
-    wanted: str
-    holds: bool
-    found: str
+from e2e.kit.checks import Check, exact
 
 
 def judge(
@@ -33,9 +24,9 @@ def judge(
     replays: int,
     deduplicated: int,
     streams: int,
-    verified: Mapping[str, Any],
+    verified: Verdict,
 ) -> tuple[Check, ...]:
-    """All checks, in the order in which they are told. `rows` is how many the brokers acknowledged to the producer,
+    """All checks, in the order in which they are printed. `rows` is how many the brokers acknowledged to the producer,
     `verified` the verifier's verdict about everything that was committed, `streams` how many it had to watch."""
     between = sum(kill.between_commit_and_acknowledgement for kill in killed)
     beyond = sum(freeze.beyond_session for freeze in frozen)
@@ -60,31 +51,13 @@ def judge(
     )
 
 
-def _verifier(verified: Mapping[str, Any], streams: int) -> Check:
-    """Clean, and about every commit of every stream: a verifier that has not seen them says nothing."""
-    clusters = verified["coverage"].values()
-    commits, unseen = sum(c["commits"] for c in clusters), sum(c["unseen"] for c in clusters)
-    whole = verified["streams"] == streams and commits >= streams and unseen == 0
-    latest = verified["latest"]
+def _verifier(verified: Verdict, streams: int) -> Check:
+    """Clean, and about every commit of every stream: a verifier that has not seen them proves nothing."""
+    commits, unseen, latest = verified.commits, verified.unseen, verified.latest
+    whole = verified.streams == streams and commits >= streams and unseen == 0
     return Check(
         "the verifier saw every commit and found no anomaly",
-        verified["verdict"] == "clean" and whole,
-        f"{verified['verdict']}: {commits:,} commits of {verified['streams']} of {streams} streams, {unseen} not seen"
-        + (f"; {latest['kind']} in {latest['stream']}: {latest['message']}" if latest else ""),
-    )
-
-
-def exact(report: AuditReport, replicas: int, tables: Collection[str], rows: int) -> Check:
-    """Exact, and about everything: an audit of too few tables, replicas or rows is none."""
-    pairs = {(result.table, result.replica) for result in report.tables if result.exists}
-    names = {replica for _, replica in pairs}
-    everything = pairs == {(table, replica) for table in tables for replica in names} and len(names) == replicas
-    stored = {name: sum(r.stored for r in report.tables if r.replica == name) for name in sorted(names)}
-    lost = sum(result.missing for result in report.tables)
-    doubled = sum(result.duplicates for result in report.tables)
-    found = ", ".join(f"{name} {count:,}" for name, count in stored.items())
-    return Check(
-        "every produced row is stored exactly once on every replica",
-        report.exact and everything and set(stored.values()) == {rows},
-        f"{rows:,} produced; stored: {found or 'nothing'}; {lost:,} lost, {doubled:,} duplicates",
+        verified.verdict == "clean" and whole,
+        f"{verified.verdict}: {commits:,} commits of {verified.streams} of {streams} streams, {unseen} not seen"
+        + (f"; {latest.kind} in {latest.stream}: {latest.message}" if latest is not None else ""),
     )

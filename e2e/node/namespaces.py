@@ -76,7 +76,7 @@ class Network:
 
 
 class Namespaces(Server):
-    """The first process of a node's namespaces; `inside` says how to run a command in them."""
+    """The first process of a node's namespaces; `inside` is how to run a command in them."""
 
     def __init__(self, folder: Path, network: Network, *, dies_with_parent: bool) -> None:
         super().__init__("namespaces", folder / "namespaces", dies_with_parent=dies_with_parent)

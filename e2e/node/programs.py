@@ -139,7 +139,7 @@ class Kubelet(NodeProgram):
         kubeconfig = self.kubeconfig()
         config = self.folder / "config.yaml"
         config.write_text(yaml.safe_dump(self._config()))
-        # Names that the cluster's DNS does not know are nobody's.
+        # Names that the cluster's DNS does not know do not exist.
         (self.folder / "resolv.conf").write_text("nameserver 127.0.0.1\n")
         return [
             self.binaries["kubelet"],

@@ -15,6 +15,9 @@ from typing import Any
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from blockhouse.contract.aggregator import STATUS, BlockInFlight, LaggingTable, StatusPage, StreamStatus, TableStatus
+from blockhouse.contract.rollouts import HOLD, RELEASE, HoldRequest, ReleaseAnswer
+from blockhouse.streams import StreamId
 from e2e.stack import process
 from e2e.stack.server import Server, StackError
 
@@ -55,11 +58,12 @@ class AggregatorProcess(Server):
 
     def hold(self, table: str, rollout: str) -> None:
         """`PUT /tables/TABLE/hold`. Raises OSError (HTTP Error 409 ...) while another rollout holds the table."""
-        self._ask("PUT", f"/tables/{table}/hold", {"rollout": rollout})
+        self._ask(HOLD.method, HOLD.at(table=table), HoldRequest(rollout=rollout).written())
 
     def release(self, table: str, rollout: str) -> bool:
         """`DELETE /tables/TABLE/hold`: whether it was held. Raises as `hold` does."""
-        return bool(self._ask("DELETE", f"/tables/{table}/hold", {"rollout": rollout})["released"])
+        answer = self._ask(RELEASE.method, RELEASE.at(table=table), HoldRequest(rollout=rollout).written())
+        return ReleaseAnswer.parse(answer).released
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any]) -> Any:
         request = urllib.request.Request(self.url + path, data=json.dumps(body).encode(), method=method)
@@ -72,33 +76,52 @@ class AggregatorProcess(Server):
         except OSError:
             return False
 
-    def status(self) -> Mapping[str, Any]:
-        """The status page; an empty one while the process does not answer."""
+    def status(self) -> StatusPage | None:
+        """The status page; None while the process does not answer. Raises NotUnderstood for another contract's page."""
         try:
-            found: Mapping[str, Any] = json.loads(self.get("/status"))
-        except (OSError, ValueError):
-            return {}
-        return found
+            text = self.get(STATUS.path)
+        except OSError:
+            return None
+        return StatusPage.parse(text)
 
-    def streams(self) -> list[Mapping[str, Any]]:
-        return list(self.status().get("streams", []))
+    def streams(self) -> tuple[StreamStatus, ...]:
+        """The streams it owns; none while it does not answer."""
+        page = self.status()
+        return page.streams if page is not None else ()
+
+    def tables(self) -> dict[str, TableStatus]:
+        """The tables by name; none while it does not answer."""
+        page = self.status()
+        return {table.name: table for table in page.tables} if page is not None else {}
+
+    def clusters(self) -> dict[str, str]:
+        """By Kafka cluster: `ok`, or what is wrong with it; empty while the process does not answer."""
+        page = self.status()
+        return page.clusters if page is not None else {}
+
+    def lagging(self, name: str) -> dict[str, LaggingTable]:
+        """The tables that lag in a stream, by name."""
+        stream = self.stream(name)
+        return {table.table: table for table in stream.lagging_tables} if stream is not None else {}
+
+    def position(self, name: str) -> int:
+        """The next offset that a stream's owner reads; 0 while it is not known, or the stream is not owned here."""
+        stream = self.stream(name)
+        return (stream.position or 0) if stream is not None else 0
 
     def counter(self, name: str) -> int:
         """The sum over all streams of one of the status page's counters."""
-        return sum(stream["counters"][name] for stream in self.streams())
+        return sum(int(getattr(stream.counters, name)) for stream in self.streams())
 
-    def stream(self, name: str) -> Mapping[str, Any]:
-        """One stream's part of the status page, by `cluster/topic/partition`; empty when it is not held here."""
-        return next((stream for stream in self.streams() if stream["stream"] == name), {})
+    def stream(self, name: str) -> StreamStatus | None:
+        """One stream's part of the status page, by `cluster/topic/partition`; None when it is not owned here."""
+        page = self.status()
+        return page.stream(name) if page is not None else None
 
-    def in_flight(self, table: str, *stages: str) -> list[Mapping[str, Any]]:
+    def in_flight(self, table: str, *stages: str) -> tuple[BlockInFlight, ...]:
         """The blocks of `database.table` in any stream at one of `stages`: sealed, inserting, replay or blocked."""
-        return [
-            block
-            for stream in self.streams()
-            for block in stream.get("inFlight", ())
-            if block["table"] == table and block["stage"] in stages
-        ]
+        page = self.status()
+        return page.in_flight(table, *stages) if page is not None else ()
 
     def logged(self, event: str, /, **values: Any) -> list[Mapping[str, Any]]:
         """The log's lines about `event` (e.g. `stream.closed`) in which every one of `values` is as given."""
@@ -107,7 +130,11 @@ class AggregatorProcess(Server):
         return [line for line in found if all(line.get(key) == value for key, value in values.items())]
 
     def metric(self, name: str, /, **labels: str) -> float:
-        """The sum of a metric's samples that have all of `labels`; 0 when there is none."""
+        """The sum of a metric's samples that have all of `labels`; 0 when there is none. `stream` stands for the three
+        labels that name one."""
+        if "stream" in labels:
+            stream = StreamId.parse(labels.pop("stream"))
+            labels |= {"cluster": stream.cluster, "topic": stream.topic, "partition": str(stream.partition)}
         total = 0.0
         for family in text_string_to_metric_families(self.get("/metrics")):
             for sample in family.samples:
@@ -122,10 +149,9 @@ class AggregatorProcess(Server):
 
     def members(self, kind: str) -> list[int]:
         """Pids of the driver's JVM (`java`), of executors in JVMs of their own (`executor`) or of Python workers
-        (`worker`)."""
-        assert self.pid is not None, f"{self.name} does not run"
-        found = []
-        for pid in process.session_members(self.pid):
+        (`worker`); none when it does not run."""
+        leader, found = self.pid, []
+        for pid in process.session_members(leader) if leader is not None else ():
             words = _command_line(pid)
             if kind == _kind(words):
                 found.append(pid)

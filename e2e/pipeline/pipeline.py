@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from blockhouse.config.endpoints import ClickHouse, KafkaCluster
+from blockhouse.contract.aggregator import Phase
 from blockhouse.errors import Retryable
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.audit import AuditSpec
@@ -113,12 +114,12 @@ class Pipeline:
             aggregator.wait_ready()
 
     def owner(self, cluster: str, partition: int) -> AggregatorProcess | None:
-        """The aggregator that says it has taken the stream over; None while nobody does. Frozen ones do not answer."""
+        """The aggregator that has taken the stream over, by its own report; None while none has."""
         name = str(StreamId(cluster, self.spec.topic, partition))
         for aggregator in self.aggregators.values():
             if aggregator.alive and not aggregator.frozen:
                 for stream in aggregator.streams():
-                    if stream["stream"] == name and stream["state"] in ("REPLAY", "CONSUME"):
+                    if stream.stream == name and stream.state in (Phase.REPLAY, Phase.CONSUME):
                         return aggregator
         return None
 
@@ -136,14 +137,14 @@ class Pipeline:
         """Wait for a condition on the aggregators; StackError naming `what` and every stream's state when in vain."""
         if not wait_until(condition, timeout=timeout, interval=0.2):
             states = {
-                name: [(s["stream"], s["state"], s.get("lag"), s.get("inFlight")) for s in aggregator.streams()]
+                name: [(s.stream, str(s.state), s.lag, s.in_flight) for s in aggregator.streams()]
                 for name, aggregator in self.aggregators.items()
             }
             raise StackError(f"{what}: not within {timeout:g} s; {states}")
 
     @property
     def clusters(self) -> tuple[KafkaCluster, ...]:
-        """The Kafka clusters that it loads, as clients are told of them."""
+        """The Kafka clusters that it loads, as clients are configured with them."""
         return tuple(KafkaCluster(name=k.name, bootstrap_servers=k.bootstrap) for k in self.kafka.values())
 
     def audit_spec(self, manifest: Path, wait: float) -> AuditSpec:
@@ -169,18 +170,18 @@ class Pipeline:
         return ends
 
     def quiet(self) -> bool:
-        """Every stream is owned by somebody, has read to its end and has nothing in flight or lagging."""
+        """Every stream is owned, has read to its end and has nothing in flight or lagging."""
         try:
             ends = self.log_ends()
         except Retryable:
             return False  # a broker that has just come back
-        streams = {s["stream"]: s for aggregator in self.aggregators.values() for s in aggregator.streams()}
+        streams = {s.stream: s for aggregator in self.aggregators.values() for s in aggregator.streams()}
         return all(
             (s := streams.get(stream)) is not None
-            and s["state"] == "CONSUME"
-            and s["position"] >= end
-            and not s["inFlight"]
-            and not s["lagging"]
+            and s.state is Phase.CONSUME
+            and (s.stored_below or 0) >= end
+            and not s.blocks
+            and not s.lagging_tables
             for stream, end in ends.items()
         )
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from blockhouse.contract.verifier import ANOMALIES, VERDICT, AnomalyReport, Verdict
 from blockhouse_aggregator.verifier.anomaly import iso
 from e2e.pipeline.pipeline import Pipeline
 from e2e.stack.process import wait_until
@@ -51,37 +52,39 @@ class VerifierProcess(Server):
         except OSError:
             return False
 
-    def verdict(self) -> Mapping[str, Any]:
-        """`GET /verdict`; an empty mapping while it does not answer."""
+    def verdict(self) -> Verdict | None:
+        """Its verdict; None while it does not answer. Raises NotUnderstood for another contract's."""
         try:
-            found: Mapping[str, Any] = json.loads(self.get("/verdict"))
-        except (OSError, ValueError):
-            return {}
-        return found
+            text = self.get(VERDICT.path)
+        except OSError:
+            return None
+        return Verdict.parse(text)
 
-    def anomalies(self, **values: Any) -> list[Mapping[str, Any]]:
-        """`GET /anomalies`, those in which every one of `values` is as given."""
-        found: list[Mapping[str, Any]] = json.loads(self.get("/anomalies"))
-        return [anomaly for anomaly in found if all(anomaly.get(key) == value for key, value in values.items())]
+    def anomalies(self, **values: Any) -> list[AnomalyReport]:
+        """The anomalies that are kept, those in which every one of `values` is as given."""
+        found = [AnomalyReport.parse(each) for each in json.loads(self.get(ANOMALIES.path))]
+        return [anomaly for anomaly in found if all(getattr(anomaly, key) == value for key, value in values.items())]
 
     def terminate(self) -> None:
         """SIGTERM to the process itself only, as Kubernetes does."""
         if self.pid is not None:
             os.kill(self.pid, signal.SIGTERM)
 
-    def settled(self, timeout: float = 60.0) -> Mapping[str, Any]:
+    def settled(self, timeout: float = 60.0) -> Verdict:
         """Its verdict about everything that was committed before this call. StackError when it does not get so far."""
         now = iso(time.time_ns() // 1_000_000)
+        latest: list[Verdict | None] = [None]
 
         def seen() -> bool:
-            found = self.verdict()
-            clusters = found.get("coverage", {}).values()
-            up_to_date = all(c["behind"] == 0 and (c["looked"] or "") >= now for c in clusters)
-            return found.get("verdict") in ("clean", "anomalies") and bool(clusters) and up_to_date
+            found = latest[0] = self.verdict()
+            if found is None or found.verdict == "unknown":
+                return False
+            clusters = found.coverage.values()
+            return bool(clusters) and all(c.behind == 0 and (c.looked or "") >= now for c in clusters)
 
-        if not wait_until(seen, timeout=timeout, interval=0.2):
-            raise StackError(f"{self.name} has not seen everything within {timeout:g} s: {self.verdict()}")
-        return self.verdict()
+        if not wait_until(seen, timeout=timeout, interval=0.2) or latest[0] is None:
+            raise StackError(f"{self.name} has not seen everything within {timeout:g} s: {latest[0]}")
+        return latest[0]
 
 
 def verifier_of(pipeline: Pipeline, *shards: Pipeline, **overrides: Any) -> VerifierProcess:

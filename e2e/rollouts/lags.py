@@ -1,7 +1,7 @@
 """How far behind each table was, in seconds: the age of its oldest message that was not stored.
 
 It is at its worst just before a block is acknowledged. What aggregators log of their blocks and the timestamps of the
-messages tell it exactly, whereas whoever looks at a status page now and then adds the time between two looks.
+messages give it exactly, whereas a poll of the status page adds the time between two polls.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class TableLags:
         return min(worst.at, end) - worst.made if worst is not None else 0.0
 
     def furthest(self, tables: Collection[str], begin: float, end: float) -> Aged | None:
-        """The block that was behind the most of those that `peak` looks at."""
+        """The block that was behind the most of those that `peak` compares."""
         return max(self._waiting(tables, begin, end), key=lambda b: min(b.at, end) - b.made, default=None)
 
     def percentile(self, tables: Collection[str], begin: float, end: float, percent: float) -> float:
@@ -70,11 +70,11 @@ class TableLags:
 
 
 def measure(pipeline: Pipeline, since: float) -> TableLags:
-    """Of the blocks acknowledged from Unix time `since` on, as the aggregators, which log at level debug, tell."""
+    """Of the blocks acknowledged from Unix time `since` on, as the aggregators, which log at level debug, report."""
     lines = (line for a in pipeline.aggregators.values() for line in a.logged("block.stored"))
     blocks = [block for block in first_stored(lines) if block.at >= since]
     if not blocks:
-        raise StackError("the aggregators have logged no block: without their debug lines no lag can be told")
+        raise StackError("the aggregators have logged no block: without their debug lines no lag can be measured")
     clusters = {cluster.name: cluster for cluster in pipeline.clusters}
     aged: list[Aged] = []
     for name in sorted({block.stream for block in blocks}):

@@ -1,4 +1,4 @@
-"""Producers of two revisions: those that lag behind go on with the old one, beside those that have the new columns."""
+"""Producers of two revisions: those that lag behind keep the old one, beside those that have the new columns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from blockhouse.schema.model import TableHistory
 from blockhouse_aggregator.produce.pool import MessagePool
 
 SEED_BITS = 1023
-"""As many bits of a row's unique number say which pool, by its seed, it is from."""
+"""As many bits of a row's unique number are the seed of the pool it is from."""
 
 
 class MixedPool(MessagePool):

@@ -1,5 +1,5 @@
 """The operator of one shard as a process of its own, so that it can be killed like any other: it keeps its record in a
-file, reads what is wanted from another, and writes every request it makes into a third."""
+file, reads the desired state from another, and writes every request it makes into a third."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from e2e.rollouts.record import Record
-from e2e.rollouts.site import Site, Wanted
+from e2e.rollouts.site import Desired, Site
 from e2e.rollouts.turns import Turns
 from e2e.stack.server import Server
 
@@ -44,7 +44,7 @@ class Files:
 
     def __init__(self, folder: Path) -> None:
         self.site = folder / "site.json"
-        self.wanted = folder / "wanted.json"
+        self.desired = folder / "desired.json"
         self.status = folder / "status.json"
         self.requests = folder / "requests.jsonl"
         self.death = folder / "death.json"
@@ -65,12 +65,12 @@ class RolloutOperator(Server):
         self.files = Files(self.folder)
         self._site = site
 
-    def want(self, wanted: Wanted) -> None:
-        """Change the spec: the next turn sees it."""
+    def want(self, desired: Desired) -> None:
+        """Change the spec: the next reconcile sees it."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        new = self.files.wanted.with_suffix(".new")
-        new.write_text(wanted.model_dump_json())
-        new.replace(self.files.wanted)
+        new = self.files.desired.with_suffix(".new")
+        new.write_text(desired.model_dump_json())
+        new.replace(self.files.desired)
 
     def die_at(self, death: Death) -> None:
         """To be called before the request can come; its number counts from now on."""
@@ -91,15 +91,15 @@ class RolloutOperator(Server):
 
 
 async def operate(files: Files) -> None:
-    """Turn after turn, for ever."""
-    record = Record(files.status, _Teller(files))
+    """Reconcile again and again, indefinitely."""
+    record = Record(files.status, _RequestLog(files))
     turns = Turns(Site.model_validate_json(files.site.read_text()), record)
     while True:
-        await turns.turn(Wanted.model_validate_json(files.wanted.read_text()))
+        await turns.turn(Desired.model_validate_json(files.desired.read_text()))
         await asyncio.sleep(PACE)
 
 
-class _Teller:
+class _RequestLog:
     def __init__(self, files: Files) -> None:
         self._files = files
 

@@ -1,6 +1,6 @@
-"""What an operator of one shard is told of it: where its replicas are, and what is wanted.
+"""What an operator of one shard knows of it: where its replicas are, and the desired state.
 
-JSON, so that it can be a file that somebody else writes.
+JSON, so that it can be a file that another process writes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Site(BaseModel):
     replicas: Mapping[str, Address]
 
 
-class Wanted(BaseModel):
+class Desired(BaseModel):
     """The part of the spec that changes. `tables` are DDL statements by name."""
 
     model_config = ConfigDict(frozen=True)
@@ -67,7 +67,7 @@ def site_of(pipeline: Pipeline) -> Site:
     )
 
 
-def shard_of(site: Site, wanted: Wanted, status: ClickHouseShardIngestStatus) -> ClickHouseShardIngest:
+def shard_of(site: Site, desired: Desired, status: ClickHouseShardIngestStatus) -> ClickHouseShardIngest:
     """The shard as its custom resource would have it."""
     spec = resolve(parse_block_aggregator(yaml.safe_load(_EXAMPLE.read_text())), 0)
     topic = spec.kafka.topic.model_copy(update={"name": site.topic, "partitions": site.partitions})
@@ -80,15 +80,15 @@ def shard_of(site: Site, wanted: Wanted, status: ClickHouseShardIngestStatus) ->
         "pipeline": site.pipeline,
         "replicas": replicas,
         "kafka": spec.kafka.model_copy(update={"topic": topic, "clusters": clusters}),
-        "tables": tuple(Table(name=name, ddl=ddl) for name, ddl in wanted.tables.items()),
-        "rollout": wanted.rollout,
+        "tables": tuple(Table(name=name, ddl=ddl) for name, ddl in desired.tables.items()),
+        "rollout": desired.rollout,
     }
     return Resource(
         kind="ClickHouseShardIngest",
         name=f"{site.pipeline}-0",
         namespace="default",
         uid="shard",
-        generation=wanted.generation,
+        generation=desired.generation,
         spec=spec.model_copy(update=changes),
         status=status,
     )

@@ -1,6 +1,6 @@
 """The servers of rollouts under load: a shard with an aggregator per replica, its operator, a verifier.
 
-Columns are added to one of its tables, again and again, while two others go on.
+Columns are added to one of its tables, again and again, while two others continue to be loaded.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from blockhouse_aggregator.coordination.schema_store import SchemaStore
 from blockhouse_aggregator.coordination.session import Session
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.parts import Rollout
-from e2e.demo.scenario import CLICKS
-from e2e.demo.tally import Tally
+from e2e.kit.tables import CLICKS
+from e2e.kit.tally import Tally
 from e2e.pipeline import Pipeline, PipelineSpec, VerifierProcess, verifier_of
 from e2e.rollouts.process import RolloutOperator
-from e2e.rollouts.site import Wanted, site_of
+from e2e.rollouts.site import Desired, site_of
 from e2e.stack import Stack, StackSpec
 from e2e.stack.process import wait_until
 from e2e.stack.server import Server, StackError
@@ -54,7 +54,7 @@ def added(number: int) -> tuple[str, str]:
 class Stage:
     """Everything that runs. A context manager: nothing outlives it.
 
-    With `faults`, aggregators can be told to die at a point of their work.
+    With `faults`, aggregators can be made to die at a point of their work.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Stage:
         self._want()
 
     def alter_behind(self) -> None:
-        """Add the columns of the next change without telling anybody."""
+        """Add the columns of the next change without a rollout."""
         columns = ", ".join(f"ADD COLUMN {column}" for column in added(self.changes + 1))
         self.stack.clickhouse[1, 1].execute(f"ALTER TABLE {CHANGED} {columns}")
 
@@ -121,7 +121,7 @@ class Stage:
         for table in TABLES:
             columns = ", ".join([COLUMNS[table], *(more if table == CHANGED else ())])
             ddl[table] = f"CREATE TABLE {table} ({columns}) ENGINE = MergeTree ORDER BY id"
-        self.operator.want(Wanted(generation=1 + self.changes, tables=ddl, rollout=self.rollout))
+        self.operator.want(Desired(generation=1 + self.changes, tables=ddl, rollout=self.rollout))
 
     def settled(self) -> bool:
         """The operator has found every table as it is declared now."""

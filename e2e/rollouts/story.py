@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
 
+from blockhouse.contract.aggregator import StatusPage
+from blockhouse.contract.verifier import Verdict
 from blockhouse_aggregator.audit import AuditReport
 from blockhouse_aggregator.produce import LoadSpec
-from e2e.chaos.supervisor import Supervisor
-from e2e.demo.load import Load
-from e2e.demo.watch import Watcher
+from e2e.kit.load import Load
+from e2e.kit.supervisor import Supervisor
+from e2e.kit.watch import Watcher
 from e2e.rollouts.lags import TableLags, measure
 from e2e.rollouts.load import MixedPool
 from e2e.rollouts.plan import Kill
@@ -33,7 +34,7 @@ POLL = 0.02
 @dataclass(frozen=True, slots=True)
 class Story:
     """One run. `rate` is in messages a second to both Kafka clusters together, each of `rows` rows; `after` is how
-    long, in seconds, producers of both revisions go on when the rollout is over."""
+    long, in seconds, producers of both revisions continue when the rollout is over."""
 
     seed: int = 1
     rate: float = 2000.0
@@ -41,12 +42,12 @@ class Story:
     after: float = 10.0
     kill: Kill | None = None
     barrier: bool = True
-    """Without it the table is altered behind everybody's back, at the moment at which an aggregator dies with a block
+    """Without it the table is altered without a rollout, at the moment at which an aggregator dies with a block
     of it in flight: what a rollout spares us."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Result:
     """What came of a run, before it is judged. Times are Unix seconds; `rows` those of all runs on the stage."""
 
     story: Story
@@ -60,8 +61,8 @@ class Told:
     counted: Counter[str]
     """What the aggregators counted meanwhile."""
     killed: str
-    verified: Mapping[str, Any]
-    statuses: Mapping[str, Mapping[str, Any]]
+    verified: Verdict
+    statuses: Mapping[str, StatusPage | None]
     revisions: Sequence[int]
     wrong_defaults: Mapping[str, int]
     of_new_revision: Mapping[str, int]
@@ -69,10 +70,10 @@ class Told:
     crashes: Sequence[str]
 
 
-Tell = Callable[[str], None]
+Log = Callable[[str], None]
 
 
-def perform(story: Story, stage: Stage, tell: Tell) -> Told:
+def perform(story: Story, stage: Stage, log: Log) -> Result:
     """Add two columns. Raises BlockhouseError when it could not be done to its end."""
     # Two seeds of rows for each of the two revisions, and others for every story on the stage.
     pools = {table: MixedPool(stage.history(table), 2 * story.seed) for table in TABLES}
@@ -80,23 +81,23 @@ def perform(story: Story, stage: Stage, tell: Tell) -> Told:
     load = Load(spec, stage.pipeline.clusters, stage.pipeline.spec.topic, pools, stage.manifest)
     before = stage.tally.totals()
     with load, Watcher(stage.pipeline, stage.tally) as watcher:
-        tell(f"producing {story.rate:g} messages a second")
+        log(f"producing {story.rate:g} messages a second")
         load.send_first(FIRST_MESSAGES)
         wait("the first rows stored", stage.pipeline.quiet, START_TIMEOUT)
         load.start()
         load.wait(WARM_SECONDS)
         wait("a steady load", lambda: _steady(watcher, STEADY_SECONDS * story.rate), START_TIMEOUT)
         begun = time.time()
-        killed = _change(story, stage, pools[CHANGED], tell)
+        killed = _change(story, stage, pools[CHANGED], log)
         over = time.time()
-        tell(f"rolled out after {over - begun:.1f} s; both revisions go on for {story.after:g} s")
+        log(f"rolled out after {over - begun:.1f} s; both revisions continue for {story.after:g} s")
         load.wait(load.clock() + story.after)
         unknown = load.end(DRAIN_TIMEOUT)
         stage.rows += load.rows
-        tell(f"produced {load.rows:,} rows ({unknown} messages never acknowledged); waiting until all are stored")
+        log(f"produced {load.rows:,} rows ({unknown} messages never acknowledged); waiting until all are stored")
         stage.pipeline.wait_for("every stream quiet", stage.pipeline.quiet, DRAIN_TIMEOUT)
-        tell("auditing every replica")
-        return _told(story, stage, begun, over, before, killed, pools[CHANGED])
+        log("auditing every replica")
+        return _result(story, stage, begun, over, before, killed, pools[CHANGED])
 
 
 def _steady(watcher: Watcher, messages: float) -> bool:
@@ -105,26 +106,26 @@ def _steady(watcher: Watcher, messages: float) -> bool:
     return all(one.condition == "ready" for one in seen) and sum(one.lag for one in seen) < messages
 
 
-def _change(story: Story, stage: Stage, pool: MixedPool, tell: Tell) -> str:
+def _change(story: Story, stage: Stage, pool: MixedPool, log: Log) -> str:
     """Declare the new columns and wait until they are rolled out; returns whom a SIGKILL has hit."""
     hit: list[str] = []
-    with Supervisor(stage.servers, tell) as supervisor, ExitStack() as exits:
+    with Supervisor(stage.servers, log) as supervisor, ExitStack() as exits:
         if story.kill is not None:
-            exits.enter_context(_killing(story.kill, stage, supervisor, hit, tell))
-        exits.enter_context(_mixing(stage, pool, tell))
+            exits.enter_context(_killing(story.kill, stage, supervisor, hit, log))
+        exits.enter_context(_mixing(stage, pool, log))
         if not story.barrier:
-            hit.append(_alter_behind(story, stage, supervisor, tell))
-        tell("declaring two more columns")
+            hit.append(_alter_behind(story, stage, supervisor, log))
+        log("declaring two more columns")
         stage.change()
         wait("the rollout", stage.settled, ROLLOUT_TIMEOUT)
         if story.kill is not None:
             wait(f"the SIGKILL of {story.kill}", lambda: bool(hit), KILL_TIMEOUT)
-        wait("everybody up again", lambda: all(s.answers() for s in stage.servers.values()), START_TIMEOUT)
+        wait("every process up again", lambda: all(s.answers() for s in stage.servers.values()), START_TIMEOUT)
         wait("the rollout still at its end", stage.settled, ROLLOUT_TIMEOUT)
     return "".join(hit)
 
 
-def _alter_behind(story: Story, stage: Stage, supervisor: Supervisor, tell: Tell) -> str:
+def _alter_behind(story: Story, stage: Stage, supervisor: Supervisor, log: Log) -> str:
     """Let an aggregator die between insert and acknowledgement, and alter the table before anybody takes over."""
     names = list(stage.pipeline.aggregators)
     victim = stage.pipeline.aggregators[names[story.seed % len(names)]]
@@ -132,12 +133,12 @@ def _alter_behind(story: Story, stage: Stage, supervisor: Supervisor, tell: Tell
         victim.arm_fault("after-insert", action="kill-aggregator", table=CHANGED)
         wait(f"the death of {victim.name}", lambda: not victim.alive, KILL_TIMEOUT)
         stage.alter_behind()
-    tell(f"{victim.name} died between an insert and its acknowledgement; the table is altered")
+    log(f"{victim.name} died between an insert and its acknowledgement; the table is altered")
     return f"{victim.name} after an insert, then ALTER"
 
 
 @contextmanager
-def _killing(kill: Kill, stage: Stage, supervisor: Supervisor, hit: list[str], tell: Tell) -> Iterator[None]:
+def _killing(kill: Kill, stage: Stage, supervisor: Supervisor, hit: list[str], log: Log) -> Iterator[None]:
     """Carries the kill out in a thread of its own once its moment has come."""
     over, before, server = threading.Event(), len(stage.operator.files.moments()), stage.servers[kill.victim]
     if server is stage.operator:
@@ -156,7 +157,7 @@ def _killing(kill: Kill, stage: Stage, supervisor: Supervisor, hit: list[str], t
             if server is not stage.operator:  # which does it itself, at the very request
                 server.kill()
             hit.append(str(kill))
-            tell(f"killed: {kill}")
+            log(f"killed: {kill}")
             over.wait(kill.down)
 
     with _thread(run, over):
@@ -164,7 +165,7 @@ def _killing(kill: Kill, stage: Stage, supervisor: Supervisor, hit: list[str], t
 
 
 @contextmanager
-def _mixing(stage: Stage, pool: MixedPool, tell: Tell) -> Iterator[None]:
+def _mixing(stage: Stage, pool: MixedPool, log: Log) -> Iterator[None]:
     """From the moment at which the new revision is recorded, half of the producers use it."""
     over = threading.Event()
     known = len(stage.history(pool.table).revisions)
@@ -174,7 +175,7 @@ def _mixing(stage: Stage, pool: MixedPool, tell: Tell) -> Iterator[None]:
             history = stage.history(pool.table)
             if len(history.revisions) > known:
                 pool.add(history)
-                tell("half of the messages are of the new revision from now on")
+                log("half of the messages are of the new revision from now on")
                 return
 
     with _thread(run, over):
@@ -192,13 +193,13 @@ def _thread(run: Callable[[], None], over: threading.Event) -> Iterator[None]:
         thread.join()
 
 
-def _told(
+def _result(
     story: Story, stage: Stage, begun: float, over: float, before: Counter[str], killed: str, pool: MixedPool
-) -> Told:
+) -> Result:
     report = stage.audit()
     # Not before it: a replica that was not needed for the quorum may still have to fetch the last parts.
     counts = {server.replica: _counts(server, pool, stage.changes) for server in stage.stack.clickhouse.values()}
-    return Told(
+    return Result(
         story,
         report=report,
         rows=stage.rows,

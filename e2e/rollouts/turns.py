@@ -27,39 +27,39 @@ from blockhouse_operator.reconcile.report import as_json
 from blockhouse_operator.reconcile.services import Services
 from blockhouse_operator.reconcile.steps import ShardSteps
 from blockhouse_operator.reconcile.tables import TableKeeper
-from e2e.rollouts.record import Record, Said
-from e2e.rollouts.site import Address, Site, Wanted, shard_of
+from e2e.rollouts.record import Record, Report
+from e2e.rollouts.site import Address, Desired, Site, shard_of
 
 PATIENCE = 2.0
 """Seconds for a ClickHouse to accept a connection."""
 
 
-class ToldHttp(PipelineHttp):
-    """Says each request that changes something before it is sent and when it has been answered."""
+class ReportingHttp(PipelineHttp):
+    """Reports each request that changes something before it is sent and when it has been answered."""
 
-    def __init__(self, fence: Fence, said: Said) -> None:
+    def __init__(self, fence: Fence, report: Report) -> None:
         super().__init__(fence)
-        self._said = said
+        self._report = report
 
     async def hold(self, base: str, token: str, table: str, rollout: str) -> None:
-        self._said("hold", "begun")
+        self._report("hold", "begun")
         await super().hold(base, token, table, rollout)
-        self._said("hold", "done")
+        self._report("hold", "done")
 
     async def apply(self, base: str, token: str, table: str, ddl: str, rollout: str, *, restart: bool = False) -> None:
-        self._said("apply", "begun")
+        self._report("apply", "begun")
         await super().apply(base, token, table, ddl, rollout, restart=restart)
-        self._said("apply", "done")
+        self._report("apply", "done")
 
     async def restart(self, base: str, token: str, demand: int) -> None:
-        self._said("restart", "begun")
+        self._report("restart", "begun")
         await super().restart(base, token, demand)
-        self._said("restart", "done")
+        self._report("restart", "done")
 
     async def release(self, base: str, token: str, table: str, rollout: str) -> None:
-        self._said("release", "begun")
+        self._report("release", "begun")
         await super().release(base, token, table, rollout)
-        self._said("release", "done")
+        self._report("release", "done")
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,12 @@ class Turns:
         fence.renewed(fence.now())
         self._site = site
         self._record = record
-        self._http = ToldHttp(fence, record.said)
+        self._http = ReportingHttp(fence, record.report)
         unused: Any = None
         self._services = Services(
             kubernetes=cast(Any, record),
             http=self._http,
+            clickhouse=unused,
             endpoints=cast(Any, _Endpoints(site.replicas)),
             ensembles=unused,
             fence=fence,
@@ -94,9 +95,9 @@ class Turns:
         )
         self._tables = TableKeeper(self._services)
 
-    async def turn(self, wanted: Wanted) -> ClickHouseShardIngestStatus:
+    async def turn(self, desired: Desired) -> ClickHouseShardIngestStatus:
         """Look, take at most one step of each kind, write the status; returns it."""
-        shard = shard_of(self._site, wanted, self._record.status)
+        shard = shard_of(self._site, desired, self._record.status)
         seen = replace(await self._look(), turn=turn_of(shard, datetime.now(UTC)))
         # Empty: the admin APIs of this machine listen on loopback, where they ask for no token.
         contents = Contents(self._services.kubernetes, shard.namespace, self._services.folder)
@@ -104,7 +105,7 @@ class Turns:
         taken = await steps.take(plan_shard(shard.spec, seen))
         shard = replace(shard, status=shard.status.model_copy(update={"rollout": taken.rollout}))
         tables = await self._tables.keep(shard, {}, seen, contents, "")
-        update = {"tables": tables, "observed_generation": wanted.generation}
+        update = {"tables": tables, "observed_generation": desired.generation}
         status = shard.status.model_copy(update=update)
         await self._record.apply_status(SHARD_INGEST, {}, as_json(status))
         return status

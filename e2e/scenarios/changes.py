@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from e2e.scenarios import template_changes
 from e2e.scenarios.resources import Manifest, config_map, patched, secret
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Fields of the spec by path (`a__b` is `spec.a.b`). `restarts`: every pod is made anew for it, else none is."""
+    """Fields of the spec by path (`a__b` is `spec.a.b`). `restarts`: every pod is re-created for it, else none is."""
 
     what: str
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -26,7 +27,11 @@ def changes(pipeline: Manifest) -> tuple[Change, ...]:
     """One after the other, of `examples/two-datacenters.yaml` as it is on this machine."""
     spec = pipeline["spec"]
     return (
-        Change("what pods are made of", {**_of_pods(spec), **_of_clients(spec)}, restarts=True),
+        Change(
+            "what pods are made of",
+            {**_of_pods(spec), **_of_clients(spec), **template_changes.of_pods()},
+            restarts=True,
+        ),
         Change("what pods are not restarted for", _of_no_pod()),
         Change("what was switched off, again", _back()),
     )
@@ -43,10 +48,9 @@ def needed(namespace: str) -> list[Manifest]:
 
 
 def _of_pods(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Images, resources, users, nodes."""
+    """Images, resources, nodes."""
     taint = {"key": "dedicated", "value": "ingest", "effect": "NoExecute"}
     toleration = {**taint, "operator": "Equal", "tolerationSeconds": 60}
-    login = {"name": "clickhouse-auditor", "key": "word"}
     return {
         "zones": [
             dict(zone, nodeSelector={"kubernetes.io/os": "linux"}, tolerations=[toleration]) for zone in spec["zones"]
@@ -57,8 +61,6 @@ def _of_pods(spec: Mapping[str, Any]) -> dict[str, Any]:
         "aggregator__resources": {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "2Gi"}},
         "clickhouse__managed__image": "blockhouse/clickhouse:18.16.2",
         "clickhouse__managed__resources": {"requests": {"memory": "8Gi"}, "limits": {"memory": "12Gi"}},
-        "clickhouse__managed__users": [{"name": "auditor", "passwordSecretRef": login, "readOnly": False}],
-        "clickhouse__managed__clusterSecretRef": {"name": "between-replicas", "key": "word"},
         "clickhouse__managed__settingsFrom": {"name": "clickhouse-settings", "key": "more.xml"},
     }
 
@@ -79,18 +81,29 @@ def _of_clients(spec: Mapping[str, Any]) -> dict[str, Any]:
         "tables": [dict(table, blocks=limits) for table in spec["tables"]],
         "kafka__sessionTimeout": "30s",
         "kafka__offsetMetadataMaxBytes": 8192,
+        "kafka__heartbeatInterval": "1s",
+        "kafka__commitTimeout": "15s",
+        "kafka__deadLetterTemplate": "dead-letters-{shard}",
         "kafka__weakOffsetsTopic": "refuse",
+        "clickhouse__database": "db",
+        "clickhouse__connectTimeout": "6s",
+        "zookeeper__sessionTimeout": "12s",
         "kafka__clusters": [dict(c, bootstrapServers=_twice(c["bootstrapServers"]), zone="dc-a") for c in clusters],
         "zookeeper__ensembles": [
             dict(e, name="z1", servers=_twice(e["servers"][0]).split(","), shards={"from": 0, "to": 99})
             for e in ensembles
         ],
-        "aggregator__spark": {"master": "local[4]", "conf": {"spark.ui.enabled": "false"}},
+        "aggregator__spark": {"master": "local[4]", "conf": {"spark.ui.enabled": "false"}, "lease": "30s"},
+        "aggregator__quorumTimeout": "40s",
+        "aggregator__windowFlush": "2m",
         "aggregator__unknownTable": "deadLetter",
+        "aggregator__maxUnknownTables": 16,
         "aggregator__defaultFormat": "json",
         "aggregator__provenance": "require",
         "aggregator__handoverAfter": "20s",
         "aggregator__shutdownBudget": "30s",
+        "aggregator__faults": {"enabled": True},
+        "aggregator__logFormat": "console",
         "aggregator__logLevel": "debug",
     }
 
@@ -102,7 +115,26 @@ def _twice(server: str) -> str:
 
 def _of_no_pod() -> dict[str, Any]:
     """What the operator carries out by itself."""
+    auditor = {
+        "name": "auditor",
+        "passwordSecretRef": {"name": "clickhouse-auditor", "key": "word"},
+        "readOnly": False,
+        "networks": ["10.0.0.0/8"],
+        "databases": ["db"],
+        "settings": {"max_memory_usage": "1000000000"},
+        "quota": {
+            "interval": "1m",
+            "queries": 100,
+            "errors": 50,
+            "resultRows": 1000000,
+            "readRows": 1000000000,
+            "executionTime": "30s",
+        },
+    }
     return {
+        "clickhouse__remoteServers": "Shard",
+        "clickhouse__managed__users": [auditor],
+        "clickhouse__managed__clusterSecretRef": {"name": "between-replicas", "key": "word"},
         "clickhouse__managed__storage": {"size": "600Gi", "deletionPolicy": "Delete"},
         "kafka__topic__config": {"retention.ms": "86400000"},
         "kafka__topic__partitions": 6,
@@ -111,21 +143,45 @@ def _of_no_pod() -> dict[str, Any]:
         "rollout": {"maxParallelShards": 2, "stepTimeout": "10m", "strategy": "Reload", "paused": True, "abort": True},
         "networkPolicy": {"enabled": False},
         "imagePullSecrets": [{"name": "registry"}],
+        **template_changes.of_no_pod(),
         "verifier": {"enabled": False},
+    }
+
+
+def _of_the_verifier() -> dict[str, Any]:
+    """What the verifier's configuration is made from; its pod is another one than those of replicas."""
+    return {
+        "tableNames": {"1": "db.clicks"},
+        "stalledAfter": "4m",
+        "logInterval": "2s",
+        "skewWindow": "3s",
+        "holeCheck": 500000,
+        "lostAfter": "2m",
+        "anomalyRetention": "24h",
+        "maxAnomalies": 500,
+        "checkpoint": {"enabled": True, "topic": "remembered", "interval": "5s", "replicationFactor": 1},
+        "logFormat": "console",
+        "logLevel": "debug",
     }
 
 
 def _back() -> dict[str, Any]:
     resources = {"requests": {"memory": "256Mi"}, "limits": {"memory": "512Mi"}}
     return {
+        "clickhouse__remoteServers": "Full",
         "clickhouse__managed__storage": {"size": "600Gi", "deletionPolicy": "Retain"},
         "kafka__topic__deletionPolicy": "Retain",
         "rollout": {"maxParallelShards": 2, "stepTimeout": "10m"},
         "networkPolicy": {"enabled": True},
-        "verifier": {"enabled": True, "image": "blockhouse/aggregator:0.1.1", "resources": resources},
+        "verifier": {"enabled": True, "image": "blockhouse/aggregator:0.1.1", "resources": resources}
+        | _of_the_verifier(),
+        **template_changes.of_the_verifier(),
+        "template__queryService": {"type": "NodePort"},
+        "template__replicaService": {},
     }
 
 
+_BESIDE = "template.pod.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution.[]"
 OTHERWISE = {
     "shards": "grown and shrunk in the same life",
     "shardRemovalPolicy": "grown and shrunk in the same life",
@@ -137,19 +193,23 @@ OTHERWISE = {
     "clickhouse.existing": "test_existing; a managed ClickHouse cannot become an existing one",
     "tables.[].name": "another name is another table",
     "tables.[].ddl": "test_schema",
-    "tables.[].ddlFrom": "the example has one; it is read anew at every turn, as a ddl is",
+    "tables.[].ddlFrom": "the example has one; it is read again at every reconcile, as a ddl is",
     "kafka.topic.replicationFactor": "one broker a cluster here; the placement's own tests move replicas on several",
     "kafka.clusters.[].name": "cannot be changed",
     "kafka.clusters.[].retired": "takes away half of the streams; tests of desired and decide",
     "kafka.clusters.[].tls": "the brokers here have no certificates; tests of desired",
     "kafka.clusters.[].sasl": "the brokers here know no logins; test_life has one that is missing",
     "zookeeper.ensembles.[].auth": "the ZooKeeper here knows no logins; tests of desired",
-    "zookeeper.ensembles.[].shards.from": "shard 0 must go on being served",
+    "zookeeper.ensembles.[].shards.from": "shard 0 must stay served",
+    "clickhouse.managed.interserverSecretRef": "can be neither added nor removed; test_definitions",
     "clickhouse.managed.storage.className": "a claim's class cannot be changed",
     "kafka.groupTemplate": "cannot be changed",
     "kafka.topic.nameTemplate": "cannot be changed",
     "clickhouse.cluster": "cannot be changed",
     "zookeeper.root": "cannot be changed",
+    "template.pod.volumes.[].persistentVolumeClaim": "no such claim here; tests of desired",
+    f"{_BESIDE}.namespaceSelector.matchLabels": "the namespace has no label that is known here",
+    "template.pod.volumes.[].csi": "no such driver here; tests of desired",
 }
 """Fields (or all below them) that are not changed here, and where or why."""
 

@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def given(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[GivenCluster | None]:
-    """The cluster of somebody else, taken for this run, when the environment names one."""
+    """A cluster that the user brings, taken for this run, when the environment names one."""
     cluster = GivenCluster.of(os.environ, tmp_path_factory.mktemp("given"))
     if cluster is None:
         yield None

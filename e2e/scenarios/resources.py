@@ -15,14 +15,14 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 Manifest = dict[str, Any]
 
 
-def example(name: str = "two-datacenters") -> Manifest:
-    """The BlockAggregator of an example file."""
+def example(name: str = "two-datacenters", kind: str = "BlockAggregator") -> Manifest:
+    """The first resource of the kind in an example file."""
     documents: list[Manifest] = list(yaml.safe_load_all((EXAMPLES / f"{name}.yaml").read_text()))
-    return next(document for document in documents if document["kind"] == "BlockAggregator")
+    return next(document for document in documents if document["kind"] == kind)
 
 
 def at_home(pipeline: Manifest, surroundings: Surroundings, *, name: str = "", namespace: str = "default") -> Manifest:
-    """`pipeline` on the Kafka clusters and ZooKeeper of this machine, in which nobody needs a password.
+    """`pipeline` on the Kafka clusters and ZooKeeper of this machine, where no client needs a password.
 
     With another `name`, also its topics and groups are others.
     """
@@ -50,7 +50,7 @@ def patched(pipeline: Manifest, **changes: Any) -> Manifest:
         *parents, last = path.split("__")
         target = result["spec"]
         for parent in parents:
-            target = target[parent]
+            target = target.setdefault(parent, {})
         target[last] = value
     return result
 

@@ -97,7 +97,7 @@ class Site:
             try:
                 self.wait(f"{name} leads", lambda: operator.state == "leading", timeout=180)
             except ClusterError:
-                operator.kill()  # nobody else knows of it
+                operator.kill()  # nothing else knows of it
                 raise
         return operator
 
@@ -108,7 +108,7 @@ class Site:
     def remove_namespace(self, name: str) -> None:
         """Deletes a namespace, which takes its time: `close` waits for the end of it. Its pipelines go first, at once:
         the next operator would try to complete them."""
-        for kind in ("ba", "csi"):
+        for kind in ("kr", "ba", "csi"):
             self.cluster.kubectl("delete", kind, "--all", "-n", name, "--timeout=60s", timeout=90)
         self.cluster.kubectl("delete", "namespace", name, "--wait=false")
         self._vanishing.append(name)
@@ -180,7 +180,7 @@ class Site:
         timeout: float = 180,
         show: Callable[[], object] | None = None,
     ) -> None:
-        """Waits until a condition holds; ClusterError saying what did not, and what was seen last, when in vain."""
+        """Waits until a condition holds; ClusterError with what did not, and what was seen last, when in vain."""
 
         def holds() -> bool:
             self.keep_alive()

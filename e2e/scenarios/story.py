@@ -1,7 +1,7 @@
-"""What a cluster told while a scenario ran: every change of a condition and every Event, in the order they came.
+"""What a cluster reported while a scenario ran: every change of a condition and every Event, in the order they came.
 
 An Event that is repeated is one object with a count, and a condition keeps only its last change: read afterwards they
-no longer say in which order things happened. So they are watched. It only reads.
+no longer show in which order things happened. So they are watched. It only reads.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ KINDS = {"blockaggregators": "ba", "clickhouseshardingests": "csi"}
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One thing that was told: when it was seen, of which object, and in what words."""
+class Observation:
+    """One thing that was reported: when it was seen, of which object, and in what words."""
 
     at: datetime
     about: str
@@ -42,20 +42,22 @@ class Story:
     def __init__(self, kubeconfig: Path) -> None:
         api = config.new_client_from_config(str(kubeconfig))  # type: ignore[no-untyped-call]
         self._custom, self._core = client.CustomObjectsApi(api), client.CoreV1Api(api)
-        self._told: list[Told] = []
+        self._observations: list[Observation] = []
         self._conditions: dict[tuple[str, str], tuple[str, str]] = {}
         self._counts: dict[str, int] = {}
         self._ended = threading.Event()
         self._lock = threading.Lock()
 
     @property
-    def told(self) -> tuple[Told, ...]:
+    def observations(self) -> tuple[Observation, ...]:
         with self._lock:
-            return tuple(self._told)
+            return tuple(self._observations)
 
     def reasons(self, condition: str, about: str = "") -> list[str]:
         """The reasons of a condition's changes (or of Events) in their order, of objects whose name begins so."""
-        return [told.reason for told in self.told if told.condition == condition and told.about.startswith(about)]
+        return [
+            seen.reason for seen in self.observations if seen.condition == condition and seen.about.startswith(about)
+        ]
 
     def __enter__(self) -> Self:
         for plural in KINDS:
@@ -85,7 +87,7 @@ class Story:
             yield
 
     def _stream(self, listing: Any, **arguments: str) -> Iterator[Any]:
-        """Objects as they change, until the story ends; a broken watch begins anew."""
+        """Objects as they change, until the story ends; a broken watch begins again."""
         while not self._ended.is_set():
             try:
                 changes = watch.Watch().stream(listing, timeout_seconds=60, **arguments)  # type: ignore[no-untyped-call]
@@ -117,4 +119,6 @@ class Story:
 
     def _note(self, about: str, condition: str, reason: str, text: str) -> None:
         with self._lock:
-            self._told.append(Told(datetime.now(UTC), about, condition, reason, " ".join(text.split())[:300]))
+            self._observations.append(
+                Observation(datetime.now(UTC), about, condition, reason, " ".join(text.split())[:300])
+            )

@@ -66,19 +66,19 @@ async def found(kubernetes: Kubernetes, namespace: str) -> dict[tuple[str, str],
 
 
 @pytest.mark.own_cluster("the audit log is the judge")
-async def test_what_is_as_wanted_is_not_written_again(
+async def test_what_is_as_desired_is_not_written_again(
     site: Site, namespace: str, kubernetes: Kubernetes, owner: Owner
 ) -> None:
-    wanted = config_map(owner, namespace, a="1", b="2")
-    made = await apply_children(kubernetes, [wanted], {}, owner.uid)
+    desired = config_map(owner, namespace, a="1", b="2")
+    made = await apply_children(kubernetes, [desired], {}, owner.uid)
     assert made.written == ["ConfigMap ours"]
     mark = site.cluster.audit.mark()
-    again = await apply_children(kubernetes, [wanted], await found(kubernetes, namespace), owner.uid)
+    again = await apply_children(kubernetes, [desired], await found(kubernetes, namespace), owner.uid)
     assert again.written == []
     assert [str(r) for r in site.cluster.audit.requests(since=mark) if r.writes and r.name == "ours"] == []
 
 
-async def test_a_field_that_is_not_wanted_any_more_goes_and_those_of_others_stay(
+async def test_a_field_that_is_no_longer_desired_goes_and_those_of_others_stay(
     site: Site, namespace: str, kubernetes: Kubernetes, owner: Owner
 ) -> None:
     await apply_children(kubernetes, [config_map(owner, namespace, a="1", b="2")], {}, owner.uid)
@@ -101,12 +101,12 @@ async def test_an_orphan_of_ours_is_adopted_and_what_is_anothers_is_left_alone(
     stranger = config_map(owner, namespace, "stranger", a="theirs")
     stranger["metadata"] = {"name": "stranger", "namespace": namespace}
     site.apply(orphan, stranger)
-    wanted = [config_map(owner, namespace, "orphan", a="1"), config_map(owner, namespace, "stranger", a="ours")]
-    applied = await apply_children(kubernetes, wanted, await found(kubernetes, namespace), owner.uid)
+    desired = [config_map(owner, namespace, "orphan", a="1"), config_map(owner, namespace, "stranger", a="ours")]
+    applied = await apply_children(kubernetes, desired, await found(kubernetes, namespace), owner.uid)
 
     assert applied.written == ["ConfigMap orphan"]
     assert len(applied.taken) == 1
-    assert "stranger was made by somebody else" in applied.taken[0]
+    assert "stranger was not created by a Blockhouse operator" in applied.taken[0]
     assert site.cluster.get("configmap", "stranger", "-n", namespace)["data"] == {"a": "theirs"}
 
 
@@ -157,19 +157,19 @@ async def test_a_pod_that_changed_since_it_was_seen_is_not_evicted(
     assert site.cluster.get("pod", "pod", "-n", namespace)["metadata"]["uid"] == seen["metadata"]["uid"]
 
 
-async def test_a_watch_tells_of_ours_and_of_nothing_else(site: Site, namespace: str, owner: Owner) -> None:
+async def test_a_watch_reports_ours_and_nothing_else(site: Site, namespace: str, owner: Owner) -> None:
     api = await connect(str(site.cluster.kubeconfig))
-    told: list[str] = []
+    seen: list[str] = []
     watch = Watch(api, CONFIG_MAP, namespace, selector(CHILD), asyncio.get_running_loop().time)
-    task = asyncio.create_task(watch.run(lambda item: told.append(item["metadata"]["name"])))
+    task = asyncio.create_task(watch.run(lambda item: seen.append(item["metadata"]["name"])))
     try:
         stranger = config_map(owner, namespace, "stranger")
         stranger["metadata"] = {"name": "stranger", "namespace": namespace}
         await asyncio.to_thread(site.apply, stranger, config_map(owner, namespace, "ours"))
-        await eventually(lambda: "ours" in told)
+        await eventually(lambda: "ours" in seen)
         await asyncio.to_thread(site.cluster.kubectl, "delete", "configmap", "ours", "-n", namespace)
-        await eventually(lambda: told.count("ours") >= 2)
-        assert "stranger" not in told
+        await eventually(lambda: seen.count("ours") >= 2)
+        assert "stranger" not in seen
     finally:
         task.cancel()
         await api.close()  # type: ignore[no-untyped-call]

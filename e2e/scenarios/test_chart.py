@@ -1,6 +1,6 @@
 """The chart: valid, refuses what cannot work, and renders what was reviewed.
 
-`UPDATE_GOLDEN=1 pytest e2e/scenarios/test_chart.py` writes `tests/golden/chart/` anew.
+`UPDATE_GOLDEN=1 pytest e2e/scenarios/test_chart.py` writes `tests/golden/chart/` again.
 """
 
 from __future__ import annotations
@@ -73,6 +73,15 @@ def test_it_renders_what_was_reviewed(variant: str) -> None:
     assert text == golden.read_text()
 
 
+def test_every_dashboard_is_shipped_for_grafanas_sidecar() -> None:
+    found = objects("--set", "monitoring.dashboards.enabled=true")
+    maps = [document for (_, name), document in found.items() if name.endswith("-dashboard")]
+
+    assert all(each["metadata"]["labels"]["grafana_dashboard"] == "1" for each in maps)
+    shipped = {name: text for each in maps for name, text in each["data"].items()}
+    assert shipped == {file.name: file.read_text() for file in (CHART / "files" / "dashboards").iterdir()}
+
+
 @pytest.mark.parametrize(
     "wrong",
     ["replica=3", "replicas=many", "zones={Not A Zone}", "image.digest=latest", "logLevel=loud", "resync=soon"],
@@ -87,7 +96,7 @@ def test_a_wrong_value_is_refused_before_anything_is_installed(wrong: str) -> No
 def test_the_definitions_outlive_the_release_and_can_be_left_out() -> None:
     kept = [document for (kind, _), document in objects().items() if kind == "CustomResourceDefinition"]
 
-    assert len(kept) == 2
+    assert len(kept) == 3
     assert all(crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for crd in kept)
     assert not [kind for kind, _ in objects("--set", "crds.install=false") if kind == "CustomResourceDefinition"]
 

@@ -1,4 +1,4 @@
-"""Aggregators beside a ClickHouse that somebody else deploys: nothing but aggregators, nothing of theirs touched."""
+"""Aggregators beside a ClickHouse that the user deploys: nothing but aggregators, nothing of theirs touched."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def home(site: Site) -> str:
 
 
 def turns(operator: OperatorProcess) -> int:
-    """How often the operator has looked at a resource."""
+    """How often the operator has reconciled a resource."""
     with urllib.request.urlopen(f"http://127.0.0.1:{operator.port}/metrics", timeout=5) as answer:
         for line in answer.read().decode().splitlines():
             if line.startswith("blockhouse_operator_reconciles_total"):
@@ -38,14 +38,14 @@ def turns(operator: OperatorProcess) -> int:
 
 
 def quiet_turns(site: Site, operator: OperatorProcess, count: int) -> None:
-    """Waits until the operator has looked at everything again `count` times."""
+    """Waits until the operator has reconciled everything again `count` times."""
     until = turns(operator) + count
     site.wait(f"{count} more turns", lambda: turns(operator) >= until, timeout=300)
 
 
 def partitions(site: Site, cluster: str, topic: str) -> int:
     admin = AdminClient({"bootstrap.servers": site.surroundings.kafka[cluster].bootstrap})
-    found = admin.list_topics(timeout=10).topics
+    found = admin.list_topics(timeout=60).topics
     return len(found[topic].partitions) if topic in found else 0
 
 
@@ -116,8 +116,12 @@ def changes_reach_the_pods(site: Site, home: str, pipeline: Manifest) -> Manifes
     assert images == {"blockhouse/aggregator:0.1.1", "blockhouse/clickhouse:18.16.2"}
     assert {pod["spec"]["securityContext"]["runAsUser"] for pod in found} == {10002}
     config = site.cluster.get("configmap", f"{NAME}-0-config", "-n", home)["data"]
-    told = yaml.safe_load(config[f"{NAME}-0-dc-a-0.yaml"])
-    assert (told["quorum"]["replicas"], told["unknownTable"], told["logLevel"]) == (3, "deadLetter", "debug")
+    configured = yaml.safe_load(config[f"{NAME}-0-dc-a-0.yaml"])
+    assert (configured["quorum"]["replicas"], configured["unknownTable"], configured["logLevel"]) == (
+        3,
+        "deadLetter",
+        "debug",
+    )
     return pipeline
 
 
@@ -163,7 +167,7 @@ def is_suspended_and_resumed(site: Site, home: str, pipeline: Manifest) -> None:
 
 
 def is_repaired(site: Site, home: str) -> None:
-    """What somebody changed by hand is as it was, at once and without a restart."""
+    """What was changed by hand is as it was, at once and without a restart."""
     replica = f"{NAME}-0-dc-a-0"
     uid = site.cluster.get("statefulset", replica, "-n", home)["metadata"]["uid"]
     site.cluster.kubectl("delete", "service", replica, "-n", home)
@@ -199,7 +203,7 @@ def is_deleted(site: Site, home: str) -> None:
 
 
 @pytest.mark.own_cluster("its pods are played by nodes of KWOK's")
-def test_what_is_missing_is_said_and_waited_for(site: Site, namespace: str) -> None:
+def test_what_is_missing_is_reported_and_waited_for(site: Site, namespace: str) -> None:
     pipeline = at_home(example(), site.surroundings, name="waits", namespace=namespace)
     pipeline = patched(pipeline, shards=1)
     login = {"mechanism": "SCRAM-SHA-512", "username": "u", "secretRef": {"name": "not-there-yet"}}

@@ -52,8 +52,8 @@ class Place:
 
     def wait(self, what: str, condition: Any, timeout: float = 300) -> None:
         if not wait_until(condition, timeout=timeout, interval=0.5):
-            told = "\n".join(map(str, self.story.told[-40:]))
-            raise ClusterError(f"not within {timeout:g} s: {what}\n{told}\n{self.shown()[-6000:]}")
+            seen = "\n".join(map(str, self.story.observations[-40:]))
+            raise ClusterError(f"not within {timeout:g} s: {what}\n{seen}\n{self.shown()[-6000:]}")
 
     def ready(self) -> bool:
         return is_ready(self.get("ba", NAME, "-n", NAMESPACE))
@@ -136,8 +136,8 @@ def keep_story(place: Place) -> None:
     """Leaves what happened in `.run/e2e-node.txt`, and the last words of every container in `.run/e2e-node-logs`."""
     target = Path(__file__).parents[2] / ".run" / "e2e-node.txt"
     target.parent.mkdir(exist_ok=True)
-    told = "\n".join(map(str, place.story.told))
-    target.write_text(f"What was told, in order\n\n{told}\n\nHow it was in the end\n\n{place.shown()}\n")
+    seen = "\n".join(map(str, place.story.observations))
+    target.write_text(f"What was reported, in order\n\n{seen}\n\nHow it was in the end\n\n{place.shown()}\n")
     logs = target.with_name("e2e-node-logs")
     shutil.rmtree(logs, ignore_errors=True)
     logs.mkdir()
@@ -165,12 +165,16 @@ def test_rows_are_stored_once_whatever_is_deleted_or_killed(place: Place) -> Non
     place.wait("the pipeline is Ready again", place.ready, timeout=300)
     report = audited(place, producer.manifest)
     place.wait("the verifier has found nothing", lambda: place.holds("VerifierHealthy", "True"), timeout=300)
-    assert tells_of_a_fall_and_a_recovery(place.story), report
+    assert shows_a_fall_and_a_recovery(place.story), report
 
 
-def tells_of_a_fall_and_a_recovery(story: Story) -> bool:
+def shows_a_fall_and_a_recovery(story: Story) -> bool:
     """Ready was reached, was lost when the pod was deleted, and came back; the kubelet's Events are there, too."""
-    ready = [(told.reason, told.text) for told in story.told if (told.about, told.condition) == (f"ba/{NAME}", "Ready")]
+    ready = [
+        (seen.reason, seen.text)
+        for seen in story.observations
+        if (seen.about, seen.condition) == (f"ba/{NAME}", "Ready")
+    ]
     true = [text.startswith("True") for _, text in ready]
     lost = [reason for reason, text in ready if not text.startswith("True")]
     first = true.index(True)
@@ -191,7 +195,7 @@ def more_rows_arrive(place: Place, rows: int = 2000) -> None:
 
 
 def stored(place: Place) -> int:
-    """Rows of the second replica; -1 while nobody answers there."""
+    """Rows of the second replica; -1 while it does not answer."""
     try:
         return int(place.query(REPLICAS[1], f"SELECT count() FROM {TABLE}"))
     except (ClusterError, ValueError):
@@ -230,7 +234,7 @@ def replace_operators(place: Place) -> None:
 
 
 def leader(place: Place) -> str:
-    """Who holds the lease; empty when nobody does."""
+    """The holder of the lease; empty when there is none."""
     lease = place.get("lease", f"{RELEASE}-operator", "-n", SYSTEM)
     return str(lease["spec"].get("holderIdentity") or "")
 

@@ -52,7 +52,7 @@ def test_an_operator_killed_anywhere_leads_to_the_same_end(site: Site, namespace
         operator = site.start_operator()
         at_work += wait_until(lambda: len(site.writes(mark)) >= writes, timeout=30, interval=0.1)  # noqa: B023
         operator.kill()
-        # It is dead for certain: nobody has to wait until its lease has expired.
+        # It is dead for certain: the next leader need not wait until its lease has expired.
         site.cluster.kubectl("delete", "lease", "blockhouse-operator", "-n", SYSTEM)
     assert at_work >= KILLS // 2, f"only {at_work} of {KILLS} operators were killed before they had finished"
     with site.operator():
@@ -80,7 +80,7 @@ def rested(site: Site, *, reads: int = 200) -> None:
 @pytest.mark.own_cluster("the audit log is the judge")
 @pytest.mark.core
 def test_a_frozen_leader_writes_nothing_when_it_thaws(site: Site, namespace: str) -> None:
-    """It thaws when there is something to repair and nobody else does it: only its lapsed lease can hold it back."""
+    """It thaws when there is something to repair and no other does it: only its lapsed lease can hold it back."""
     began = site.cluster.audit.mark()
     first = site.start_operator("first")
     try:
@@ -130,7 +130,7 @@ def test_invalid_resources_are_refused_or_explained_and_can_be_deleted(site: Sit
         except ClusterError as error:
             message = str(error)
         assert complaint in message, f"{change}: {message or 'it was taken'}"
-    # What only the operator can know: DDL that nobody can read.
+    # What only the operator can know: DDL that cannot be read.
     broken = patched(valid, tables=[{"name": "db.broken", "ddlFrom": {"configMapKeyRef": {"name": "no", "key": "x"}}}])
     with site.operator():
         site.apply(broken)

@@ -1,5 +1,5 @@
 """Columns added by `kubectl apply`: held, altered, released, aggregators restarted one by one; judged by what the API
-server was told. Refused changes leave everything as it is. Aggregators are played (`e2e/simulator`)."""
+server was sent. Refused changes leave everything as it is. Aggregators are played (`e2e/simulator`)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def events(site: Site, name: str, namespace: str) -> list[tuple[str, str]]:
 
 
 def reasons(site: Site, name: str, namespace: str) -> list[str]:
-    """Reasons of the Events that tell of a change of tables, oldest first."""
+    """Reasons of the Events about a change of tables, oldest first."""
     return [r for r, _ in events(site, name, namespace) if r in (*CHANGE_EVENTS, "Restarting")]
 
 
@@ -69,7 +69,7 @@ def is_made(site: Site, manifest: Manifest, name: str, namespace: str) -> None:
     site.wait_condition(name, namespace, "SchemaUpToDate", "True")
 
 
-def test_columns_are_added_by_an_apply_with_progress_for_everybody_to_see(site: Site, namespace: str) -> None:
+def test_columns_are_added_by_an_apply_with_progress_in_conditions_and_events(site: Site, namespace: str) -> None:
     name = "schema"
     manifest = pipeline(site, name, namespace)
     with site.operator():
@@ -88,12 +88,12 @@ def test_columns_are_added_by_an_apply_with_progress_for_everybody_to_see(site: 
         "heldSince": "",
     }
     assert reasons(site, name, namespace) == [*CHANGE_EVENTS, *["Restarting"] * REPLICAS]
-    told = [message for reason, message in events(site, name, namespace) if reason == "SchemaChanging"]
-    assert any("SchemaUpToDate is False" in message and "seven, loud" in message for message in told), told
+    seen = [message for reason, message in events(site, name, namespace) if reason == "SchemaChanging"]
+    assert any("SchemaUpToDate is False" in message and "seven, loud" in message for message in seen), seen
     assert uids(site, name, namespace) == before, "no pod is replaced for a column"
 
 
-def test_a_bad_change_leaves_the_old_revision_serving_and_says_so(site: Site, namespace: str) -> None:
+def test_a_bad_change_leaves_the_old_revision_serving_and_is_reported(site: Site, namespace: str) -> None:
     name = "refused"
     manifest = pipeline(site, name, namespace)
     bad = {
@@ -103,11 +103,11 @@ def test_a_bad_change_leaves_the_old_revision_serving_and_says_so(site: Site, na
     }
     with site.operator():
         is_made(site, manifest, name, namespace)
-        for says, change in bad.items():
+        for reason, change in bad.items():
             site.apply(declaring(manifest, change))
             site.wait(
-                f"SchemaMismatch: {says}",
-                lambda: says in site.condition("ba", name, namespace, "SchemaUpToDate").get("message", ""),  # noqa: B023
+                f"SchemaMismatch: {reason}",
+                lambda: reason in site.condition("ba", name, namespace, "SchemaUpToDate").get("message", ""),  # noqa: B023
                 timeout=300,
             )
             found = site.condition("ba", name, namespace, "SchemaUpToDate")
@@ -119,7 +119,7 @@ def test_a_bad_change_leaves_the_old_revision_serving_and_says_so(site: Site, na
         site.wait_condition(name, namespace, "SchemaUpToDate", "True")
 
 
-def test_an_operator_killed_after_every_step_is_followed_by_one_that_goes_on(site: Site, namespace: str) -> None:
+def test_an_operator_killed_after_every_step_is_followed_by_one_that_continues(site: Site, namespace: str) -> None:
     name = "steps"
     manifest = pipeline(site, name, namespace)
     with site.operator():
@@ -144,20 +144,20 @@ def test_an_operator_killed_after_every_step_is_followed_by_one_that_goes_on(sit
             )
         finally:
             operator.kill()
-            # It is dead for certain: nobody has to wait until its lease has expired.
+            # It is dead for certain: the next leader need not wait until its lease has expired.
             site.cluster.kubectl("delete", "lease", "blockhouse-operator", "-n", SYSTEM, "--ignore-not-found")
     with site.operator():
         site.wait("the change is made", over, timeout=300)
         site.wait_settled(name, namespace)
     found = table_status(site, name, namespace)
     assert (found["revision"], found["state"], found["heldSince"]) == (2, "AsSpecified", "")
-    told = [reason for reason, _ in itertools.groupby(reasons(site, name, namespace))]
+    seen = [reason for reason, _ in itertools.groupby(reasons(site, name, namespace))]
     steps = [*CHANGE_EVENTS, "Restarting"]
-    assert told == [step for step in steps if step in told], "in the order of the steps, whoever took them"
-    assert len(told) >= len(steps) - 1, "of these steps one Event may be lost, at its operator's death"
+    assert seen == [step for step in steps if step in seen], "in the order of the steps, whichever operator took them"
+    assert len(seen) >= len(steps) - 1, "of these steps one Event may be lost, at its operator's death"
 
 
-def test_a_change_is_held_back_by_pause_and_given_up_by_abort(site: Site, namespace: str) -> None:
+def test_a_change_is_held_back_by_pause_and_abandoned_by_abort(site: Site, namespace: str) -> None:
     name = "paused"
     manifest = pipeline(site, name, namespace)
     with site.operator():

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
-import json
 import urllib.request
-from typing import Any
 
 import pytest
 
+from blockhouse.contract.aggregator import STATUS, StatusPage
 from blockhouse.streams import StreamId
 from e2e.scenarios.resources import at_home, companions, example, patched
 from e2e.scenarios.site import Site
@@ -26,16 +25,16 @@ def zones_of(replicas: set[str]) -> set[str]:
 
 
 def owned(site: Site, namespace: str) -> list[StreamId]:
-    """Streams in the hands of the zone's replicas, by their own word."""
+    """The streams that the zone's replicas report to own."""
     found = []
     secret = site.cluster.get("secret", f"{NAME}-internal", "-n", namespace)["data"]["token"]
     token = base64.b64decode(secret).decode()
     for replica in statefulsets(site, namespace):
         url = site.simulator.aggregator_url.replace("{namespace}", namespace).replace("{replica}", replica)
-        request = urllib.request.Request(f"{url}/status", headers={"Authorization": f"Bearer {token}"})
+        request = urllib.request.Request(url + STATUS.path, headers={"Authorization": f"Bearer {token}"})
         with urllib.request.urlopen(request, timeout=5) as answer:
-            page: dict[str, Any] = json.loads(answer.read())
-            found += [StreamId.parse(stream["stream"]) for stream in page["streams"]]
+            page = StatusPage.parse(answer.read())
+            found += [StreamId.parse(stream.stream) for stream in page.streams]
     return found
 
 
@@ -69,5 +68,5 @@ def test_two_operators_with_a_zone_each_make_one_pipeline(site: Site) -> None:
             operator.kill()
     for zone in places:
         assert site.refused(began, zone) == []
-    # With pipelines in them and nobody who looks after these: that must not hang.
+    # With pipelines in them and no operator for these: that must not hang.
     site.cluster.kubectl("delete", "namespace", *places.values(), "--timeout=120s", timeout=150)

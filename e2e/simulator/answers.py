@@ -1,26 +1,36 @@
-"""What the simulated programs answer, in the words of the real ones (docs/configuration.md, docs/verifier.md). Pure."""
+"""What the simulated programs answer: values of the same contract as the real ones (`blockhouse.contract`). Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
-from typing import Any
 
 from blockhouse.config.pipeline import AggregatorConfig
-from blockhouse_aggregator.protocol.takeover import Stop
-from blockhouse_aggregator.runtime.reporting import Counters
+from blockhouse.contract.aggregator import (
+    CLUSTER_OK,
+    Phase,
+    RestartStatus,
+    StatusPage,
+    StopReason,
+    StreamStatus,
+    TableStatus,
+    counters_of,
+)
+from blockhouse.contract.verifier import AnomalyReport, Verdict
+from blockhouse_aggregator.runtime.stream.reporting import Counters
 from e2e.simulator.groups import Owned
 
-NO_RESTART: Mapping[str, int] = {"wanted": 0, "seen": 0}
+NO_RESTART = RestartStatus(demanded=0, seen=0)
+SINCE = "2026-01-01T00:00:00.000Z"
 
 
 class Play(StrEnum):
-    """What a pod is told to play by its annotation `simulator.blockhouse.test/play`."""
+    """What a pod plays, by its annotation `simulator.blockhouse.test/play`."""
 
     WELL = "well"
     SILENT = "silent"
-    """It hangs up on everybody."""
+    """It hangs up on every client."""
     REPLAYING = "replaying"
     """It never gets to the end of what it inherited."""
     STOPPED = "stopped"
@@ -37,47 +47,88 @@ def status(
     now: float,
     play: Play = Play.WELL,
     suspended: bool = False,
-    restart: Mapping[str, int] = NO_RESTART,
-    tables: Sequence[Mapping[str, Any]] = (),
-) -> dict[str, Any]:
+    restart: RestartStatus = NO_RESTART,
+    tables: Sequence[TableStatus] = (),
+) -> StatusPage:
     """The status page of an aggregator that has nothing to do."""
-    return {
-        "pipeline": config.pipeline,
-        "shard": config.shard,
-        "replica": config.replica,
-        "ready": ready,
-        "suspended": suspended,
-        "restart": dict(restart),
-        "clusters": {cluster.name: "ok" for cluster in config.kafka.clusters},
-        "streams": [stream_status(one, now, play) for one in owned],
-        "tables": list(tables),
-    }
+    return StatusPage(
+        pipeline=config.pipeline,
+        shard=config.shard,
+        replica=config.replica,
+        ready=ready,
+        suspended=suspended,
+        restart=restart,
+        clusters={cluster.name: CLUSTER_OK for cluster in config.kafka.clusters},
+        streams=tuple(stream_status(one, now, play) for one in owned),
+        tables=tuple(tables),
+    )
 
 
-def stream_status(owned: Owned, now: float, play: Play = Play.WELL) -> dict[str, Any]:
-    known = {
-        "stream": str(owned.stream),
-        "epoch": owned.epoch,
-        "state": owned.phase(now),
-        "counters": asdict(Counters()),
-        "alarms": [],
-    }
+def stream_status(owned: Owned, now: float, play: Play = Play.WELL) -> StreamStatus:
+    """A stream whose log is empty."""
+    stream, counters = str(owned.stream), counters_of(asdict(Counters()))
     if play is Play.STOPPED:
-        return known | {"state": "STOPPED", "stopped": asdict(Stop("PositionLost", "played by the simulator"))}
-    if play is Play.REPLAYING:
-        known["state"] = "REPLAY"
-    return known | {"position": 0, "logEnd": 0, "lag": 0, "seq": 0, "inFlight": [], "lagging": []}
+        stopped = StopReason(reason="PositionLost", message="played by the simulator")
+        return StreamStatus(
+            stream=stream, epoch=owned.epoch, state=Phase.STOPPED, counters=counters, alarms=(), stopped=stopped
+        )
+    return StreamStatus(
+        stream=stream,
+        epoch=owned.epoch,
+        state=Phase.REPLAY if play is Play.REPLAYING else owned.phase(now),
+        counters=counters,
+        alarms=(),
+        position=0,
+        log_end=0,
+        lag=0,
+        seq=0,
+        in_flight=(),
+        lagging=(),
+        high_watermark=0,
+        last_stable=0,
+        ends_at_ms=int(now * 1000),
+        stored=0,
+        lag_seconds=0.0,
+        lag_by_rate=0.0,
+    )
 
 
-def verdict(pipeline: str, streams: int, play: Play = Play.WELL) -> dict[str, Any]:
+def verdict(pipeline: str, streams: int, play: Play = Play.WELL) -> Verdict:
     """The verdict of a verifier."""
-    found = play is Play.ANOMALIES
-    return {
-        "pipeline": pipeline,
-        "verdict": "anomalies" if found else "clean",
-        "anomalies": int(found),
-        "streams": streams,
-        "since": "2026-01-01T00:00:00.000Z",
-        "coverage": {},
-        "latest": {"kind": "gap", "message": "played by the simulator"} if found else None,
-    }
+    found = anomalies(pipeline, play)
+    return Verdict(
+        pipeline=pipeline,
+        verdict="anomalies" if found else "clean",
+        anomalies=len(found),
+        streams=streams,
+        since=SINCE,
+        at=SINCE,
+        coverage={},
+        latest=found[0] if found else None,
+    )
+
+
+def anomalies(pipeline: str, play: Play = Play.WELL) -> list[AnomalyReport]:
+    """What a verifier has found."""
+    if play is not Play.ANOMALIES:
+        return []
+    return [
+        AnomalyReport(
+            id="played",
+            kind="gap",
+            message="played by the simulator",
+            stream=f"a/{pipeline}/0",
+            cluster="a",
+            group=pipeline,
+            table=None,
+            first=None,
+            last=None,
+            before="",
+            after="",
+            at=SINCE,
+            found=SINCE,
+            ended=None,
+            log_partition=0,
+            log_offset=0,
+        )
+    ]

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from blockhouse.contract.aggregator import Phase
 from blockhouse.streams import StreamId
 
 REPLAY_SECONDS = 0.5
-"""How long a stream that changed hands says REPLAY."""
+"""How long a stream that changed hands reports REPLAY."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,9 @@ class Owned:
     epoch: int
     since: float
 
-    def phase(self, now: float) -> str:
-        return "CONSUME" if now - self.since >= REPLAY_SECONDS else "REPLAY"
+    def phase(self, now: float) -> Phase:
+        """What its owner does at `now`."""
+        return Phase.CONSUME if now - self.since >= REPLAY_SECONDS else Phase.REPLAY
 
 
 @dataclass
@@ -37,17 +39,17 @@ class Group:
     def rebalance(self, members: Iterable[str], partitions: Mapping[tuple[str, str], int], now: float) -> None:
         """Gives every partition of each (cluster, topic) a living member: evenly, and with the fewest moves."""
         alive = sorted(members)
-        wanted = {
+        expected = {
             StreamId(cluster, topic, number)
             for (cluster, topic), count in partitions.items()
             for number in range(count)
         }
-        kept = {stream: owned for stream, owned in self.owned.items() if stream in wanted and owned.member in alive}
+        kept = {stream: owned for stream, owned in self.owned.items() if stream in expected and owned.member in alive}
         if not alive:
             self.owned = {}
             return
         for cluster, topic in partitions:
-            self._spread(kept, sorted(s for s in wanted if (s.cluster, s.topic) == (cluster, topic)), alive, now)
+            self._spread(kept, sorted(s for s in expected if (s.cluster, s.topic) == (cluster, topic)), alive, now)
         self.owned = kept
 
     def _spread(self, kept: dict[StreamId, Owned], streams: list[StreamId], alive: list[str], now: float) -> None:

@@ -1,4 +1,4 @@
-"""What a pod was told: the configuration file and token that its container would find, looked up as a kubelet does.
+"""What a pod was given: the configuration file and token that its container would find, looked up as a kubelet does.
 
 So what the operator renders is read by the models that the real programs read it with; a faulty one is an error here.
 """
@@ -24,7 +24,7 @@ ANNOTATION = "simulator.blockhouse.test/play"
 
 
 class Unusable(ValueError):
-    """The pod's container would not start with what it is given; the text says why."""
+    """The pod's container would not start with what it is given; the text is the reason."""
 
 
 def command_of(pod: Json, program: str) -> list[str]:
@@ -65,16 +65,16 @@ def token(pod: Json, program: str, config: AggregatorConfig | VerifierConfig, lo
 
 def file_of(pod: Json, program: str, path: str, lookup: Lookup) -> str:
     """The content of a file that is mounted into the container. Unusable when nothing is mounted there."""
-    wanted = PurePosixPath(path)
+    target = PurePosixPath(path)
     mounts = sorted(
         _container(pod, program).get("volumeMounts", ()), key=lambda mount: len(mount["mountPath"]), reverse=True
     )
     for mount in mounts:
         root = PurePosixPath(mount["mountPath"])
-        if wanted == root and "subPath" in mount:
+        if target == root and "subPath" in mount:
             relative = mount["subPath"]
-        elif wanted.is_relative_to(root) and wanted != root:
-            relative = str(wanted.relative_to(root))
+        elif target.is_relative_to(root) and target != root:
+            relative = str(target.relative_to(root))
         else:
             continue
         for volume in pod["spec"].get("volumes", ()):
@@ -109,7 +109,7 @@ def texts(kind: str, value: Json) -> Content:
 
 
 def is_live(pod: Json, program: str) -> bool:
-    """The container runs and the pod was not told to end."""
+    """The container runs and the pod was not asked to end."""
     if "deletionTimestamp" in pod["metadata"]:
         return False
     statuses = pod.get("status", {}).get("containerStatuses", ())

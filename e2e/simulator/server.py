@@ -1,17 +1,18 @@
 """`python -m e2e.simulator`: watches the pods of a cluster and answers in their place.
 
 `http://127.0.0.1:PORT/NAMESPACE/REPLICA/status` is what `http://REPLICA.NAMESPACE.svc:8080/status` would be. A pod that
-does not live hangs up, as an address without a listener does.
+is not alive hangs up, as an address without a listener does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any
 
 import structlog
@@ -20,10 +21,14 @@ from aiohttp import web
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from kubernetes import client, config, watch
+from pydantic import ValidationError
 
 from blockhouse.config.load import ConfigError
 from blockhouse.config.pipeline import AggregatorConfig
+from blockhouse.contract import rollouts as contract
+from blockhouse.contract.base import Endpoint, faults
 from blockhouse.errors import Blocked, Permanent
+from blockhouse.serving import respond
 from e2e.simulator import answers, pods
 from e2e.simulator.answers import Play
 from e2e.simulator.world import Key, Program, World
@@ -37,9 +42,9 @@ SHARD_LABEL = "ingest.blockhouse.dev/shard"
 SELECTOR = "app.kubernetes.io/part-of=blockhouse"
 OPEN = frozenset({"healthz", "readyz"})
 RESTART_SECONDS = 1.0
-"""How long an aggregator that restarts is away."""
+"""How long an aggregator that restarts is unavailable."""
 TOPICS_EVERY = 1.0
-"""Seconds between two looks at the brokers."""
+"""Seconds between two requests to the brokers."""
 
 
 class SimulatorServer:
@@ -50,7 +55,7 @@ class SimulatorServer:
         self._port = port
 
     async def run(self, follow: Callable[[SimulatorServer, asyncio.AbstractEventLoop], None]) -> None:
-        """Serves for ever, while `follow` brings news of the pods from a thread of its own."""
+        """Serves until it is cancelled, while `follow` brings changes of the pods from a thread of its own."""
         app = web.Application()
         app.router.add_get("/healthz", self._own_health)
         app.router.add_route("*", "/{namespace}/{name}/{path:.*}", self._answer)
@@ -77,10 +82,10 @@ class SimulatorServer:
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if path not in OPEN and program.token is not None and not hmac.compare_digest(given, program.token):
             raise web.HTTPUnauthorized(text="give the token of admin.token as 'Authorization: Bearer ...'\n")
-        if path.startswith("tables/") and isinstance(program.config, AggregatorConfig):
-            return self._table(request.method, path.split("/"), key, await request.json())
-        if path == "restart" and request.method == "POST":
-            return self._restart(key, int((await request.json())["number"]))
+        if isinstance(program.config, AggregatorConfig):
+            found = _endpoint(request.method, f"/{path}")
+            if found is not None:
+                return self._change(*found, key, await request.read())
         if request.method != "GET":
             raise web.HTTPMethodNotAllowed(request.method, ["GET"])
         return self._page(path, key, program)
@@ -90,26 +95,32 @@ class SimulatorServer:
         ends = self.world.end(key, number, time.monotonic())
         if ends:
             asyncio.get_running_loop().call_later(RESTART_SECONDS, lambda: self.world.begin(key, time.monotonic()))
-        return web.json_response({"ends": ends})
+        return respond(contract.RestartAnswer(ends=ends))
 
-    def _table(self, method: str, path: list[str], key: Key, body: dict[str, Any]) -> web.Response:
+    def _change(self, endpoint: Endpoint, parameters: Mapping[str, str], key: Key, body: bytes) -> web.Response:
+        """What a rollout asks; bad requests are refused as the real one does."""
         tables, now_ms = self.world.tables_of(key), time.time_ns() // 1_000_000
+        table = parameters.get("table", "")
         try:
-            match method, path:
-                case "POST", [_, table, "difference"]:
-                    return web.json_response(tables.gap(key[1], table, body["ddl"]))
-                case "PUT", [_, table]:
-                    restart = bool(body.get("restart", False))
-                    return web.json_response(tables.apply(key[1], table, body["ddl"], body["rollout"], restart=restart))
-                case "PUT", [_, table, "hold"]:
-                    return web.json_response(tables.hold(table, body["rollout"], now_ms))
-                case "DELETE", [_, table, "hold"]:
-                    return web.json_response(tables.release(table, body["rollout"]))
+            match endpoint.request and endpoint.request.model_validate_json(body):
+                case contract.RestartRequest() as restart:
+                    return self._restart(key, restart.number)
+                case contract.ApplyRequest() as apply:
+                    return respond(tables.apply(key[1], table, apply.ddl, apply.rollout, restart=apply.restart))
+                case contract.DifferenceRequest() as difference:
+                    return respond(tables.gap(key[1], table, difference.ddl))
+                case contract.HoldRequest() as hold if endpoint is contract.HOLD:
+                    return respond(tables.hold(table, hold.rollout, now_ms))
+                case contract.HoldRequest() as hold:
+                    return respond(tables.release(table, hold.rollout))
+                case _:  # open: a request of a later contract
+                    raise web.HTTPNotFound
+        except ValidationError as error:
+            raise web.HTTPBadRequest(text="\n".join(faults(error)) + "\n") from None
         except Blocked as error:
             raise web.HTTPConflict(text=f"{error}\n") from None
         except Permanent as error:
             raise web.HTTPUnprocessableEntity(text=f"{error}\n") from None
-        raise web.HTTPNotFound
 
     def _page(self, path: str, key: Key, program: Program) -> web.Response:
         match path, program.config:
@@ -129,15 +140,24 @@ class SimulatorServer:
                     play=program.play,
                     suspended=self.world.is_suspended(key),
                     restart=self.world.restarts(key),
-                    tables=self.world.tables_of(key).page(key[1]),
+                    tables=self.world.tables_of(key).status(key[1]),
                 )
-                return web.json_response(page)
+                return respond(page)
             case "verdict", settings if not isinstance(settings, AggregatorConfig):
                 streams = self.world.streams_of(settings.pipeline)
-                return web.json_response(answers.verdict(settings.pipeline, streams, program.play))
+                return respond(answers.verdict(settings.pipeline, streams, program.play))
             case "anomalies", settings if not isinstance(settings, AggregatorConfig):
-                return web.json_response([])
+                return respond(answers.anomalies(settings.pipeline, program.play))
         raise web.HTTPNotFound
+
+
+def _endpoint(method: str, path: str) -> tuple[Endpoint, Mapping[str, str]] | None:
+    """The endpoint that changes something at `path`, and the parameters in it; None when there is none."""
+    for endpoint in contract.ENDPOINTS:
+        pattern = re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", endpoint.path)
+        if endpoint.request is not None and endpoint.method == method and (found := re.fullmatch(pattern, path)):
+            return endpoint, found.groupdict()
+    return None
 
 
 class PodWatch:
@@ -154,7 +174,7 @@ class PodWatch:
             self._apply(kind, pod, server, loop)
 
     def _follow_suspensions(self, server: SimulatorServer, loop: asyncio.AbstractEventLoop) -> None:
-        """The kubelet brings a changed ConfigMap into its pods; nobody here waits for that."""
+        """The kubelet brings a changed ConfigMap into its pods; nothing here waits for that."""
         for kind, found in _events(self._core.list_config_map_for_all_namespaces, label_selector=SELECTOR):
             metadata, data = found["metadata"], found.get("data") or {}
             if "suspend" in data:
@@ -202,7 +222,7 @@ class PodWatch:
 
 
 def _events(list_function: Any, **arguments: Any) -> Iterator[tuple[str, pods.Json]]:
-    """Changes for ever; a broken watch, or one for a resource that does not exist yet, is begun anew."""
+    """Changes, without an end; a broken watch, or one for a resource that does not exist yet, is started again."""
     while True:
         try:
             stream = watch.Watch().stream(  # type: ignore[no-untyped-call]

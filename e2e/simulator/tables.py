@@ -6,8 +6,9 @@ All replicas of a shard get an ALTER at once, as replicated tables do; each must
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
+from blockhouse.contract.aggregator import TableStatus
+from blockhouse.contract.rollouts import DifferenceAnswer, HoldAnswer, ReleaseAnswer
 from blockhouse.errors import Blocked
 from blockhouse.schema.ddl import Declaration, read_declaration
 from blockhouse.schema.difference import Difference, FoundTable, compare
@@ -36,69 +37,69 @@ class ShardTables:
     restarts: int = 0
     """Demands to restart so far."""
 
-    def page(self, replica: str) -> list[dict[str, Any]]:
+    def status(self, replica: str) -> list[TableStatus]:
         """The part of a replica's status page."""
         return [
-            {
-                "name": name,
-                "id": number,
-                "revision": table.revision,
-                "held": "SchemaRollout" if table.rollout else "" if replica in table.replicas else "UnknownTable",
-                "why": f"held by rollout {table.rollout}" if table.rollout else "",
-                "rollout": table.rollout,
-                "heldSinceMs": table.since_ms,
-                "hazards": [],
-            }
+            TableStatus(
+                name=name,
+                id=number,
+                revision=table.revision,
+                held="SchemaRollout" if table.rollout else "" if replica in table.replicas else "UnknownTable",
+                why=f"held by rollout {table.rollout}" if table.rollout else "",
+                rollout=table.rollout,
+                held_since_ms=table.since_ms,
+                hazards=(),
+            )
             for number, (name, table) in enumerate(sorted(self.tables.items()), start=1)
         ]
 
-    def gap(self, replica: str, name: str, ddl: str) -> dict[str, Any]:
+    def gap(self, replica: str, name: str, ddl: str) -> DifferenceAnswer:
         """Answer of /tables/TABLE/difference. Raises Permanent as the real one does."""
         declared = read_declaration(name, ddl)
         difference = self._difference(replica, declared)
         added = difference.added if difference else declared.columns
-        return {
-            "exists": difference is not None,
-            "added": [each.column.name for each in added],
-            "refused": list(difference.refused if difference else ()),
-        }
+        return DifferenceAnswer(
+            exists=difference is not None,
+            added=tuple(each.column.name for each in added),
+            refused=difference.refused if difference else (),
+        )
 
-    def apply(self, replica: str, name: str, ddl: str, rollout: str, *, restart: bool = False) -> dict[str, Any]:
+    def apply(self, replica: str, name: str, ddl: str, rollout: str, *, restart: bool = False) -> DifferenceAnswer:
         """Answer of PUT /tables/TABLE. Raises Permanent and Blocked as the real one does."""
         declared, gap = read_declaration(name, ddl), self.gap(replica, name, ddl)
         table = self.tables.setdefault(name, Table())
-        if gap["refused"]:
-            raise Blocked("; ".join(gap["refused"]), on="SchemaChange")
-        if not gap["exists"] and not table.columns:
+        if gap.refused:
+            raise Blocked("; ".join(gap.refused), reason="SchemaChange")
+        if not gap.exists and not table.columns:
             table.engine, table.columns = declared.engine, tuple(each.column for each in declared.columns)
             table.partition_by, table.order_by, table.revision = declared.partition_by, declared.order_by, 1
-        elif gap["exists"] and gap["added"]:
+        elif gap.exists and gap.added:
             if table.rollout != rollout:
-                raise Blocked(f"table {name} is not held by {rollout}", on="NotHeld")
-            new = tuple(each.column for each in declared.columns if each.column.name in gap["added"])
+                raise Blocked(f"table {name} is not held by {rollout}", reason="NotHeld")
+            new = tuple(each.column for each in declared.columns if each.column.name in gap.added)
             table.columns, table.revision = (*table.columns, *new), table.revision + 1
             self.restarts += restart
         table.replicas.add(replica)
         return gap
 
-    def hold(self, name: str, rollout: str, now_ms: int) -> dict[str, Any]:
+    def hold(self, name: str, rollout: str, now_ms: int) -> HoldAnswer:
         """Answer of PUT /tables/TABLE/hold. Raises Blocked while another rollout holds the table."""
         table = self.tables.setdefault(name, Table())
         self._refuse_other(name, table, rollout)
         table.rollout, table.since_ms = rollout, table.since_ms or now_ms
-        return {"rollout": rollout, "since_ms": table.since_ms}
+        return HoldAnswer(rollout=rollout, since_ms=table.since_ms)
 
-    def release(self, name: str, rollout: str) -> dict[str, Any]:
+    def release(self, name: str, rollout: str) -> ReleaseAnswer:
         """Answer of DELETE /tables/TABLE/hold. Raises as `hold` does."""
         table = self.tables.setdefault(name, Table())
         self._refuse_other(name, table, rollout)
         released = bool(table.rollout)
         table.rollout, table.since_ms = "", 0
-        return {"released": released}
+        return ReleaseAnswer(released=released)
 
     def _refuse_other(self, name: str, table: Table, rollout: str) -> None:
         if table.rollout not in ("", rollout):
-            raise Blocked(f"table {name} is held by rollout {table.rollout}", on="HeldByOther")
+            raise Blocked(f"table {name} is held by rollout {table.rollout}", reason="HeldByOther")
 
     def _difference(self, replica: str, declared: Declaration) -> Difference | None:
         table = self.tables.get(declared.name)

@@ -1,4 +1,4 @@
-"""All simulated programs of a cluster: which pods live, what they were told, which streams each has. No I/O."""
+"""All simulated programs of a cluster: which pods live, what they are to play, which streams each has. No I/O."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.config.verifier import VerifierConfig
+from blockhouse.contract.aggregator import RestartStatus
 from e2e.simulator.answers import Play
 from e2e.simulator.groups import Group, Owned
 from e2e.simulator.tables import ShardTables
@@ -27,7 +28,7 @@ class Program:
 
 @dataclass
 class World:
-    """Consumer groups are told apart by their brokers, as in life: two namespaces with one Kafka share a group."""
+    """Consumer groups are distinguished by their brokers, as in life: two namespaces with one Kafka share a group."""
 
     programs: dict[Key, Program] = field(default_factory=dict)
     groups: dict[tuple[str, str], Group] = field(default_factory=dict)
@@ -40,7 +41,7 @@ class World:
     down: set[Key] = field(default_factory=set)
     """Programs that restart."""
     suspended: frozenset[Key] = frozenset()
-    """Shards, as for `tables`, whose aggregators are told to own nothing."""
+    """Shards, as for `tables`, whose aggregators are configured to own nothing."""
 
     def put(self, key: Key, program: Program, now: float) -> None:
         self.programs[key] = program
@@ -55,13 +56,13 @@ class World:
             self.down.discard(key)
             self.rebalance(now)
 
-    def restarts(self, key: Key) -> dict[str, int]:
+    def restarts(self, key: Key) -> RestartStatus:
         """The part of an aggregator's status page."""
-        return {"wanted": self.tables_of(key).restarts, "seen": self.restarts_seen[self.programs[key].uid]}
+        return RestartStatus(demanded=self.tables_of(key).restarts, seen=self.restarts_seen[self.programs[key].uid])
 
     def end(self, key: Key, number: int, now: float) -> bool:
         """Ends an aggregator unless it was started after demand `number`; returns whether it ends."""
-        if self.restarts(key)["seen"] >= number:
+        if self.restarts(key).seen >= number:
             return False
         self.down.add(key)
         self.rebalance(now)
@@ -81,14 +82,14 @@ class World:
             self.rebalance(now)
 
     def suspend(self, shard: Key, suspended: bool, now: float) -> None:
-        """What the file says that every aggregator of the shard looks at."""
+        """The content of the file that every aggregator of the shard reads."""
         after = self.suspended | {shard} if suspended else self.suspended - {shard}
         if after != self.suspended:
             self.suspended = after
             self.rebalance(now)
 
     def is_suspended(self, key: Key) -> bool:
-        """Whether the aggregator `key` stays away from its groups."""
+        """Whether the aggregator `key` keeps out of its groups."""
         config = self.programs[key].config
         return (key[0], f"{config.pipeline}-{getattr(config, 'shard', '')}") in self.suspended
 
@@ -123,7 +124,7 @@ class World:
 
     def rebalance(self, now: float) -> None:
         members: dict[tuple[str, str], list[str]] = {key: [] for key in self.groups}
-        wanted: dict[tuple[str, str], dict[tuple[str, str], int]] = {key: {} for key in self.groups}
+        expected: dict[tuple[str, str], dict[tuple[str, str], int]] = {key: {} for key in self.groups}
         for key, config in self._aggregators().items():
             for cluster in config.kafka.clusters:
                 group = (cluster.bootstrap_servers, config.kafka.group)
@@ -132,9 +133,9 @@ class World:
                 if not self.is_suspended(key):
                     members[group].append(_member(key))
                 count = self.partitions.get((cluster.bootstrap_servers, config.kafka.topic), 0)
-                wanted.setdefault(group, {})[cluster.name, config.kafka.topic] = count
+                expected.setdefault(group, {})[cluster.name, config.kafka.topic] = count
         for group, state in self.groups.items():
-            state.rebalance(members[group], wanted[group], now)
+            state.rebalance(members[group], expected[group], now)
 
     def _group(self, bootstrap: str, config: AggregatorConfig) -> Group:
         return self.groups.setdefault((bootstrap, config.kafka.group), Group())

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from e2e.clickhouse_choice import ClickHouseOption
 from e2e.stack.clickhouse import ClickHouseServer
 from e2e.stack.kafka import KafkaBroker
 from e2e.stack.listing import show
@@ -39,7 +40,8 @@ DEFAULT_FOLDER = Path(".run/stack")
 @app.command(
     epilog="Examples:\n\n"
     "  blockhouse stack up\n\n"
-    "  blockhouse stack up --shards 2 --replicas 2 --kafka 2 --brokers 3 --folder /tmp/big"
+    "  blockhouse stack up --shards 2 --replicas 2 --kafka 2 --brokers 3 --folder /tmp/big\n\n"
+    "  blockhouse stack up --clickhouse 26.9"
 )
 def up(
     folder: Folder = DEFAULT_FOLDER,
@@ -47,14 +49,16 @@ def up(
     brokers: Annotated[int | None, typer.Option(min=1, help="Brokers of each Kafka cluster [1]")] = None,
     shards: Annotated[int | None, typer.Option(min=1, help="ClickHouse shards [1]")] = None,
     replicas: Annotated[int | None, typer.Option(min=1, help="Replicas of each shard [2]")] = None,
+    clickhouse: ClickHouseOption = None,
 ) -> None:
-    """Start the servers, or those of them that do not run, and say where they are.
+    """Start the servers, or those of them that do not run, and print where they are.
 
-    In a folder that holds a stack already, the sizes are those it was started with.
+    In a folder that holds a stack already, sizes and version are those it was started with.
         Exit code 1 when one does not come up: the end of its log is printed, and the others are stopped again.
     """
     sizes = {"kafka_clusters": kafka, "brokers": brokers, "shards": shards, "replicas": replicas}
-    given: dict[str, Any] = {name: size for name, size in sizes.items() if size is not None}
+    options = {**sizes, "clickhouse": clickhouse}
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     recorded, _ = read_state(folder) or (StackSpec(), {})
     stack = Stack(folder, replace(recorded, **given), keep=True, detached=True)
     began = time.monotonic()
@@ -103,7 +107,7 @@ def _address(server: Server) -> str:
             return server.bootstrap
         case ClickHouseServer():
             return f"{server.host}:{server.port}, http {server.http_port}"
-        case _:
+        case _:  # open: servers that other packages add
             return ""
 
 

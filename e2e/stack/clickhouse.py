@@ -1,8 +1,9 @@
-"""A ClickHouse replica of a stack, from the `clickhouse-server` of the machine, old or new."""
+"""A ClickHouse replica of a stack, of whichever version the stack is of."""
 
 from __future__ import annotations
 
-import shutil
+import logging
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -12,11 +13,17 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
+import psutil
 from clickhouse_driver import Client
 
-from e2e.stack.server import Server, StackError, render
+from blockhouse_operator.desired.scripts import start_after_zookeeper
+from e2e.stack.clickhouse_program import Program, program
+from e2e.stack.hanging import StartWatch
+from e2e.stack.process import wait_until
+from e2e.stack.server import START_TIMEOUT, Server, render
 from e2e.stack.spec import HOST, StackSpec
 
+log = logging.getLogger(__name__)
 CLUSTER = "blockhouse"
 """Name of the cluster in `remote_servers` that holds all shards and replicas of the stack."""
 
@@ -57,6 +64,7 @@ class ClickHouseServer(Server):
         self._spec = spec
         self._cluster = cluster
         self._zookeeper_port = zookeeper_port
+        self._watch: StartWatch | None = None
 
     @property
     def output(self) -> Path:
@@ -64,7 +72,7 @@ class ClickHouseServer(Server):
 
     @cached_property
     def version(self) -> str:
-        """As the running server says, e.g. 18.16.1."""
+        """As the running server reports it, e.g. 18.16.1."""
         return self._get("SELECT version()")
 
     @property
@@ -75,16 +83,52 @@ class ClickHouseServer(Server):
     def prepare(self) -> list[str]:
         for sub in ("tmp", "user_files", "format_schemas"):
             (self.folder / "data" / sub).mkdir(parents=True, exist_ok=True)
-        (self.folder / "users.xml").write_text(render("users.xml", memory=self._spec.clickhouse_memory))
+        level = self._spec.clickhouse_log_level
+        run = program(self._spec.clickhouse, shard=self.shard, replica=self.replica, log_level=level)
+        memory = self._spec.clickhouse_memory
+        (self.folder / "users.xml").write_text(render("users.xml", root=run.root, profile=run.profile, memory=memory))
         config = self.folder / "config.xml"
-        config.write_text(self._render_config())
-        return [_binary(), f"--config-file={config}"]
+        config.write_text(self._render_config(run))
+        start = start_after_zookeeper([f"{self.host}:{self._zookeeper_port}"])
+        return ["/bin/sh", "-c", start, *run.command, f"--config-file={config}"]
 
     def answers(self) -> bool:
         try:
             return self._get(None) == "Ok." and self._get("SELECT 1") == "1"
         except (OSError, urllib.error.URLError):
             return False
+
+    def wait_ready(self, timeout: float = START_TIMEOUT) -> None:
+        """As of every server; one that hangs at its start is killed and started again, which is logged."""
+        wait_until(lambda: not self.alive or self.answers() or self.start_again_if_hung(), timeout=timeout)
+        super().wait_ready(timeout)
+
+    def start_again_if_hung(self) -> bool:
+        """Whether it had to be killed because it hangs at its start, as 18.16 may: as a pod's startup probe does."""
+        if not self._hangs():
+            return False
+        log.warning("%s hangs at its start: killed and started again", self.name)
+        self.kill()
+        self.start(wait=False)
+        return True
+
+    def _hangs(self) -> bool:
+        """Meant to be asked again and again: only then is it known for how long the server has done nothing."""
+        process = self._process
+        if process is None or not self.alive or self.frozen:
+            self._watch = None
+            return False
+        if self._watch is None or self._watch.pid != process.pid:
+            self._watch = StartWatch(process.pid)
+        if self._watch.over or self.answers():
+            self._watch.end()
+            return False
+        try:
+            times = process.cpu_times()
+            waits = process.name() == "sh"  # for ZooKeeper
+        except psutil.Error:  # it has died meanwhile
+            return False
+        return self._watch.hangs(times.user + times.system, time.monotonic(), waits=waits)
 
     def execute(
         self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None, **settings: Any
@@ -104,10 +148,13 @@ class ClickHouseServer(Server):
         with urllib.request.urlopen(f"http://{self.host}:{self.http_port}/{path}", timeout=1) as reply:
             return bytes(reply.read()).decode().strip()
 
-    def _render_config(self) -> str:
-        merge_tree = {**MERGE_TREE, **self._spec.merge_tree}
+    def _render_config(self, run: Program) -> str:
+        merge_tree = {**MERGE_TREE, **run.merge_tree, **self._spec.merge_tree}
         return render(
             "config.xml",
+            root=run.root,
+            server=run.server,
+            zookeeper=run.zookeeper,
             name=self.name,
             folder=escape(str(self.folder)),
             host=self.host,
@@ -133,10 +180,3 @@ def _render_cluster(host: str, native_ports: Mapping[tuple[int, int], int]) -> s
         f"      <shard><internal_replication>true</internal_replication>{''.join(replicas)}</shard>"
         for replicas in shards.values()
     )
-
-
-def _binary() -> str:
-    found = shutil.which("clickhouse-server") or shutil.which("clickhouse-server", path="/usr/sbin:/usr/local/sbin")
-    if not found:
-        raise StackError("cannot start ClickHouse: no clickhouse-server on this machine, run `make setup`")
-    return found

@@ -7,8 +7,11 @@ import os
 import signal
 import socket
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -145,10 +148,55 @@ class KafkaClusterServers:
         return ",".join(f"{b.host}:{b.sasl_port}" for b in self.brokers if b.sasl_port is not None)
 
     def create_topic(self, name: str, *, partitions: int, config: Mapping[str, str] | None = None) -> None:
-        """Creates `name`, replicated as the brokers' defaults say. Raises KafkaException when the cluster refuses."""
+        """Creates `name`, replicated by the brokers' defaults; returns when every running broker answers for all of it.
+
+        Raises KafkaException when the cluster refuses, StackError when a broker does not learn of it.
+        """
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         topic = NewTopic(name, num_partitions=partitions, config=dict(config or {}))
-        admin.create_topics([topic], operation_timeout=10)[name].result(timeout=20)
+        admin.create_topics([topic], operation_timeout=10)[name].result(timeout=60)
+        for broker in self.brokers:
+            if broker.alive and not broker.frozen:
+                asked = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+                if not process.wait_until(partial(_has, asked, name, partitions), timeout=30):
+                    raise StackError(f"{broker.name} has not learned of topic {name} within 30 s")
+
+
+def _has(admin: AdminClient, topic: str, partitions: int) -> bool:
+    """Whether the broker that is asked knows all partitions of the topic, and a leader of each."""
+    found = admin.list_topics(topic, timeout=60).topics[topic].partitions
+    return len(found) == partitions and all(partition.leader >= 0 for partition in found.values())
+
+
+@contextmanager
+def kafka_cluster(
+    name: str, folder: Path, properties: Mapping[int, Mapping[str, str]], spec: StackSpec | None = None
+) -> Iterator[KafkaClusterServers]:
+    """One cluster without the rest of a stack, up while the context lasts: a broker for each node number from 1, with
+    properties of its own. Its data is in `folder` and stays there.
+    """
+    ports, base = Ports(), spec or StackSpec()
+    names = {node: f"kafka-{name}-{node}" for node in sorted(properties)}
+    peers = [broker_ports(ports, broker) for broker in names.values()]
+    brokers = [
+        KafkaBroker(
+            broker,
+            folder / broker,
+            spec=replace(base, kafka_properties={**base.kafka_properties, **properties[node]}),
+            node=node,
+            peers=peers,
+            dies_with_parent=True,
+        )
+        for node, broker in names.items()
+    ]
+    try:
+        with ThreadPoolExecutor(len(brokers)) as pool:
+            list(pool.map(KafkaBroker.start, brokers))
+        yield KafkaClusterServers(name, brokers)
+    finally:
+        for running in brokers:
+            running.kill()
+        ports.release()
 
 
 def broker_ports(ports: Ports, name: str) -> BrokerPorts:

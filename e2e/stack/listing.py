@@ -21,7 +21,7 @@ def show(
     servers: Collection[Server],
     address: Callable[[Server], str] | None = None,
 ) -> bool:
-    """Prints a line for each server of `folder`, called `noun`, and says whether all of them answer."""
+    """Prints a line for each server of `folder`, called `noun`; returns whether all of them answer."""
     table = Table(title=f"{folder}, logs in {noun.upper()}/server.log", title_justify="left")
     right = ("pid", "memory")
     for column in (noun, "state", *(("address",) if address else ()), *right):

@@ -27,7 +27,7 @@ class Ports:
         return self._numbers[purpose]
 
     def hold(self) -> None:
-        """Reserves the remembered ports too; one in use by somebody else is left to fail in the server's own words."""
+        """Reserves remembered ports too; one in use by another process is left to fail in the server's own words."""
         for purpose, number in self._numbers.items():
             if purpose not in self._held:
                 try:

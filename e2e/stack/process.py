@@ -34,7 +34,7 @@ def spawn(
     """Starts `command` in `folder`, its output appended to `log`, marked with `folder`.
 
     With `dies_with_parent` the kernel kills it when this process ends, however it ends. `group` is the group id it runs
-    under, by which packet filters tell its connections from others'; only root may choose one.
+    under, by which packet filters distinguish its connections from others'; only root may choose one.
     """
     options = ["--pdeathsig", "KILL"] if dies_with_parent else []
     options += ["--regid", str(group), "--clear-groups"] if group is not None else []
@@ -56,7 +56,7 @@ def spawn(
 
 
 def find(folder: Path) -> psutil.Process | None:
-    """The living process marked with `folder`, whoever started it."""
+    """The living process marked with `folder`, no matter which process started it."""
     for process in psutil.process_iter():
         try:
             if process.environ().get(MARK) == str(folder) and is_alive(process):
@@ -67,7 +67,7 @@ def find(folder: Path) -> psutil.Process | None:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """False also for a zombie: it answers nobody."""
+    """False also for a zombie: it answers no request."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -97,7 +97,7 @@ def session_members(leader: int) -> list[int]:
 
 
 def wait_dead(process: psutil.Process, timeout: float) -> bool:
-    """Waits up to `timeout` seconds for its death, reaps it, and says whether it died."""
+    """Waits up to `timeout` seconds for its death, reaps it, and returns whether it died."""
     try:
         process.wait(timeout)
     except psutil.TimeoutExpired:

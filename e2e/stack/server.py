@@ -1,4 +1,4 @@
-"""One real server as an object: start, wait, kill, freeze, restart. What it runs is for the subclasses to say."""
+"""One real server as an object: start, wait, kill, freeze, restart. What it runs is for the subclasses to define."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Server(ABC):
 
     @property
     def log(self) -> Path:
-        """The file with everything the server says."""
+        """The file with everything the server prints."""
         return self.folder / "server.log"
 
     @property
@@ -96,6 +96,10 @@ class Server(ABC):
         if not self.alive:
             raise StackError(f"{self.name} died{self._last_words()}")
 
+    def start_again_if_hung(self) -> bool:
+        """Whether it had to be killed and started again because it hangs at its start; no server does but some."""
+        return False
+
     def stop(self, grace: float = STOP_GRACE) -> None:
         """Ends the server in order; after `grace` seconds by force."""
         if self._process is not None and self.alive:
@@ -121,14 +125,14 @@ class Server(ABC):
         self.start()
 
     def freeze(self) -> None:
-        """SIGSTOP: it keeps its connections and says nothing, like a machine that hangs."""
+        """SIGSTOP: it keeps its connections and sends nothing, like a machine that hangs."""
         if self._process is None or not self.alive:
             raise StackError(f"{self.name} does not run, so it cannot be frozen")
         process.signal_session(self._process, signal.SIGSTOP)
         process.wait_until(lambda: self.frozen, timeout=5)
 
     def thaw(self) -> None:
-        """SIGCONT: it goes on where it stopped, not knowing that time has passed."""
+        """SIGCONT: it continues where it stopped, not knowing that time has passed."""
         if self._process is not None and self.alive:
             process.signal_session(self._process, signal.SIGCONT)
             process.wait_until(lambda: not self.frozen, timeout=5)

@@ -6,6 +6,8 @@ import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from e2e.clickhouse_choice import chosen
+
 HOST = "127.0.0.1"
 """Everything listens on loopback only: the servers have no passwords."""
 
@@ -29,6 +31,8 @@ class StackSpec:
     """Broker properties that override those of the template."""
     kafka_scram: Mapping[str, str] = field(default_factory=dict)
     """Passwords by user; when not empty, every broker has a SASL_PLAINTEXT listener (SCRAM-SHA-256) too."""
+    clickhouse: str = field(default_factory=chosen)
+    """Which server: "26.9", "18.16", or the path of a `clickhouse-server`; by default the value of CLICKHOUSE."""
     clickhouse_memory: int = 1_500_000_000
     """`max_memory_usage` of one query, bytes."""
     clickhouse_zk_timeout_ms: int = 10_000

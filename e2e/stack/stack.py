@@ -156,9 +156,9 @@ class Stack(Stage):
         }
 
 
-def _differences(found: StackSpec, wanted: StackSpec) -> str:
+def _differences(found: StackSpec, requested: StackSpec) -> str:
     """Fields that differ; mappings by name only, for one of them holds passwords."""
-    pairs = {f.name: (getattr(found, f.name), getattr(wanted, f.name)) for f in fields(StackSpec)}
+    pairs = {f.name: (getattr(found, f.name), getattr(requested, f.name)) for f in fields(StackSpec)}
     return ", ".join(
         name if isinstance(a, Mapping) else f"{name} {a}, not {b}" for name, (a, b) in pairs.items() if a != b
     )

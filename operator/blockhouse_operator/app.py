@@ -16,6 +16,7 @@ from random import Random
 import structlog
 from kubernetes.aio.client import ApiClient
 
+from blockhouse_operator.adapters.clickhouse_http import ClickHouseHttp
 from blockhouse_operator.adapters.endpoints import Endpoints
 from blockhouse_operator.adapters.fence import Fence, LeadershipLost, OpenFence, boot_clock
 from blockhouse_operator.adapters.kubernetes import Kubernetes, connect
@@ -33,7 +34,7 @@ STOPPED, LOST = 0, 75
 
 @dataclass(frozen=True, slots=True)
 class OperatorSettings:
-    """What the command line says. `lease` of None leads without asking anybody: for one process alone."""
+    """The command line's options. With `lease` None it leads without a lock: for a single process."""
 
     namespace: str | None
     zones: frozenset[str] | None
@@ -103,10 +104,11 @@ class Operator:
     async def _lead(self, api: ApiClient, fence: Fence) -> None:
         settings = self._settings
         folder = Path(tempfile.mkdtemp(prefix="blockhouse-operator-"))
-        http, ensembles = PipelineHttp(fence), Ensembles(fence)
+        http, clickhouse, ensembles = PipelineHttp(fence), ClickHouseHttp(fence), Ensembles(fence)
         services = Services(
             kubernetes=Kubernetes(api, fence, dry_run=settings.dry_run),
             http=http,
+            clickhouse=clickhouse,
             endpoints=settings.endpoints,
             ensembles=ensembles,
             fence=fence,
@@ -119,6 +121,7 @@ class Operator:
             namespace=settings.namespace,
             resync=settings.resync,
             dry_run=settings.dry_run,
+            release="/".join(settings.lease) if settings.lease is not None else None,
         )
         self._loop = OperatorLoop(services, api, concurrency=settings.concurrency, chance=self._chance)
         try:
@@ -126,6 +129,7 @@ class Operator:
             self._ended_in_order = True
         finally:
             await http.close()
+            await clickhouse.close()
             await asyncio.to_thread(ensembles.close)
             shutil.rmtree(folder, ignore_errors=True)
 

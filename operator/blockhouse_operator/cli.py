@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import re
 import socket
 from typing import Annotated, Literal
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, help="The Kubernetes operator: resources into running pipelines.")
+from blockhouse.config.units import seconds
 
-_DURATION = re.compile(r"^(\d+(?:\.\d+)?)(s|m)$")
+app = typer.Typer(no_args_is_help=True, help="The Kubernetes operator: resources into running pipelines.")
 
 
 @app.callback()
@@ -48,8 +47,12 @@ def run(
     verifier_url: Annotated[
         str, typer.Option(envvar="BLOCKHOUSE_VERIFIER_URL", help="Verifiers elsewhere; {verifier}, {namespace}.")
     ] = "",
+    clickhouse_url: Annotated[
+        str,
+        typer.Option(envvar="BLOCKHOUSE_CLICKHOUSE_URL", help="ClickHouse servers elsewhere; {replica}, {namespace}."),
+    ] = "",
     concurrency: Annotated[int, typer.Option(min=1, max=64, help="Resources reconciled at the same time.")] = 8,
-    resync: Annotated[str, typer.Option(help="How often a resource is looked at without an event: 60s, 5m.")] = "60s",
+    resync: Annotated[str, typer.Option(help="How often a resource is reconciled without an event: 60s, 5m.")] = "60s",
     http_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of /healthz, /readyz and /metrics.")] = 8080,
     log_format: Annotated[Literal["json", "console"], typer.Option(help="Form of the log.")] = "json",
     log_level: Annotated[Literal["debug", "info", "warning", "error"], typer.Option(help="Least level logged.")] = (
@@ -58,7 +61,7 @@ def run(
 ) -> None:
     """Run until SIGTERM. Of several operators one leads, by a Lease; it ends when it loses it.
 
-    Operators of the same pipeline in several Kubernetes clusters are each told their own zones.
+    Operators of the same pipeline in several Kubernetes clusters are each given their own zones.
     """
     # Heavy imports only here: `blockhouse --help` must not load kopf.
     from blockhouse.logs import configure
@@ -66,7 +69,7 @@ def run(
     from blockhouse_operator.app import Operator, OperatorSettings
 
     try:
-        endpoints = Endpoints(aggregator_url or None, verifier_url or None)
+        endpoints = Endpoints(aggregator_url or None, verifier_url or None, clickhouse_url or None)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     served = frozenset(zone.strip() for zone in zones.split(",") if zone.strip())
@@ -87,13 +90,13 @@ def run(
     )
     configure(log_format, log_level)
     for noisy in ("kafka", "kazoo", "kopf.objects", "kopf.activities"):
-        # What fails is told by our own errors; theirs repeat every attempt, and tell of each event.
+        # Failures are logged by our own errors; theirs repeat at every attempt, and log each event.
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
     raise typer.Exit(asyncio.run(Operator(settings).run()))
 
 
 def _seconds(duration: str) -> float:
-    match = _DURATION.match(duration)
-    if match is None:
-        raise typer.BadParameter(f"{duration!r} is no duration; give for example 60s or 5m")
-    return float(match[1]) * {"s": 1, "m": 60}[match[2]]
+    try:
+        return seconds(duration)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}; give for example 60s or 5m", param_hint="--resync") from error

@@ -1,4 +1,4 @@
-"""What Kubernetes asks the operator: /healthz, /readyz, /metrics. It changes nothing and tells nothing secret."""
+"""What Kubernetes asks the operator: /healthz, /readyz, /metrics. It changes nothing and shows nothing secret."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from blockhouse.fleet.throttle_figures import throttle_figures
 from blockhouse.serving import Answer, HttpServer
 from blockhouse_operator.handlers.loop import OperatorLoop
 
@@ -15,7 +16,7 @@ Current = Callable[[], OperatorLoop | None]
 
 
 class Figures:
-    """Figures of the operator, read when somebody asks for them."""
+    """Figures of the operator, read when they are asked for."""
 
     def __init__(self, current: Current) -> None:
         self._current = current
@@ -25,16 +26,23 @@ class Figures:
         yield GaugeMetricFamily("blockhouse_operator_leader", "1 while this operator leads.", value=float(bool(loop)))
         if loop is None:
             return
+        sick = float(bool(loop.sick()))
+        yield GaugeMetricFamily(
+            "blockhouse_operator_sick", "1 while it does not see changes: a watch is dead.", value=sick
+        )
         queue = loop.queue
         yield GaugeMetricFamily("blockhouse_operator_queue_length", "Keys that wait or are at work.", value=len(queue))
-        yield CounterMetricFamily("blockhouse_operator_reconciles", "Turns given to resources.", value=queue.turns)
+        yield CounterMetricFamily("blockhouse_operator_reconciles", "Reconciles of resources.", value=queue.reconciles)
         yield CounterMetricFamily(
-            "blockhouse_operator_reconcile_failures", "Turns that failed and are tried again.", value=queue.failures
+            "blockhouse_operator_reconcile_failures",
+            "Reconciles that failed and are tried again.",
+            value=queue.failures,
         )
+        yield from throttle_figures(loop.reassignments.figures(), ("namespace", "reassignment"))
 
 
 class HealthServer(HttpServer):
-    """Serves on every address: probes come from the node. Everything it says is harmless."""
+    """Serves on every address: probes come from the node. Everything it answers is harmless."""
 
     def __init__(self, port: int, current: Current) -> None:
         registry = CollectorRegistry(auto_describe=False)

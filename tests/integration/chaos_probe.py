@@ -54,20 +54,20 @@ def network() -> dict[str, str]:
     servers = [subprocess.Popen(as_group(name, _ECHO, port)) for name, port in SERVERS.items()]
     try:
         for name in SERVERS:
-            wait_until(lambda name=name: "Error" not in ask("other", name), timeout=30)  # type: ignore[misc]
+            wait_until(lambda name=name: "Error" not in ask("other", name), timeout=60)  # type: ignore[misc]
         found = {"before": ask("client", "server")}
         net.cut("cut", ["client"], ["server"])
         found |= {"cut": ask("client", "server"), "cut other": ask("other", "server")}
         found["cut bystander"] = ask("client", "bystander")
-        net.mend("cut")
-        found["mended"] = ask("client", "server")
+        net.repair("cut")
+        found["healed"] = ask("client", "server")
         net.cut("loss", ["server"], ["client"], share=0.2)
         found["loss"] = ask("client", "server", 20, patience=25)  # retransmissions back off
-        net.mend_all()
+        net.repair_all()
         proxies = DelayProxies([SERVERS["server"]], 0.2)
         net.redirect("delay", ["client"], SERVERS["server"], proxies.listening[SERVERS["server"]])
         found |= {"delay": ask("client", "server"), "delay other": ask("other", "server")}
-        net.mend("delay")
+        net.repair("delay")
         proxies.close()
         found["after"] = ask("client", "server")
         return found

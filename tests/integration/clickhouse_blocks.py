@@ -18,6 +18,8 @@ from e2e.stack.tables import zookeeper_path
 
 CLUSTER = "a"
 PARTITION = 3
+TOPIC = "events/one"
+"""What the rows hold of their topic."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +42,18 @@ def rows(begin: int, end: int, *, per_message: int = 2) -> list[Row]:
 
 
 def block(
-    server: ClickHouseServer, table: str, wanted: list[Row], *, padding: int = 0, **changes: object
+    server: ClickHouseServer, table: str, chosen: list[Row], *, padding: int = 0, topic: str = TOPIC, **changes: object
 ) -> InsertRequest:
-    """The rows as a request for `table`, with quorum 2. `padding` lengthens texts, `changes` replace fields."""
-    values = ", ".join(row.sql for row in wanted)
+    """The rows, of messages of `topic`, as a request for `table`, with quorum 2. `padding` lengthens texts, `changes`
+    replace fields."""
+    values = ", ".join(row.sql for row in chosen)
     # arrayJoin over one array keeps the rows in one block and in order.
     sql = (
         "SELECT toUInt64(r.1) AS id,"
         f" concat(r.2, arrayStringConcat(arrayMap(x -> '.', range({padding})))) AS text,"
         f" '{CLUSTER}' AS _kafka_cluster, toUInt32({PARTITION}) AS _kafka_partition,"
-        " toUInt64(r.3) AS _kafka_offset, toUInt32(r.4) AS _kafka_row"
+        " toUInt64(r.3) AS _kafka_offset, toUInt32(r.4) AS _kafka_row,"
+        f" '{topic}' AS _kafka_topic"
         f" FROM (SELECT arrayJoin([{values}]) AS r) FORMAT Native"
     )
     url = f"http://{server.host}:{server.http_port}/"
@@ -65,12 +69,13 @@ def block(
             ("_kafka_partition", "UInt32"),
             ("_kafka_offset", "UInt64"),
             ("_kafka_row", "UInt32"),
+            ("_kafka_topic", "String"),
         ),
         "body": body,
-        "rows": len(wanted),
+        "rows": len(chosen),
         "quorum": 2,
         "quorum_timeout": 10.0,
-        "token": f"topic/{PARTITION}/{table}/{wanted[0].offset}-{wanted[-1].offset}",
+        "token": f"topic/{PARTITION}/{table}/{chosen[0].offset}-{chosen[-1].offset}",
         "lifetime": 20.0,
     }
     return InsertRequest(**{**request, **changes})  # type: ignore[arg-type]

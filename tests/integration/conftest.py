@@ -93,6 +93,7 @@ def table(stack: Stack, names: Names) -> Iterator[TableFactory]:
         order_by: str = "id",
         partition_by: str = "tuple()",
         provenance: bool = True,
+        family: str = "",
         settings: Mapping[str, str | int] | None = None,
     ) -> str:
         name = name or names.unique("table")
@@ -103,6 +104,7 @@ def table(stack: Stack, names: Names) -> Iterator[TableFactory]:
             order_by=order_by,
             partition_by=partition_by,
             provenance=provenance,
+            family=family,
             settings=settings,
         )
         created.append(name)

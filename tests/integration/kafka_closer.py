@@ -1,7 +1,7 @@
-"""Sessions that end while the group still has something to say to them: `python kafka_closer.py BOOTSTRAP TOPIC GROUP`.
+"""Sessions that end while the group still has callbacks for them: `python kafka_closer.py BOOTSTRAP TOPIC GROUP`.
 
 A process of its own, because librdkafka answers them wrongly by standing still with the interpreter's lock held.
-Prints the number of each session that has ended, and what any of them was told.
+Prints the number of each session that has ended, and what was reported to any of them.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ SESSIONS = 20
 
 
 def main(bootstrap: str, topic: str, group: str) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     for number in range(SESSIONS):
         cluster, kafka = settings_of(bootstrap, topic, f"{group}-{number}")
         session = Session(
             settings(cluster, kafka, "r1"),
             topic,
-            on_assign=lambda *_: told.append("assigned"),
-            on_revoke=lambda *_: told.append("revoked"),
-            on_lost=lambda *_: told.append("lost"),
-            on_error=lambda error: told.append(str(error)),
+            on_assign=lambda *_: reported.append("assigned"),
+            on_revoke=lambda *_: reported.append("revoked"),
+            on_lost=lambda *_: reported.append("lost"),
+            on_error=lambda error: reported.append(str(error)),
         )
         # Nothing was polled: the assignment waits in the client, or is on its way to it.
-        assert wait_until(functools.partial(_joined, cluster, kafka), timeout=30), f"group {kafka.group} is not stable"
-        session.abandon().result(30)
-        sys.stdout.write(f"{number} {told}\n")
+        assert wait_until(functools.partial(_joined, cluster, kafka), timeout=60), f"group {kafka.group} is not stable"
+        session.abandon().result(60)
+        sys.stdout.write(f"{number} {reported}\n")
         sys.stdout.flush()
 
 

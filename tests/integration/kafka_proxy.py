@@ -63,7 +63,7 @@ class Proxy:
             try:
                 broker = socket.create_connection(("127.0.0.1", self._broker_port))
             except OSError:
-                client.close()  # the broker is down: as if nobody listened
+                client.close()  # the broker is down: as if nothing listened
                 continue
             kinds: dict[int, int] = {}
             threading.Thread(target=self._requests, args=(client, broker, kinds), daemon=True).start()
@@ -105,14 +105,14 @@ class Proxy:
 def _read(source: socket.socket) -> bytes | None:
     """One frame without its length, None at the end."""
     data = b""
-    wanted = 4
-    while len(data) < wanted:
-        chunk = source.recv(wanted - len(data))
+    expected = 4
+    while len(data) < expected:
+        chunk = source.recv(expected - len(data))
         if not chunk:
             return None
         data += chunk
-        if wanted == 4 and len(data) == 4:
-            wanted += struct.unpack(">i", data)[0]
+        if expected == 4 and len(data) == 4:
+            expected += struct.unpack(">i", data)[0]
     return data[4:]
 
 

@@ -29,7 +29,7 @@ class Recorder:
         self.recoveries = 0
         self.drops: list[DropReason] = []
         self.settled: Future[None] = Future()
-        """What it answers when streams are to be given up: settled at once, unless a test replaces it."""
+        """What it answers when streams are to be released: settled at once, unless a test replaces it."""
         self.settled.set_result(None)
         self._changed = threading.Condition()
 
@@ -62,12 +62,12 @@ class Recorder:
             self.recoveries += 1
             self._changed.notify_all()
 
-    def wait(self, condition: Callable[[], bool], timeout: float = 30) -> None:
+    def wait(self, condition: Callable[[], bool], timeout: float = 60) -> None:
         """Until the condition about this recorder holds; fails with everything heard so far."""
         with self._changed:
             assert self._changed.wait_for(condition, timeout), (self.name, self.events, self.failures)
 
-    def owns(self, count: int, timeout: float = 30) -> dict[StreamId, int]:
+    def owns(self, count: int, timeout: float = 60) -> dict[StreamId, int]:
         """Waits until `count` streams are owned; returns them with their epochs."""
         self.wait(lambda: len(self.owned) == count, timeout)
         return dict(self.owned)
@@ -87,7 +87,7 @@ def member(
     recorder = Recorder(instance, events)
     subject = GroupMember(cluster, kafka, instance, recorder)
     try:
-        subject.join().result(10)
+        subject.join().result(60)
         yield subject, recorder
     finally:
         subject.close(leave=True)

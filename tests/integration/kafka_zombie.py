@@ -1,13 +1,14 @@
 """A group member in a process of its own, which a test can freeze: `python kafka_zombie.py BOOTSTRAP TOPIC GROUP`.
 
 Prints `ready` when it owns something, then obeys lines on its standard input: `commit OFFSET` commits its first stream
-under the epoch it had then and prints the verdict and the reason, `drops` waits for the first drop and prints why.
+under the epoch it had then and prints the outcome and the reason, `drops` waits for the first drop and prints why.
 """
 
 from __future__ import annotations
 
 import sys
 
+from blockhouse_aggregator.protocol.commits import Applied
 from tests.integration.kafka_recorder import member, settings_of
 
 
@@ -16,18 +17,19 @@ def main(bootstrap: str, topic: str, group: str) -> None:
     with member(cluster, kafka, "zombie") as (subject, heard):
         heard.wait(lambda: heard.owned != {})
         stream, epoch = min(heard.owned.items())
-        _say("ready")
+        _emit("ready")
         for line in sys.stdin:
             match line.split():
                 case ["commit", offset]:
-                    outcome = subject.commit(stream, epoch, int(offset), "zombie").result(30)
-                    _say(f"{outcome.verdict.value} {outcome.reason}".strip())
+                    outcome = subject.commit(stream, epoch, int(offset), "zombie").result(60)
+                    reason = "" if isinstance(outcome, Applied) else f" {outcome.reason}"
+                    _emit(type(outcome).__name__.lower() + reason)
                 case ["drops"]:
                     heard.wait(lambda: heard.drops != [])
-                    _say(heard.drops[0])
+                    _emit(heard.drops[0])
 
 
-def _say(text: str) -> None:
+def _emit(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 

@@ -35,7 +35,7 @@ ROWS = 3
 waiting_for_zookeeper = retry(
     retry=retry_if_exception_type(Retryable), wait=wait_fixed(0.5), stop=stop_after_delay(60), reraise=True
 )
-"""Our session may have ended with the ensemble that the test before took away: the store says that it may be asked
+"""Our session may have ended with the ensemble that the test before took away: the store reports that it may be asked
 again, and a new session comes by itself."""
 
 Place = tuple[str, int, int]
@@ -153,6 +153,11 @@ class Feed:
             assert self._last is not None
             return self._last.offset
 
+    def begin_again(self) -> None:
+        """From now on by new producers: an idempotent one cannot continue in a log that lost what it acknowledged."""
+        with self._guard:
+            self._transports.clear()
+
     def _flush(self, clusters: Iterator[str]) -> None:
         for cluster in set(clusters):
             self._transport(cluster).flush(60)
@@ -207,6 +212,10 @@ class Feed:
         return self._delivered
 
     # --- the proof ------------------------------------------------------------------------------------------
+
+    def expect(self, table: str, place: Place, rows: int) -> None:
+        """A message that the test sent by a client of its own has these rows."""
+        self._expected[table][place] = rows
 
     def forget(self, table: str, places: Sequence[Place]) -> None:
         """These messages are not expected in the table after all: the test deleted them from the log."""

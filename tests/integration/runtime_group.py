@@ -41,7 +41,7 @@ class Group:
             target = TopicPartition(self.topic, partition, offset, metadata)
             request = ConsumerGroupTopicPartitions(self.name, [target])
             try:
-                answer = self.admin.alter_consumer_group_offsets([request])[self.name].result(10)
+                answer = self.admin.alter_consumer_group_offsets([request])[self.name].result(60)
             except (KafkaException, TimeoutError):  # the dead member's session has not expired, or the broker is busy
                 return False
             return all(found.error is None for found in answer.topic_partitions)
@@ -51,7 +51,7 @@ class Group:
     def delete(self) -> None:
         def done() -> bool:
             try:
-                self.admin.delete_consumer_groups([self.name])[self.name].result(10)
+                self.admin.delete_consumer_groups([self.name])[self.name].result(60)
             except KafkaException:  # as above
                 return False
             return True
@@ -61,10 +61,10 @@ class Group:
     def cut(self, partition: int, below: int) -> None:
         """Delete messages below an offset, as retention does."""
         target = TopicPartition(self.topic, partition, below)
-        self.admin.delete_records([target])[target].result(10)
+        self.admin.delete_records([target])[target].result(60)
 
     def set_topic(self, name: str, value: str) -> None:
         """Change one setting of the topic."""
         entry: Any = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, self.topic, incremental_configs=[entry])
-        self.admin.incremental_alter_configs([resource])[resource].result(10)
+        self.admin.incremental_alter_configs([resource])[resource].result(60)

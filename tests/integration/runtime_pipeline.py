@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # re-exported, undeclared
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
+
+from blockhouse.contract.aggregator import Phase
 from e2e.pipeline import AggregatorProcess, Pipeline, PipelineSpec
 from e2e.pipeline.pipeline import merged
 from e2e.stack import Stack
@@ -22,6 +32,11 @@ SETTINGS: Mapping[str, Any] = {
     "handoverAfter": "5s",
     "shutdownBudget": "10s",
 }
+
+
+NEIGHBOUR = ("a", 1)
+NEIGHBOUR_SECONDS = float(os.environ.get("NEIGHBOUR_SECONDS", "60"))
+"""Seconds until a neighbour's rows have to be stored; 5 on a machine that does nothing else."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +71,7 @@ class Loading:
 
     def balanced(self) -> bool:
         """Every aggregator consumes its share of the streams of each cluster: nothing moves by itself any more."""
-        consumed = [{s["stream"] for s in a.streams() if s["state"] == "CONSUME"} for a in self.aggregators]
+        consumed = [{s.stream for s in a.streams() if s.state is Phase.CONSUME} for a in self.aggregators]
         if len(set().union(*consumed)) != len(self.feed.streams):
             return False
         shares = [[sum(s.startswith(f"{c}/") for s in streams) for streams in consumed] for c in self.pipeline.kafka]
@@ -73,6 +88,14 @@ class Loading:
         """Until everything is read, nothing is in flight and every replica is exact."""
         self.wait("everything loaded", self.pipeline.quiet, timeout)
         self.feed.wait_exact(*tables)
+
+    def set_topic_config(self, topic: str, settings: Mapping[str, str], *, cluster: str = "a") -> None:
+        """Change settings of a topic as an administrator does."""
+        admin = AdminClient({"bootstrap.servers": self.stack.kafka[cluster].bootstrap, "log_level": 0})
+        changes = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in settings.items()]
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=changes)
+        for done in admin.incremental_alter_configs([resource]).values():
+            done.result(60)
 
     # --- faults of ClickHouse -------------------------------------------------------------------------------
 
@@ -151,3 +174,14 @@ def healed_and_balanced(loading: Loading) -> Iterator[Loading]:
 
 def eventually(condition: Callable[[], bool], timeout: float = 60) -> bool:
     return wait_until(condition, timeout=timeout, interval=0.2)
+
+
+def neighbour_flows(pipeline: Loading, table: str, to: tuple[str, int] = NEIGHBOUR) -> None:
+    """Messages of another partition are stored within seconds, whatever this one does."""
+    sent = time.monotonic()
+    pipeline.feed.send(table, 3, to=[to])
+    places = [place for place in pipeline.feed.places(table) if place[:2] == to]
+    stored = f"SELECT count() FROM {table} WHERE _kafka_partition = {to[1]}"
+    server = pipeline.stack.clickhouse[1, 1]
+    pipeline.wait("the neighbour's rows", lambda: server.execute(stored) == [(3 * len(places),)])
+    assert time.monotonic() - sent < NEIGHBOUR_SECONDS

@@ -14,7 +14,7 @@ from blockhouse_operator.api.parts import Rollout
 from blockhouse_operator.api.status import TableStatus
 from e2e.pipeline import Pipeline
 from e2e.rollouts.record import Record
-from e2e.rollouts.site import Wanted, site_of
+from e2e.rollouts.site import Desired, site_of
 from e2e.rollouts.turns import Turns
 
 PACE = 0.2
@@ -41,7 +41,7 @@ class SchemaOperator:
     pipeline: Pipeline
     ddl: dict[str, str]
     forgetful: bool = False
-    """Every turn is that of a new operator."""
+    """Every reconcile is that of a new operator."""
     rollout: Rollout = field(default_factory=lambda: Rollout(strategy="Reload"))
     generation: int = 1
     deaths: set[Death] = field(default_factory=set)
@@ -53,41 +53,41 @@ class SchemaOperator:
     record: Record = field(init=False)
 
     def __post_init__(self) -> None:
-        self.record = Record(said=self._heard)
+        self.record = Record(report=self._heard)
 
     def change(self, table: str, ddl: str, *, deaths: Iterable[Death] = ()) -> None:
-        """Declare a table anew; the operator is to die at each of `deaths`."""
+        """Declare a table again; the operator is to die at each of `deaths`."""
         self.ddl[table] = ddl
         self.generation += 1
         self.deaths = set(deaths)
         self.requests.clear()
 
-    def run(self, wanted: Iterable[str] = ("AsSpecified",), *, within: float = 180) -> dict[str, TableStatus]:
-        """Turn until every table's state is among `wanted`; returns the last statuses."""
-        return asyncio.run(self._run(tuple(wanted), within))
+    def run(self, expected: Iterable[str] = ("AsSpecified",), *, within: float = 180) -> dict[str, TableStatus]:
+        """Reconcile until every table's state is among `expected`; returns the last statuses."""
+        return asyncio.run(self._run(tuple(expected), within))
 
-    async def _run(self, wanted: tuple[str, ...], within: float) -> dict[str, TableStatus]:
+    async def _run(self, expected: tuple[str, ...], within: float) -> dict[str, TableStatus]:
         turns, end = Turns(site_of(self.pipeline), self.record), time.monotonic() + within
         known: tuple[TableStatus, ...] = ()
         try:
             while time.monotonic() < end:
                 try:
-                    known = (await turns.turn(self._wanted())).tables
+                    known = (await turns.turn(self._desired())).tables
                 except Killed:
                     known = ()
                 if self.forgetful or not known:
                     await turns.close()
                     turns = Turns(site_of(self.pipeline), self.record)
-                self._tell(known)
-                if known and {table.state for table in known} <= set(wanted):
+                self._note(known)
+                if known and {table.state for table in known} <= set(expected):
                     return {table.name: table for table in known}
                 await asyncio.sleep(PACE)
         finally:
             await turns.close()
-        raise AssertionError(f"not {wanted} after {within} s: {[(t.name, t.state, t.message) for t in known]}")
+        raise AssertionError(f"not {expected} after {within} s: {[(t.name, t.state, t.message) for t in known]}")
 
-    def _wanted(self) -> Wanted:
-        return Wanted(generation=self.generation, tables=self.ddl, rollout=self.rollout)
+    def _desired(self) -> Desired:
+        return Desired(generation=self.generation, tables=self.ddl, rollout=self.rollout)
 
     def _heard(self, request: str, moment: str) -> None:
         self.requests.append((request, moment))
@@ -96,6 +96,6 @@ class SchemaOperator:
             self.deaths.remove(now)
             raise Killed
 
-    def _tell(self, tables: tuple[TableStatus, ...]) -> None:
+    def _note(self, tables: tuple[TableStatus, ...]) -> None:
         last = {status.name: status for status in self.history}
         self.history += [table for table in tables if last.get(table.name) != table]

@@ -1,5 +1,8 @@
 """One contract for the admin API: what the operator relies on holds of real aggregators and of those that the simulator
-plays for clusters in which nothing runs. A change of the real one fails here until the simulator follows."""
+plays for clusters in which nothing runs. A change of the real one fails here until the simulator follows.
+
+That the values are those of earlier versions too is for tests/unit/contract to see.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,30 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from blockhouse.config.load import parse_as
 from blockhouse.config.pipeline import AggregatorConfig
+from blockhouse.contract.aggregator import CLUSTER_OK, STATUS, Phase, RestartStatus, StatusPage, StreamStatus
+from blockhouse.contract.base import Answer, Endpoint, Request
+from blockhouse.contract.rollouts import (
+    APPLY,
+    CONFLICT,
+    DIFFERENCE,
+    HOLD,
+    RELEASE,
+    RESTART,
+    UNUSABLE,
+    ApplyRequest,
+    DifferenceAnswer,
+    DifferenceRequest,
+    HoldRequest,
+    ReleaseAnswer,
+    RestartAnswer,
+    RestartRequest,
+)
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.runtime.reporting import Counters
 from blockhouse_operator.adapters.fence import Fence
 from blockhouse_operator.adapters.pipeline_http import PipelineHttp
 from e2e.pipeline import Pipeline, PipelineSpec
@@ -35,31 +54,6 @@ pytestmark = pytest.mark.integration
 
 TOKEN = "the token of the contract"
 PARTITIONS = 3
-
-PAGE = {
-    "pipeline": str,
-    "shard": str,
-    "replica": str,
-    "ready": bool,
-    "suspended": bool,
-    "restart": dict,
-    "clusters": dict,
-    "streams": list,
-    "tables": list,
-}
-STREAM = {
-    "stream": str,
-    "epoch": int,
-    "state": str,
-    "counters": dict,
-    "alarms": list,
-    "position": int,
-    "logEnd": int,
-    "lag": int,
-    "seq": int,
-    "inFlight": list,
-    "lagging": list,
-}
 
 
 @dataclass(frozen=True)
@@ -79,9 +73,8 @@ class Admin:
             body: bytes = answer.read()
             return body.decode()
 
-    def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.get("/status"))
-        return found
+    def status(self) -> StatusPage:
+        return StatusPage.parse(self.get(STATUS.path))
 
     def code(self, path: str, token: str | None = TOKEN) -> int:
         try:
@@ -90,25 +83,29 @@ class Admin:
             return error.code
         return 200
 
-    def ask(self, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    def ask(self, endpoint: Endpoint, body: Request, table: str = "") -> Answer:
+        """What is answered. Nothing of it is unknown to the contract."""
         headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
-        data = json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data=data, method=method, headers=headers)
+        data = json.dumps(body.written()).encode()
+        url = self.url + endpoint.at(table=table)
+        request = urllib.request.Request(url, data=data, method=endpoint.method, headers=headers)
         with urllib.request.urlopen(request, timeout=60) as answer:
-            found: dict[str, Any] = json.load(answer)
+            text: bytes = answer.read()
+        found = endpoint.answer.parse(text)
+        assert found.written() == json.loads(text)
         return found
 
-    def refusal(self, method: str, path: str, body: dict[str, str]) -> int:
+    def refusal(self, endpoint: Endpoint, body: Request, table: str = "") -> int:
         """The code with which it is refused."""
         try:
-            self.ask(method, path, body)
+            self.ask(endpoint, body, table)
         except urllib.error.HTTPError as error:
             return error.code
         return 200
 
     def consumes(self) -> bool:
-        states = [stream["state"] for stream in self.status()["streams"]]
-        return len(states) == PARTITIONS * len(self.config.kafka.clusters) and set(states) == {"CONSUME"}
+        states = [stream.state for stream in self.status().streams]
+        return len(states) == PARTITIONS * len(self.config.kafka.clusters) and set(states) == {Phase.CONSUME}
 
 
 @contextmanager
@@ -120,7 +117,7 @@ def real(pipeline: Pipeline, aggregator: AggregatorProcess) -> Iterator[str]:
 
 @contextmanager
 def simulated(config: AggregatorConfig, port: int) -> Iterator[str]:
-    """The simulator's server in this process, told of one pod without a Kubernetes."""
+    """The simulator's server in this process, given one pod without a Kubernetes."""
     server = SimulatorServer(port)
     key = ("ns", config.replica)
 
@@ -135,7 +132,7 @@ def simulated(config: AggregatorConfig, port: int) -> Iterator[str]:
     thread.start()
     try:
         url = f"http://127.0.0.1:{port}"
-        assert wait_until(lambda: not task.done() and _listens(url), timeout=30), "the simulator does not listen"
+        assert wait_until(lambda: not task.done() and _listens(url), timeout=60), "the simulator does not listen"
         yield f"{url}/ns/{config.replica}"
     finally:
         loop.call_soon_threadsafe(task.cancel)
@@ -207,90 +204,111 @@ def test_an_unknown_page_is_not_found(admin: Admin) -> None:
     assert admin.code("/no-such-page") == 404
 
 
-def test_the_status_page_has_these_fields(admin: Admin) -> None:
-    status = admin.status()
-    assert {name: type(value) for name, value in status.items()} == PAGE
-    assert (status["pipeline"], status["shard"], status["replica"]) == (
+def test_the_status_page_is_a_value_of_the_contract_and_no_more(admin: Admin) -> None:
+    text = admin.get(STATUS.path)
+    page = StatusPage.parse(text)
+    assert page.written() == json.loads(text)
+    assert page.model_fields_set == StatusPage.model_fields.keys(), "a program of today writes the later keys too"
+    assert (page.pipeline, page.shard, page.replica) == (
         admin.config.pipeline,
         admin.config.shard,
         admin.config.replica,
     )
-    assert status["ready"] is True
-    assert status["clusters"] == {"a": "ok", "b": "ok"}
+    assert page.ready
+    assert page.clusters == {"a": CLUSTER_OK, "b": CLUSTER_OK}
 
 
-def test_every_stream_has_these_fields(admin: Admin) -> None:
-    for stream in admin.status()["streams"]:
-        assert {name: type(value) for name, value in stream.items()} == STREAM
-        assert all(type(value) is int for value in stream["counters"].values())
+def test_of_a_stream_that_consumes_everything_is_known(admin: Admin) -> None:
+    """Rates are known once two answers of the brokers differ in time."""
+    may_be_absent = {"stopped", "standing", "arriving", "storing", "lag_by_rate"}
 
+    def unknown() -> set[str]:
+        streams = admin.status().streams
+        return set[str]().union(*(StreamStatus.model_fields.keys() - s.model_fields_set for s in streams))
 
-def test_the_counters_have_the_same_names(admin: Admin) -> None:
-    for stream in admin.status()["streams"]:
-        assert set(stream["counters"]) == set(Counters.__dataclass_fields__)
+    assert wait_until(lambda: unknown() <= may_be_absent, timeout=60), unknown()
+    assert {"stopped", "standing"} <= unknown()
+    assert all(stream.drained for stream in admin.status().streams)
 
 
 DDL = "CREATE TABLE contract (id UInt64, text String) ENGINE = MergeTree ORDER BY id"
 WIDER = DDL.replace("text String", "text String, extra UInt32 DEFAULT 7")
 
 
+def missing(admin: Admin, ddl: str, table: str) -> DifferenceAnswer:
+    found = admin.ask(DIFFERENCE, DifferenceRequest(ddl=ddl), table)
+    assert isinstance(found, DifferenceAnswer)
+    return found
+
+
+SAME = DifferenceAnswer(exists=True, added=(), refused=())
+LACKS = DifferenceAnswer(exists=True, added=("extra",), refused=())
+MINE, OTHER = HoldRequest(rollout="r"), HoldRequest(rollout="another")
+
+
 def test_a_table_is_created_held_altered_and_released(admin: Admin) -> None:
     table = f"default.contract_{admin.config.replica}_{admin.config.pipeline.replace('-', '_')}"
     ddl, wider = (text.replace("contract", table, 1) for text in (DDL, WIDER))
-    gap = admin.ask("POST", f"/tables/{table}/difference", {"ddl": ddl})
-    assert (gap["exists"], gap["refused"], gap["added"][:2]) == (False, [], ["id", "text"])
-    admin.ask("PUT", f"/tables/{table}", {"ddl": ddl, "rollout": "r"})
-    same = {"exists": True, "added": [], "refused": []}
-    assert admin.ask("POST", f"/tables/{table}/difference", {"ddl": ddl}) == same
-    lacks = {"exists": True, "added": ["extra"], "refused": []}
-    assert admin.ask("POST", f"/tables/{table}/difference", {"ddl": wider}) == lacks
-    assert admin.refusal("PUT", f"/tables/{table}", {"ddl": wider, "rollout": "r"}) == 409, "it is not held"
-    admin.ask("PUT", f"/tables/{table}/hold", {"rollout": "r"})
-    assert admin.refusal("PUT", f"/tables/{table}/hold", {"rollout": "another"}) == 409
-    assert admin.ask("PUT", f"/tables/{table}", {"ddl": wider, "rollout": "r"}) == lacks
-    assert admin.ask("POST", f"/tables/{table}/difference", {"ddl": wider}) == same
-    assert admin.ask("DELETE", f"/tables/{table}/hold", {"rollout": "r"}) == {"released": True}
-    assert admin.ask("DELETE", f"/tables/{table}/hold", {"rollout": "r"}) == {"released": False}
+    gap = missing(admin, ddl, table)
+    assert (gap.exists, gap.refused, gap.added[:2]) == (False, (), ("id", "text"))
+    admin.ask(APPLY, ApplyRequest(ddl=ddl, rollout="r"), table)
+    assert missing(admin, ddl, table) == SAME
+    assert missing(admin, wider, table) == LACKS
+    assert admin.refusal(APPLY, ApplyRequest(ddl=wider, rollout="r"), table) == CONFLICT, "it is not held"
+    admin.ask(HOLD, MINE, table)
+    assert admin.refusal(HOLD, OTHER, table) == CONFLICT
+    assert admin.ask(APPLY, ApplyRequest(ddl=wider, rollout="r"), table) == LACKS
+    assert missing(admin, wider, table) == SAME
+    assert admin.ask(RELEASE, MINE, table) == ReleaseAnswer(released=True)
+    assert admin.ask(RELEASE, MINE, table) == ReleaseAnswer(released=False)
 
 
 def test_what_no_rollout_may_do_is_refused(admin: Admin) -> None:
     table = f"default.refused_{admin.config.replica}_{admin.config.pipeline.replace('-', '_')}"
     ddl = DDL.replace("contract", table, 1)
-    admin.ask("PUT", f"/tables/{table}", {"ddl": ddl, "rollout": "r"})
-    dropped = admin.ask("POST", f"/tables/{table}/difference", {"ddl": ddl.replace(", text String", "")})
-    assert dropped["refused"] == ["column text is on the server and not in the DDL: columns are never dropped"]
-    assert admin.refusal("POST", f"/tables/{table}/difference", {"ddl": "CREATE TABEL x"}) == 422
+    admin.ask(APPLY, ApplyRequest(ddl=ddl, rollout="r"), table)
+    dropped = missing(admin, ddl.replace(", text String", ""), table)
+    assert dropped.refused == ("column text is on the server and not in the DDL: columns are never dropped",)
+    assert admin.refusal(DIFFERENCE, DifferenceRequest(ddl="CREATE TABEL x"), table) == UNUSABLE
+
+
+class Later(HoldRequest):
+    surprise: int = 0
+
+
+def test_a_key_of_a_request_that_it_does_not_know_is_refused(admin: Admin) -> None:
+    assert admin.refusal(HOLD, Later(rollout="r", surprise=1), "default.contract") == 400
 
 
 def test_an_aggregator_restarts_once_for_a_demand(admin: Admin) -> None:
     table = f"default.restarted_{admin.config.replica}_{admin.config.pipeline.replace('-', '_')}"
     ddl, wider = (text.replace("contract", table, 1) for text in (DDL, WIDER))
-    admin.ask("PUT", f"/tables/{table}", {"ddl": ddl, "rollout": "r"})
-    before = admin.status()["restart"]
-    assert before["wanted"] == before["seen"]
-    admin.ask("PUT", f"/tables/{table}/hold", {"rollout": "r"})
-    admin.ask("PUT", f"/tables/{table}", {"ddl": wider, "rollout": "r", "restart": True})
-    admin.ask("DELETE", f"/tables/{table}/hold", {"rollout": "r"})
-    wanted = before["wanted"] + 1
-    assert admin.status()["restart"] == {"wanted": wanted, "seen": before["seen"]}
-    assert admin.ask("POST", "/restart", {"number": before["seen"]}) == {"ends": False}, "that is done"
-    assert admin.ask("POST", "/restart", {"number": wanted}) == {"ends": True}
+    admin.ask(APPLY, ApplyRequest(ddl=ddl, rollout="r"), table)
+    before = admin.status().restart
+    assert before.demanded == before.seen
+    admin.ask(HOLD, MINE, table)
+    admin.ask(APPLY, ApplyRequest(ddl=wider, rollout="r", restart=True), table)
+    admin.ask(RELEASE, MINE, table)
+    demanded = before.demanded + 1
+    assert admin.status().restart == RestartStatus(demanded=demanded, seen=before.seen)
+    assert admin.ask(RESTART, RestartRequest(number=before.seen)) == RestartAnswer(ends=False), "that is done"
+    assert admin.ask(RESTART, RestartRequest(number=demanded)) == RestartAnswer(ends=True)
     admin.start_again()
-    assert wait_until(lambda: _restarted(admin, wanted), timeout=120, interval=0.2)
-    assert admin.ask("POST", "/restart", {"number": wanted}) == {"ends": False}
+    assert wait_until(lambda: _restarted(admin, demanded), timeout=120, interval=0.2)
+    assert admin.ask(RESTART, RestartRequest(number=demanded)) == RestartAnswer(ends=False)
 
 
 def _restarted(admin: Admin, number: int) -> bool:
     try:
-        return admin.status()["restart"] == {"wanted": number, "seen": number} and admin.consumes()
+        return admin.status().restart == RestartStatus(demanded=number, seen=number) and admin.consumes()
     except OSError:
         return False
 
 
 def test_one_aggregator_alone_owns_every_stream(admin: Admin) -> None:
-    streams = [StreamId.parse(stream["stream"]) for stream in admin.status()["streams"]]
-    wanted = [StreamId(cluster, admin.config.kafka.topic, n) for cluster in ("a", "b") for n in range(PARTITIONS)]
-    assert sorted(streams) == wanted
+    streams = [StreamId.parse(stream.stream) for stream in admin.status().streams]
+    expected = [StreamId(cluster, admin.config.kafka.topic, n) for cluster in ("a", "b") for n in range(PARTITIONS)]
+    assert sorted(streams) == expected
 
 
 async def test_the_operator_understands_it(admin: Admin) -> None:

@@ -1,4 +1,4 @@
-"""The chaos run's own tools do what they say, to whom they say, and to nobody else."""
+"""The chaos run's own tools do what they promise, to the processes they name, and to no other."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_cut_stops_one_pair_and_no_other(found: Any) -> None:
     network = found["network"]
     assert float(network["before"]) < 1.5
     assert network["cut"] == "TimeoutError"
-    assert max(float(network[name]) for name in ("cut other", "cut bystander", "mended")) < 1.5
+    assert max(float(network[name]) for name in ("cut other", "cut bystander", "healed")) < 1.5
 
 
 def test_a_lossy_line_delivers_late(found: Any) -> None:
@@ -53,7 +53,7 @@ def test_a_full_disk_takes_nothing_until_it_is_relieved(found: Any) -> None:
     assert found["disk"] == {"empty": "written", "full": "No space left on device", "relieved": "written"}
 
 
-_TELL = "import sys, time\nfor _ in sys.stdin: print(time.time(), time.monotonic(), flush=True)"
+_PRINT_CLOCKS = "import sys, time\nfor _ in sys.stdin: print(time.time(), time.monotonic(), flush=True)"
 
 
 def test_a_shifted_process_has_another_wall_clock_and_the_same_monotonic_one(tmp_path: Path) -> None:
@@ -61,21 +61,21 @@ def test_a_shifted_process_has_another_wall_clock_and_the_same_monotonic_one(tmp
     if found is None:
         pytest.skip("libfaketime is not installed")
     clock = WallClock(tmp_path / "clock", found)
-    command, variables = [sys.executable, "-c", _TELL], {**os.environ, **clock.variables}
+    command, variables = [sys.executable, "-c", _PRINT_CLOCKS], {**os.environ, **clock.variables}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, env=variables, **pipes) as process:
 
         def off() -> tuple[float, float]:
-            """By how many seconds its clocks are off; it answers between two looks at ours."""
+            """By how many seconds its clocks are off; it answers between two readings of ours."""
             wall, steady = time.time(), time.monotonic()
             process.stdin.write("?\n")  # type: ignore[union-attr]
             process.stdin.flush()  # type: ignore[union-attr]
-            told = [float(word) for word in process.stdout.readline().split()]  # type: ignore[union-attr]
-            return told[0] - wall, told[1] - steady
+            read = [float(word) for word in process.stdout.readline().split()]  # type: ignore[union-attr]
+            return read[0] - wall, read[1] - steady
 
         assert abs(off()[0]) < 20
         for offset in (-300, 600):
             with clock.shifted(offset):
-                assert wait_until(lambda wanted=offset: abs(off()[0] - wanted) < 20, timeout=60)  # type: ignore[misc]
+                assert wait_until(lambda offset=offset: abs(off()[0] - offset) < 20, timeout=60)  # type: ignore[misc]
                 assert abs(off()[1]) < 20
         assert wait_until(lambda: abs(off()[0]) < 20, timeout=60)

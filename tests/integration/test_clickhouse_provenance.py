@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from blockhouse.errors import Blocked
 from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.clickhouse.errors import Fault, ServerFault
-from blockhouse_aggregator.clickhouse.presence import Absent, Ambiguous, Complete, Partial, Presence, decide
+from blockhouse_aggregator.clickhouse.presence import Absent, Ambiguous, Complete, Origin, Partial, Presence, decide
 from blockhouse_aggregator.clickhouse.provenance import stored_rows
 from blockhouse_aggregator.clickhouse.tables import caught_up, describe
 from e2e.stack import Stack
 from e2e.stack.clickhouse import ClickHouseServer
 from e2e.stack.process import wait_until
-from tests.integration.clickhouse_blocks import CLUSTER, PARTITION, block, count, fetches_stopped, replica, rows
+from tests.integration.clickhouse_blocks import CLUSTER, PARTITION, TOPIC, block, count, fetches_stopped, replica, rows
 from tests.integration.conftest import TableFactory
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.clickhouse]
 
 BEGIN, END = 4, 7
 EXPECTED = dict.fromkeys(range(BEGIN, END + 1), 2)
 
 
-def presence(r: Replica, name: str) -> Presence:
+ORIGIN = Origin(CLUSTER, PARTITION, TOPIC)
+
+
+def presence(r: Replica, name: str, origin: Origin = ORIGIN) -> Presence:
     table = describe(r, "default", name)
     assert table is not None
-    return decide(EXPECTED, stored_rows(r, table, CLUSTER, PARTITION, BEGIN, END))
+    return decide(EXPECTED, stored_rows(r, table, origin, BEGIN, END))
 
 
 def test_a_block_is_absent_before_it_is_inserted_and_complete_after(stack: Stack, table: TableFactory) -> None:
@@ -38,7 +43,50 @@ def test_a_block_is_absent_before_it_is_inserted_and_complete_after(stack: Stack
         assert presence(r1, name) == Complete()
 
 
-def test_a_table_that_nobody_has_inserted_into_answers_too(stack: Stack, table: TableFactory) -> None:
+def test_rows_of_another_topic_are_none_of_the_block(stack: Stack, table: TableFactory) -> None:
+    """The same cluster, partition and offsets: of a topic that had the name before, or of another pipeline's."""
+    name = table()
+    server = stack.clickhouse[1, 1]
+    with replica(server) as r1:
+        r1.insert_native(block(server, name, rows(BEGIN, END), topic="events/before"))
+        assert presence(r1, name) == Absent()
+        r1.insert_native(block(server, name, rows(BEGIN, END), token="another"))
+        assert presence(r1, name) == Complete()
+
+
+def test_rows_that_name_no_topic_answer_for_their_like_alone(stack: Stack, table: TableFactory) -> None:
+    """As in a table that got the column later: rows of a revision without it."""
+    name = table()
+    server = stack.clickhouse[1, 1]
+    unnamed = Origin(CLUSTER, PARTITION)
+    with replica(server) as r1:
+        assert presence(r1, name, replace(unnamed, sole=False)) == Absent()
+        r1.insert_native(block(server, name, rows(BEGIN, END), topic=""))
+        assert presence(r1, name, unnamed) == Complete()
+        assert presence(r1, name) == Absent()
+        with pytest.raises(Blocked, match="name no topic") as undecided:
+            presence(r1, name, replace(unnamed, sole=False))
+        assert undecided.value.reason == "ProvenanceAmbiguous"
+
+
+def test_a_table_without_the_column_answers_while_one_topic_is_all_there_was(stack: Stack, table: TableFactory) -> None:
+    name = table(
+        "id UInt64, text String, _kafka_cluster String, _kafka_partition UInt32, _kafka_offset UInt64,"
+        " _kafka_row UInt32",
+        provenance=False,
+    )
+    server = stack.clickhouse[1, 1]
+    values = [(row.id, row.text, CLUSTER, PARTITION, row.offset, row.row) for row in rows(BEGIN, END)]
+    with replica(server) as r1:
+        assert presence(r1, name, replace(ORIGIN, sole=False)) == Absent()
+        server.execute(f"INSERT INTO {name} VALUES", values)
+        assert wait_until(lambda: caught_up(r1, "default", name), timeout=60)
+        assert presence(r1, name) == Complete()
+        with pytest.raises(Blocked, match="name no topic"):
+            presence(r1, name, replace(ORIGIN, sole=False))
+
+
+def test_a_table_without_any_insert_answers_too(stack: Stack, table: TableFactory) -> None:
     name = table()
     with replica(stack.clickhouse[1, 2]) as r2:
         assert presence(r2, name) == Absent()
@@ -68,17 +116,17 @@ def test_of_a_block_half_written_over_two_partitions_exactly_the_missing_rows_ar
         found = presence(r1, name)
         # then what is missing is one row of each message, and inserting just those completes the block
         assert isinstance(found, Partial)
-        wanted = [row for row in rows(BEGIN, END) if (row.offset, row.row) in found.missing]
-        assert len(wanted) == END - BEGIN + 1
+        absent = [row for row in rows(BEGIN, END) if (row.offset, row.row) in found.missing]
+        assert len(absent) == END - BEGIN + 1
 
         def completed() -> bool:
             try:
-                r1.insert_native(block(writer, name, wanted))
+                r1.insert_native(block(writer, name, absent))
             except ServerFault:
                 return False
             return True
 
-        assert wait_until(completed, timeout=30)
+        assert wait_until(completed, timeout=60)
         assert presence(r1, name) == Complete()
 
 
@@ -91,11 +139,11 @@ def test_without_row_numbers_half_a_message_is_ambiguous(stack: Stack, table: Ta
     server.execute(f"INSERT INTO {name} VALUES", [(1, CLUSTER, PARTITION, BEGIN)])
     with replica(server) as r1:
         # It reads its own entry of the replication log some time after it has answered.
-        assert wait_until(lambda: caught_up(r1, "default", name), timeout=30)
+        assert wait_until(lambda: caught_up(r1, "default", name), timeout=60)
         assert presence(r1, name) == Ambiguous((BEGIN,))
 
 
-def test_without_provenance_columns_nobody_can_say(stack: Stack, table: TableFactory) -> None:
+def test_without_provenance_columns_presence_cannot_be_known(stack: Stack, table: TableFactory) -> None:
     name = table(provenance=False)
     with replica(stack.clickhouse[1, 1]) as r1, pytest.raises(Blocked, match="_kafka_offset"):
         presence(r1, name)
@@ -118,5 +166,29 @@ def test_rows_written_without_quorum_are_not_hidden(stack: Stack, table: TableFa
     with replica(server) as r1:
         r1.insert_native(block(server, name, rows(BEGIN - 2, BEGIN - 1)))
         r1.insert_native(block(server, name, rows(BEGIN, END), quorum=0))
-        assert wait_until(lambda: caught_up(r1, "default", name), timeout=30)
+        assert wait_until(lambda: caught_up(r1, "default", name), timeout=60)
+        assert presence(r1, name) == Complete()
+
+
+@pytest.mark.parametrize("family", ["Summing", "Replacing"])
+def test_rows_that_merged_answer_for_no_block(stack: Stack, table: TableFactory, family: str) -> None:
+    """A block is stored, others follow and a merge leaves one row of all: "absent" would insert it once more."""
+    name = table(family=family, order_by="text")
+    server = stack.clickhouse[1, 1]
+    with replica(server) as r1:
+        found = describe(r1, "default", name)
+        assert found is not None
+        assert found.merges_rows
+        with pytest.raises(Blocked, match="merges rows of different messages") as undecided:
+            stored_rows(r1, found, ORIGIN, BEGIN, END)
+    assert undecided.value.reason == "MergingEngine"
+
+
+def test_rows_of_a_merging_engine_whose_key_names_their_message_answer(stack: Stack, table: TableFactory) -> None:
+    key = "id, _kafka_cluster, _kafka_partition, _kafka_offset, _kafka_row, _kafka_topic"
+    name = table(family="Replacing", order_by=key)
+    server = stack.clickhouse[1, 1]
+    with replica(server) as r1:
+        assert presence(r1, name) == Absent()
+        r1.insert_native(block(server, name, rows(BEGIN, END)))
         assert presence(r1, name) == Complete()

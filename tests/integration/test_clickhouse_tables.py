@@ -1,17 +1,17 @@
-"""What the server says of its tables, read on the real one."""
+"""What the server reports of its tables, read on the real one."""
 
 from __future__ import annotations
 
 import pytest
 
 from blockhouse.schema.model import PROVENANCE_COLUMNS, DefaultKind, ServerColumn
-from blockhouse_aggregator.clickhouse.tables import caught_up, describe, list_tables
+from blockhouse_aggregator.clickhouse.tables import caught_up, describe, fingerprints, list_tables
 from e2e.stack import Stack
 from e2e.stack.process import wait_until
 from tests.integration.clickhouse_blocks import block, fetches_stopped, nodes, replica, rows
 from tests.integration.conftest import TableFactory
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.clickhouse]
 
 
 def test_a_replicated_table_is_described_in_full(stack: Stack, table: TableFactory) -> None:
@@ -60,7 +60,25 @@ def test_views_on_a_loaded_table_are_named(stack: Stack, table: TableFactory) ->
     assert found.materialized_views == (f"default.{name}_mv",)
 
 
-def test_a_table_without_replication_is_told_apart_and_a_missing_one_is_none(stack: Stack, table: TableFactory) -> None:
+def test_a_fingerprint_changes_with_columns_and_views_and_not_by_itself(stack: Stack, table: TableFactory) -> None:
+    name, server = table(), stack.clickhouse[1, 1]
+    seen = []
+    with replica(server) as r1:
+        for change in (
+            "SELECT 1",
+            f"ALTER TABLE {name} MODIFY COLUMN text String DEFAULT 'x'",
+            f"CREATE MATERIALIZED VIEW {name}_mv ENGINE = Memory AS SELECT id FROM {name}",
+            f"DROP TABLE {name}_mv",
+        ):
+            before = fingerprints(r1)[f"default.{name}"]
+            server.execute(change)
+            seen.append(wait_until(lambda before=before: fingerprints(r1)[f"default.{name}"] != before, timeout=2))
+    assert seen == [False, True, True, True]
+
+
+def test_a_table_without_replication_is_distinguished_and_a_missing_one_is_none(
+    stack: Stack, table: TableFactory
+) -> None:
     name = table()
     server = stack.clickhouse[1, 1]
     server.execute(f"CREATE TABLE {name}_local (id UInt64) ENGINE = MergeTree ORDER BY id")
@@ -77,12 +95,14 @@ def test_a_table_without_replication_is_told_apart_and_a_missing_one_is_none(sta
     assert local.sorting_key == "id"
 
 
-def test_a_replica_that_has_not_fetched_everything_says_so(stack: Stack, table: TableFactory) -> None:
+def test_a_replica_that_has_not_fetched_everything_reports_it(stack: Stack, table: TableFactory) -> None:
     name = table()
     writer, other = stack.clickhouse[1, 1], stack.clickhouse[1, 2]
     with replica(writer) as r1, replica(other) as r2:
         with fetches_stopped(other):
             r1.insert_native(block(writer, name, rows(1, 2), quorum=0))
-            assert wait_until(lambda: not caught_up(r2, "default", name), timeout=10)
-            assert caught_up(r1, "default", name)
-        assert wait_until(lambda: caught_up(r2, "default", name), timeout=30)
+            assert wait_until(lambda: not caught_up(r2, "default", name), timeout=60)
+            # The writer, too, reads the entry of its part from the log, a moment later.
+            assert wait_until(lambda: caught_up(r1, "default", name), timeout=60)
+            assert not caught_up(r2, "default", name)
+        assert wait_until(lambda: caught_up(r2, "default", name), timeout=60)

@@ -48,26 +48,26 @@ def expire(session: Session, stack: Stack) -> None:
 
 def test_only_one_holds_a_table_and_other_tables_are_free(opened: Opener) -> None:
     (_, ours), (_, theirs) = opened("r1"), opened("r2")
-    lease = ours.acquire("db.clicks", timeout=5)
+    lease = ours.acquire("db.clicks", timeout=30)
     assert lease is not None
     assert lease.valid
     assert theirs.acquire("db.clicks", timeout=0.3) is None
-    assert theirs.acquire("db.views", timeout=5) is not None
+    assert theirs.acquire("db.views", timeout=30) is not None
     assert ours.acquire("db.clicks", timeout=0.3) is None  # not even the same process twice
     assert theirs.holders("db.clicks") == ("r1",)  # those that gave up left nothing behind
 
 
 def test_who_waits_is_seen_and_gets_the_lock_when_it_is_released(opened: Opener) -> None:
     (_, ours), (_, theirs) = opened("r1"), opened("r2")
-    lease = ours.acquire("db.clicks", timeout=5)
+    lease = ours.acquire("db.clicks", timeout=30)
     assert lease is not None
     assert not ours.contended("db.clicks")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(theirs.acquire, "db.clicks", 20)
-        assert wait_until(lambda: ours.contended("db.clicks"), timeout=10)
+        assert wait_until(lambda: ours.contended("db.clicks"), timeout=60)
         assert ours.holders("db.clicks") == ("r1", "r2")
         ours.release(lease)
-        following = waiting.result(10)
+        following = waiting.result(60)
     assert following is not None
     assert following.valid
     assert ours.holders("db.clicks") == ("r2",)
@@ -85,64 +85,64 @@ def test_a_lost_session_makes_the_lease_invalid_and_frees_the_lock(stack: Stack,
     (session, ours), (_, theirs) = opened("r1"), opened("r2")
     states: list[SessionState] = []
     session.add_listener(states.append)
-    lease = ours.acquire("db.clicks", timeout=5)
+    lease = ours.acquire("db.clicks", timeout=30)
     assert lease is not None
 
     expire(session, stack)
 
-    assert wait_until(lambda: lease.state is LeaseState.LOST, timeout=10)
+    assert wait_until(lambda: lease.state is LeaseState.LOST, timeout=60)
     assert SessionState.LOST in states
-    assert theirs.acquire("db.clicks", timeout=10) is not None
+    assert theirs.acquire("db.clicks", timeout=30) is not None
     # and it stays invalid in the next session
-    assert wait_until(lambda: session.state is SessionState.CONNECTED, timeout=10)
+    assert wait_until(lambda: session.state is SessionState.CONNECTED, timeout=60)
     assert not lease.valid
     ours.release(lease)  # harmless
     assert theirs.holders("db.clicks") == ("r2",)
 
 
 def test_a_wait_that_outlives_its_session_leaves_no_lock_behind(stack: Stack, opened: Opener) -> None:
-    """kazoo goes on waiting in the new session, with a new node: what comes of it must be given back like any other."""
+    """kazoo continues to wait in the new session, with a new node: what comes of it must be released like any other."""
     (_, ours), (session, theirs) = opened("r1"), opened("r2")
-    lease = ours.acquire("db.clicks", timeout=5)
+    lease = ours.acquire("db.clicks", timeout=30)
     assert lease is not None
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(theirs.acquire, "db.clicks", 30)
-        assert wait_until(lambda: ours.contended("db.clicks"), timeout=10)
+        assert wait_until(lambda: ours.contended("db.clicks"), timeout=60)
         generation = session.generation
         expire(session, stack)
-        assert wait_until(lambda: session.generation > generation and ours.contended("db.clicks"), timeout=20)
+        assert wait_until(lambda: session.generation > generation and ours.contended("db.clicks"), timeout=60)
         ours.release(lease)
-        late = waiting.result(30)
+        late = waiting.result(60)
     assert late is not None
     assert late.state is LeaseState.LOST
     theirs.release(late)
-    assert ours.acquire("db.clicks", timeout=10) is not None
+    assert ours.acquire("db.clicks", timeout=30) is not None
 
 
-def test_while_zookeeper_is_away_a_lease_is_unsure_and_held_again_when_the_session_survived(
+def test_while_zookeeper_is_unavailable_a_lease_is_unsure_and_held_again_when_the_session_survived(
     stack: Stack, opened: Opener
 ) -> None:
     _, ours = opened("r1")
-    lease = ours.acquire("db.clicks", timeout=5)
+    lease = ours.acquire("db.clicks", timeout=30)
     assert lease is not None
     stack.zookeeper.kill()
-    assert wait_until(lambda: lease.state is LeaseState.UNSURE, timeout=10)
+    assert wait_until(lambda: lease.state is LeaseState.UNSURE, timeout=60)
     assert not lease.valid
     with pytest.raises(Retryable):
         ours.acquire("db.views", timeout=1)
     stack.zookeeper.start()
-    assert wait_until(lambda: lease.valid, timeout=20)
+    assert wait_until(lambda: lease.valid, timeout=60)
 
 
-def test_a_lock_released_while_zookeeper_is_away_is_free_when_it_is_back(stack: Stack, opened: Opener) -> None:
+def test_a_lock_released_while_zookeeper_is_unavailable_is_free_when_it_is_back(stack: Stack, opened: Opener) -> None:
     (session, ours), (_, theirs) = opened("r1"), opened("r2")
-    lease = ours.acquire("db.clicks", timeout=5)
+    lease = ours.acquire("db.clicks", timeout=30)
     assert lease is not None
     stack.zookeeper.kill()
-    assert wait_until(lambda: session.state is SessionState.SUSPENDED, timeout=10)
+    assert wait_until(lambda: session.state is SessionState.SUSPENDED, timeout=60)
     ours.release(lease)
     stack.zookeeper.start()
-    assert wait_until(lambda: session.state is SessionState.CONNECTED, timeout=20)
+    assert wait_until(lambda: session.state is SessionState.CONNECTED, timeout=60)
     generation = session.generation
 
     def free() -> bool:
@@ -151,12 +151,12 @@ def test_a_lock_released_while_zookeeper_is_away_is_free_when_it_is_back(stack: 
         except Retryable:
             return False
 
-    assert wait_until(free, timeout=10)
+    assert wait_until(free, timeout=60)
     assert session.generation == generation == lease._generation  # it was deleted, it did not expire
 
 
 def test_closing_a_session_frees_its_locks_at_once(opened: Opener) -> None:
     (session, ours), (_, theirs) = opened("r1"), opened("r2")
-    assert ours.acquire("db.clicks", timeout=5) is not None
+    assert ours.acquire("db.clicks", timeout=30) is not None
     session.close()
-    assert theirs.acquire("db.clicks", timeout=2) is not None
+    assert theirs.acquire("db.clicks", timeout=30) is not None

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,8 @@ from blockhouse.config.secrets import SecretRef
 from blockhouse.errors import Permanent, Retryable
 from blockhouse.schema.model import Column, Revision
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.coordination.markers import Decision, Decisions, StreamMarker, StreamMarkers
+from blockhouse_aggregator.coordination.locks import TableLocks
+from blockhouse_aggregator.coordination.markers import Claim, Decision, Decisions, StreamMarker, StreamMarkers
 from blockhouse_aggregator.coordination.schema_store import RevisionConflict, SchemaStore
 from blockhouse_aggregator.coordination.session import Session
 from blockhouse_aggregator.coordination.znodes import VersionConflict
@@ -42,16 +44,29 @@ def revision(number: int, *columns: str) -> Revision:
     )
 
 
-def test_a_table_gets_a_short_id_once_and_for_all(opened: Opener) -> None:
+def test_a_table_gets_an_id_once_and_for_all_and_later_ones_higher_ids(opened: Opener) -> None:
     store = SchemaStore(opened())
     assert store.get("db.clicks") is None
-    assert store.ensure_id("db.clicks").id == 1
-    assert store.ensure_id("db.vi/ews").id == 2
-    assert store.ensure_id("db.clicks").id == 1
-    assert [(history.name, history.id) for history in store.all()] == [("db.clicks", 1), ("db.vi/ews", 2)]
+    first = store.ensure_id("db.clicks").id
+    second = store.ensure_id("db.vi/ews").id
+    assert store.ensure_id("db.clicks").id == first < second < 36**5
+    assert [(history.name, history.id) for history in store.all()] == [("db.clicks", first), ("db.vi/ews", second)]
 
 
-def test_sessions_that_race_for_ids_agree_and_leave_no_gap(opened: Opener) -> None:
+def test_a_history_that_is_set_up_again_is_another_one_with_other_ids(opened: Opener) -> None:
+    session = opened()
+    store = SchemaStore(session)
+    names = [f"db.t{n}" for n in range(20)]
+    before, identity = {store.ensure_id(name).id for name in names}, store.identity()
+    assert SchemaStore(opened()).identity() == identity
+
+    session.client.delete(session.path("schema"), recursive=True)
+
+    assert store.identity() != identity
+    assert not before & {store.ensure_id(name).id for name in names}
+
+
+def test_sessions_that_race_for_ids_agree(opened: Opener) -> None:
     tables = [f"db.t{n}" for n in range(8)]
     stores = [SchemaStore(opened()) for _ in range(4)]
     start = threading.Barrier(len(stores))
@@ -63,7 +78,7 @@ def test_sessions_that_race_for_ids_agree_and_leave_no_gap(opened: Opener) -> No
     with ThreadPoolExecutor(len(stores)) as pool:
         answers = list(pool.map(ask, range(len(stores))))
     assert all(answer == answers[0] for answer in answers)
-    assert sorted(answers[0].values()) == list(range(1, len(tables) + 1))
+    assert len(set(answers[0].values())) == len(tables)
 
 
 def test_revisions_are_appended_and_read_back(opened: Opener) -> None:
@@ -126,9 +141,9 @@ def test_a_watcher_hears_of_new_tables_and_revisions(opened: Opener) -> None:
 
     reader.watch(on_change)
     writer.ensure_id("db.clicks")
-    assert wait_until(lambda: ("db.clicks", 0) in heard, timeout=10)
+    assert wait_until(lambda: ("db.clicks", 0) in heard, timeout=60)
     writer.append("db.clicks", 0, revision(1, "id"))
-    assert wait_until(lambda: ("db.clicks", 1) in heard, timeout=10)
+    assert wait_until(lambda: ("db.clicks", 1) in heard, timeout=60)
 
 
 def test_a_streams_marker_is_written_once_and_replaced_only_knowingly(opened: Opener) -> None:
@@ -142,6 +157,38 @@ def test_a_streams_marker_is_written_once_and_replaced_only_knowingly(opened: Op
         markers.replace(STREAM, second, first)
     markers.replace(STREAM, first, second)
     assert StreamMarkers(opened()).get(STREAM) == second
+
+
+def test_an_insert_is_proven_by_lock_claim_and_marker_together(opened: Opener) -> None:
+    old, new = opened(), opened()
+    lost, ours = StreamMarkers(old), StreamMarkers(new)
+    ours.ensure(STREAM, StreamMarker(topic_id="T1", started_ms=1, replica="r1"))
+    first = TableLocks(old, "01", holder="r1").acquire("db.clicks", 10)
+    assert first is not None
+    claim = Claim("r1/1/x", "T1", 5, 100, "h")
+    for seq in (5, 5, 6):  # the same once more is a check, a later one a write
+        lost.prove(STREAM, replace(claim, seq=seq), *first.nodes)
+    found = ours.get(STREAM)
+    assert found is not None
+    assert (found.seq, found.position, found.owner) == (6, 100, "r1/1/x")
+
+    # another owner, under a lock of its own, with a commit of its own
+    other = TableLocks(new, "01", holder="r2").acquire("db.views", 10)
+    assert other is not None
+    with pytest.raises(Retryable, match="another owner continues"):
+        ours.prove(STREAM, Claim("r2/1/y", "T1", 5, 90, "h"), *other.nodes)
+    ours.prove(STREAM, Claim("r2/1/y", "T1", 7, 110, "h"), *other.nodes)
+
+    with pytest.raises(Retryable, match="another owner's by now"):  # it still has its lock, but not the stream
+        lost.prove(STREAM, replace(claim, seq=6), *first.nodes)
+    with pytest.raises(Retryable, match="r2/1/y has claimed it since"):
+        lost.prove(STREAM, replace(claim, seq=99), *first.nodes)
+    new.znodes.delete(other.nodes[0])
+    with pytest.raises(Retryable, match="its lock"):
+        ours.prove(STREAM, Claim("r2/1/y", "T1", 8, 120, "h"), *other.nodes)
+    found = ours.get(STREAM)
+    assert found is not None
+    assert (found.seq, found.owner) == (7, "r2/1/y"), "all of it or nothing"
 
 
 def test_a_decision_is_taken_by_exactly_one(opened: Opener) -> None:

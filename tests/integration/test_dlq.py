@@ -1,4 +1,4 @@
-"""Dead letters on real brokers: listed once however often written, sent again exactly once, whoever dies meanwhile."""
+"""Dead letters on real brokers: listed once however often written, sent again exactly once, even if a process dies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from blockhouse_aggregator.dlq.letters import Letter, Selection
 from blockhouse_aggregator.dlq.log import Resender, read
 from blockhouse_aggregator.kafka.dead_letters import DeadLetter, DeadLetterWriter
 from e2e.stack import Stack
-from tests.integration.conftest import Names, TopicFactory
+from tests.integration.conftest import Names, TableFactory, TopicFactory
 
 pytestmark = pytest.mark.integration
 
@@ -46,6 +46,7 @@ class Dead:
                 "clusters": [{"name": "a", "bootstrapServers": self.cluster.bootstrap_servers}],
             },
             "zookeeper": {"servers": stack.zookeeper.connect},
+            "clickhouse": {"host": stack.clickhouse[1, 1].host, "port": stack.clickhouse[1, 1].port},
         }
         self.config.write_text(yaml.safe_dump(settings))
 
@@ -62,7 +63,7 @@ class Dead:
     def run(self, *arguments: str, code: int = 0) -> str:
         result = CliRunner().invoke(app, [*arguments, "--config", str(self.config)])
         assert result.exit_code == code, result.output
-        assert result.output or "list" in arguments, "nothing was said"
+        assert result.output or "list" in arguments, "nothing was printed"
         return result.output
 
     def listed(self, *arguments: str) -> dict[str, str]:
@@ -91,7 +92,7 @@ class Dead:
         found: list[tuple[bytes, dict[str, Any]]] = []
         try:
             consumer.assign([partition])
-            _, end = consumer.get_watermark_offsets(partition, timeout=10)
+            _, end = consumer.get_watermark_offsets(partition, timeout=60)
             while consumer.position([partition])[0].offset < end and (message := consumer.poll(10)) is not None:
                 found.append((message.value() or b"", dict(message.headers() or ())))
         finally:
@@ -165,7 +166,7 @@ def test_of_two_senders_at_once_the_later_fences_the_earlier(dead: Dead) -> None
     letters = dead.waiting()
     later.start()
     later.send(letters)
-    with pytest.raises(Permanent, match="somebody else"):
+    with pytest.raises(Permanent, match="another process does so now"):
         earlier.send(letters)
     assert [value for value, _ in dead.sent_again()] == [b"value 5"]
     assert dead.waiting() == []
@@ -183,3 +184,18 @@ def test_letters_of_old_messages_are_kept_as_long_as_any_other(dead: Dead) -> No
 
 def test_a_pipeline_without_a_dead_letter_topic_has_no_letters(dead: Dead) -> None:
     assert read(dead.cluster, "no-such-topic", Selection()).result() == []
+
+
+def test_a_letter_whose_rows_are_stored_is_loaded_after_all(dead: Dead, stack: Stack, table: TableFactory) -> None:
+    name = table("id UInt64", order_by="id")
+    dead.write(5, 6, table=f"default.{name}")
+    rows = f"SELECT 1, 'a', {PARTITION}, 5, 0"
+    columns = "id, _kafka_cluster, _kafka_partition, _kafka_offset, _kafka_row"
+    stack.clickhouse[1, 1].execute(f"INSERT INTO default.{name} ({columns}) {rows}")
+
+    assert set(dead.listed()) == {dead.key(6)}
+    assert set(dead.listed("--all")) == {dead.key(5), dead.key(6)}
+    output = dead.run("replay", "--table", f"default.{name}", "--yes")
+
+    assert "1 were loaded after all" in output
+    assert [value for value, _ in dead.sent_again()] == [b"value 6"]

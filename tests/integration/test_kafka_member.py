@@ -14,8 +14,9 @@ from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.config.pipeline import Kafka
 from blockhouse.errors import Permanent
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.kafka.group import COMMITTED, STALE_EPOCH, CommitOutcome, Committed, Verdict
+from blockhouse_aggregator.kafka.group import Committed
 from blockhouse_aggregator.kafka.session import PartitionsCallback, Session, settings
+from blockhouse_aggregator.protocol.commits import APPLIED, STALE_EPOCH, Applied, CommitOutcome, Refused
 from e2e.stack import Stack
 from e2e.stack.process import wait_until
 from tests.integration.conftest import Names, TopicFactory
@@ -36,7 +37,7 @@ def test_a_new_group_owns_everything_and_has_committed_nothing(stack: Stack, top
     with member(cluster, kafka, "r1") as (subject, heard):
         owned = heard.owns(2)
         for stream, epoch in owned.items():
-            assert subject.committed(stream, epoch).result(10) == Committed(None)
+            assert subject.committed(stream, epoch).result(60) == Committed(None)
         assert heard.failures == []
 
 
@@ -44,8 +45,8 @@ def test_a_commit_is_read_back_with_its_metadata(stack: Stack, topic: TopicFacto
     cluster, kafka = settings_of(stack.kafka["a"].bootstrap, topic(1), names.group)
     with member(cluster, kafka, "r1") as (subject, heard):
         ((stream, epoch),) = heard.owns(1).items()
-        assert subject.commit(stream, epoch, 7, "v2 späte Größe", leader_epoch=0).result(10) == COMMITTED
-        assert subject.committed(stream, epoch).result(10) == Committed(7, "v2 späte Größe", 0)
+        assert subject.commit(stream, epoch, 7, "v2 späte Größe", leader_epoch=0).result(60) == APPLIED
+        assert subject.committed(stream, epoch).result(60) == Committed(7, "v2 späte Größe", 0)
 
 
 @pytest.mark.parametrize("letter", ["x", "ß"])
@@ -55,10 +56,10 @@ def test_metadata_of_4095_units_is_stored_and_of_4096_refused(
     cluster, kafka = settings_of(stack.kafka["a"].bootstrap, topic(1), names.group)
     with member(cluster, kafka, "r1") as (subject, heard):
         ((stream, epoch),) = heard.owns(1).items()
-        assert subject.commit(stream, epoch, 1, letter * 4095).result(10) == COMMITTED
-        refused = subject.commit(stream, epoch, 2, letter * 4096).result(10)
-        assert (refused.verdict, refused.reason) == (Verdict.REFUSED, "OffsetMetadataTooLarge")
-        assert subject.committed(stream, epoch).result(10) == Committed(1, letter * 4095, None)
+        assert subject.commit(stream, epoch, 1, letter * 4095).result(60) == APPLIED
+        refused = subject.commit(stream, epoch, 2, letter * 4096).result(60)
+        assert refused == Refused("OffsetMetadataTooLarge")
+        assert subject.committed(stream, epoch).result(60) == Committed(1, letter * 4095, None)
 
 
 def test_a_commit_under_another_epoch_is_refused_while_the_broker_cannot_even_be_asked(
@@ -90,12 +91,12 @@ def test_a_rebalance_drops_a_stream_before_the_other_member_gets_it(
             for stream, epoch in moved.items():
                 dropped = events.index(("r1", "dropped", stream, before[stream]))
                 assert dropped < events.index(("r2", "assigned", stream, epoch))
-                assert first.commit(stream, before[stream], 1, "late").result(10) == STALE_EPOCH
-                assert second.commit(stream, epoch, 2, "new").result(10) == COMMITTED
+                assert first.commit(stream, before[stream], 1, "late").result(60) == STALE_EPOCH
+                assert second.commit(stream, epoch, 2, "new").result(60) == APPLIED
         assert len(heard_first.owns(4)) == 4  # the second left: back at once, not after its session time-out
 
 
-def test_what_is_committed_while_a_stream_is_being_given_up_is_what_the_next_owner_reads(
+def test_what_is_committed_while_a_stream_is_being_released_is_what_the_next_owner_reads(
     stack: Stack, topic: TopicFactory, names: Names
 ) -> None:
     cluster, kafka = settings_of(stack.kafka["a"].bootstrap, topic(2), names.group, commit_timeout=10)
@@ -109,23 +110,23 @@ def test_what_is_committed_while_a_stream_is_being_given_up_is_what_the_next_own
             ((stream, epoch),) = moving.items()
             (kept,) = held.keys() - moving.keys()
             joining = first.join()  # anything else waits
-            assert first.commit(stream, epoch, 5, "the last").result(10) == COMMITTED
-            assert first.commit(kept, held[kept], 6, "meanwhile").result(10) == COMMITTED
+            assert first.commit(stream, epoch, 5, "the last").result(60) == APPLIED
+            assert first.commit(kept, held[kept], 6, "meanwhile").result(60) == APPLIED
             assert not joining.done()
             heard_first.settled.set_result(None)
             ((_, other),) = heard_second.owns(1).items()
-            assert second.committed(stream, other).result(10) == Committed(5, "the last")
-            assert first.commit(stream, epoch, 7, "too late").result(10) == STALE_EPOCH
-            joining.result(10)
+            assert second.committed(stream, other).result(60) == Committed(5, "the last")
+            assert first.commit(stream, epoch, 7, "too late").result(60) == STALE_EPOCH
+            joining.result(60)
 
 
-def test_a_stream_that_never_settles_is_given_up_all_the_same(stack: Stack, topic: TopicFactory, names: Names) -> None:
+def test_a_stream_that_never_settles_is_released_all_the_same(stack: Stack, topic: TopicFactory, names: Names) -> None:
     cluster, kafka = settings_of(stack.kafka["a"].bootstrap, topic(2), names.group)
     with member(cluster, kafka, "r1") as (_, heard_first):
         heard_first.owns(2)
         heard_first.settled = Future()
         with member(cluster, kafka, "r2") as (_, heard_second):
-            heard_second.owns(1, timeout=20)
+            heard_second.owns(1, timeout=60)
             assert heard_first.settled.cancelled()
 
 
@@ -144,9 +145,9 @@ def test_a_commit_during_a_rebalance_is_stored_or_refused_for_certain(
             while not done.is_set():
                 for stream, epoch in list(heard.owned.items()):
                     number += 1
-                    outcome = subject.commit(stream, epoch, number, str(number)).result(30)
+                    outcome = subject.commit(stream, epoch, number, str(number)).result(60)
                     outcomes.add(outcome)
-                    stored[stream] = number if outcome == COMMITTED else stored[stream]
+                    stored[stream] = number if outcome == APPLIED else stored[stream]
             return stored
 
         with ThreadPoolExecutor(1) as pool:
@@ -156,26 +157,28 @@ def test_a_commit_during_a_rebalance_is_stored_or_refused_for_certain(
                     heard_other.owns(2)
                 heard.owns(4)
             done.set()
-            stored = committing.result(30)
+            stored = committing.result(60)
         for stream, epoch in heard.owned.items():  # what was refused left no trace, what was stored was not undone
             number = stored[stream]
-            assert subject.committed(stream, epoch).result(10) == Committed(number, str(number))
-    assert {outcome.verdict for outcome in outcomes} == {Verdict.COMMITTED, Verdict.REFUSED}
-    assert all(outcome.retry or outcome in (COMMITTED, STALE_EPOCH) for outcome in outcomes)
+            assert subject.committed(stream, epoch).result(60) == Committed(number, str(number))
+    assert {type(outcome) for outcome in outcomes} == {Applied, Refused}
+    assert all(
+        outcome in (APPLIED, STALE_EPOCH) or (isinstance(outcome, Refused) and outcome.retry) for outcome in outcomes
+    )
     assert "rejoin" not in heard.drops
 
 
 def test_leaving_hands_over_at_once_and_joining_comes_back(stack: Stack, topic: TopicFactory, names: Names) -> None:
-    cluster, kafka = settings_of(stack.kafka["a"].bootstrap, topic(2), names.group, session_timeout=30)
+    cluster, kafka = settings_of(stack.kafka["a"].bootstrap, topic(2), names.group, session_timeout=90)
     with member(cluster, kafka, "r1") as (first, heard_first), member(cluster, kafka, "r2") as (_, heard_second):
         heard_first.owns(1), heard_second.owns(1)
         began = time.monotonic()
-        first.leave().result(10)
+        first.leave().result(60)
         assert heard_first.drops[-1] == "revoked"
         assert heard_first.owned == {}
         heard_second.owns(2)
-        assert time.monotonic() - began < 10  # the session time-out is 30
-        first.join().result(10)
+        assert time.monotonic() - began < 60  # the session time-out is 90
+        first.join().result(60)
         heard_first.owns(1)
 
 
@@ -189,7 +192,7 @@ def test_a_quick_restart_under_the_same_name_moves_no_stream(stack: Stack, topic
         began = time.monotonic()
         with member(cluster, kafka, "r1") as (_, heard_again):
             assert heard_again.owns(2).keys() == mine.keys()
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 20
             assert heard_second.owned == theirs
 
 
@@ -201,8 +204,8 @@ def test_of_two_processes_under_one_name_one_stops_with_a_clear_text(
         ((stream, epoch),) = heard_older.owns(1).items()
         with member(cluster, kafka, "r1") as (newer, heard_newer):
             heard_newer.owns(1)
-            refused = older.commit(stream, epoch, 5, "of the fenced").result(10)
-            assert refused.verdict is Verdict.REFUSED
+            refused = older.commit(stream, epoch, 5, "of the fenced").result(60)
+            assert isinstance(refused, Refused)
             heard_older.wait(lambda: heard_older.failures != [])
             (failure,) = heard_older.failures
             assert isinstance(failure, Permanent)
@@ -213,8 +216,8 @@ def test_of_two_processes_under_one_name_one_stops_with_a_clear_text(
             assert set(heard_older.drops) == {"lost"}
             heard_newer.wait(lambda: heard_newer.drops != [] and stream in heard_newer.owned)
             new_epoch = heard_newer.owned[stream]
-            assert newer.committed(stream, new_epoch).result(10) == Committed(None)
-            assert newer.commit(stream, new_epoch, 6, "of who stays").result(10) == COMMITTED
+            assert newer.committed(stream, new_epoch).result(60) == Committed(None)
+            assert newer.commit(stream, new_epoch, 6, "of who stays").result(60) == APPLIED
             assert heard_newer.failures == []
 
 
@@ -222,22 +225,22 @@ def test_a_member_that_is_fenced_once_comes_back(stack: Stack, topic: TopicFacto
     cluster, kafka = settings_of(stack.kafka["a"].bootstrap, topic(1), names.group)
     with member(cluster, kafka, "r1") as (subject, heard):
         ((stream, epoch),) = heard.owns(1).items()
-        # Like a request of its own that the network kept: it takes the name, and nobody is behind it.
+        # Like a request of its own that the network kept: it takes the name, and no process is behind it.
         stray = stranger(cluster, kafka)
         try:
             heard.wait(lambda: heard.drops == ["lost"])
         finally:
             stray.close()
         again = heard.owns(1)[stream]
-        assert subject.commit(stream, epoch, 5, "of the fenced").result(10) == STALE_EPOCH
-        assert subject.commit(stream, again, 6, "back").result(10) == COMMITTED
+        assert subject.commit(stream, epoch, 5, "of the fenced").result(60) == STALE_EPOCH
+        assert subject.commit(stream, again, 6, "back").result(60) == APPLIED
         assert heard.failures == []
 
 
-def test_a_stream_that_was_given_up_to_nobody_is_assigned_again(
+def test_a_stream_that_was_released_to_no_member_is_assigned_again(
     stack: Stack, topic: TopicFactory, names: Names
 ) -> None:
-    """Given up by a member that is replaced before it asks for the round that would move it: the coordinator hands
+    """Released by a member that is replaced before it asks for the round that would move it: the coordinator hands
     the newcomer what was left, and finds the group stable."""
     cluster, kafka = settings_of(stack.kafka["a"].bootstrap, topic(4), names.group)
     with ExitStack() as members:
@@ -254,9 +257,9 @@ def test_a_stream_that_was_given_up_to_nobody_is_assigned_again(
         predecessor = stranger(
             cluster, kafka, on_assign=lambda _, new: assigned.extend(new), on_revoke=replaced_meanwhile
         )
-        assert wait_until(lambda: predecessor.poll() == [] and len(assigned) == 4, timeout=30)
+        assert wait_until(lambda: predecessor.poll() == [] and len(assigned) == 4, timeout=60)
         join("r2")
-        assert wait_until(lambda: predecessor.poll() == [] and "r1" in heard, timeout=30)
+        assert wait_until(lambda: predecessor.poll() == [] and "r1" in heard, timeout=60)
         predecessor.close()
         owned = [stream for mine in heard.values() for stream in mine.owns(2, timeout=60)]
         assert len(set(owned)) == 4
@@ -270,7 +273,7 @@ def test_a_commit_does_not_wait_for_a_poll(stack: Stack, topic: TopicFactory, na
         took = []
         for number in range(200):
             began = time.perf_counter()
-            assert subject.commit(stream, epoch, number, "m" * 500).result(10) == COMMITTED
+            assert subject.commit(stream, epoch, number, "m" * 500).result(60) == APPLIED
             took.append(time.perf_counter() - began)
         assert sorted(took)[100] < 0.05  # a poll comes every 0.1 s
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.kafka.group import COMMITTED, Committed
+from blockhouse_aggregator.kafka.group import Committed
+from blockhouse_aggregator.protocol.commits import APPLIED
 from e2e.stack import Stack
 from tests.integration.conftest import Names, TopicFactory
 from tests.integration.kafka_recorder import member, settings_of
@@ -32,7 +33,7 @@ class Zombie:
             text=True,
         )
 
-    def tell(self, line: str) -> None:
+    def send(self, line: str) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
@@ -55,32 +56,32 @@ def zombie(stack: Stack, topic_name: str, names: Names) -> Iterator[Zombie]:
     child = Zombie(stack.kafka["a"].bootstrap, topic_name, names.group)
     yield child
     child.process.kill()
-    child.process.wait(10)
+    child.process.wait(60)
 
 
 def test_what_a_thawed_member_commits_after_a_takeover_is_refused(
     stack: Stack, topic_name: str, names: Names, zombie: Zombie
 ) -> None:
     assert zombie.hear() == "ready"
-    zombie.tell("commit 10")
-    assert zombie.hear() == "committed"
+    zombie.send("commit 10")
+    assert zombie.hear() == "applied"
     stream = StreamId("a", topic_name, 0)
     cluster, kafka = settings_of(stack.kafka["a"].bootstrap, topic_name, names.group, session_timeout=6)
 
     zombie.signal(signal.SIGSTOP)
     with member(cluster, kafka, "other") as (subject, heard):
         epoch = heard.owns(1)[stream]
-        assert subject.committed(stream, epoch).result(10) == Committed(10, "zombie")
-        assert subject.commit(stream, epoch, 30, "new owner").result(10) == COMMITTED
+        assert subject.committed(stream, epoch).result(60) == Committed(10, "zombie")
+        assert subject.commit(stream, epoch, 30, "new owner").result(60) == APPLIED
 
-        zombie.tell("commit 20")  # it finds this in its pipe the moment it wakes up
+        zombie.send("commit 20")  # it finds this in its pipe the moment it wakes up
         zombie.signal(signal.SIGCONT)
         verdict, reason = zombie.hear().split()
         assert verdict == "refused"
         assert reason in {"UnknownMember", "StaleEpoch", "FencedInstance", "IllegalGeneration"}
-        zombie.tell("drops")
+        zombie.send("drops")
         assert zombie.hear() == "lost"
-        zombie.tell("commit 21")
+        zombie.send("commit 21")
         assert zombie.hear() == "refused StaleEpoch"
         assert heard.owns(1) == {stream: epoch}
-        assert subject.committed(stream, epoch).result(10) == Committed(30, "new owner")
+        assert subject.committed(stream, epoch).result(60) == Committed(30, "new owner")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
-import subprocess
 from collections.abc import Callable, Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import psutil
 import pytest
@@ -14,7 +14,10 @@ from clickhouse_driver import Client
 from clickhouse_driver.errors import ErrorCodes, ServerException
 
 from blockhouse_operator.api.resolve import all_replicas, resolve
-from blockhouse_operator.desired import clickhouse, pod
+from blockhouse_operator.decide.credentials import OVERLAP_SECONDS, rotated
+from blockhouse_operator.desired import clickhouse
+from blockhouse_operator.desired.clickhouse import Passwords
+from blockhouse_operator.desired.credentials import Credentials
 from e2e.stack.clickhouse import ClickHouseServer
 from e2e.stack.ports import Ports
 from e2e.stack.process import wait_until
@@ -25,7 +28,7 @@ from tests.unit.operator.resources import pipeline
 pytestmark = pytest.mark.integration
 REPLICA = "events-1-dc-a-0"
 WRONG_LOGIN = {193, 194, 195, 516}
-"""Password wrong, password missing, address not allowed; newer servers say no more than 516."""
+"""Password wrong, password missing, address not allowed; newer servers answer only 516."""
 CLUSTER, ANALYST = "of-the-cluster", "of-the-analyst"
 
 
@@ -36,32 +39,57 @@ class PodServer(ClickHouseServer):
         **ClickHouseServer.environment,
         clickhouse.REPLICA: REPLICA,
         clickhouse.HOST: "127.0.0.1",
-        clickhouse.CLUSTER_PASSWORD: CLUSTER,
-        clickhouse.password_variable("analyst"): ANALYST,
     }
     shards = 2
 
     def prepare(self) -> list[str]:
         command = super().prepare()
-        servers = ("spec.zookeeper.ensembles.0.servers", [f"127.0.0.1:{self._zookeeper_port}"])
-        spec = resolve(pipeline(servers), 1)
-        assert spec.clickhouse.managed is not None
         (self.folder / "config.d").mkdir(exist_ok=True)
-        self.write("config.xml", clickhouse.server(spec))
-        self.write("users.xml", clickhouse.users(spec.clickhouse.managed))
+        self.configure()
+        self.publish(USERS, {"analyst": ANALYST})
         self.list_shards(2)
         return command
 
+    def publish(self, users: list[dict[str, Any]], passwords: dict[str, str]) -> None:
+        """Write the users, as the operator does when a spec or a Secret changes."""
+        managed = pipeline(("spec.clickhouse.managed.users", users)).spec.clickhouse.managed
+        assert managed is not None
+        found = clickhouse.users(managed, clickhouse.Passwords({clickhouse.CLUSTER_USER: CLUSTER}, passwords))
+        self.write("users.xml", found)
+
     def list_shards(self, shards: int) -> None:
-        """Write `remote_servers` anew, as the operator does when shards are added."""
+        """Write `remote_servers` again, as the operator does when shards are added."""
         here = [(f"spec.zones.{zone}.hostTemplate", "127.0.0.1") for zone in (0, 1)]
-        wanted = all_replicas(pipeline(("spec.shards", shards), *here))
-        self.write("config.d/remote_servers.xml", clickhouse.remote_servers("events", wanted))
+        desired = all_replicas(pipeline(("spec.shards", shards), *here))
+        passwords = clickhouse.Passwords({clickhouse.CLUSTER_USER: CLUSTER})
+        self.write("config.d/remote_servers.xml", clickhouse.remote_servers("events", desired, passwords))
+
+    def list_own(self, listed: str) -> None:
+        """Let it list what `clickhouse.remoteServers` asks for, as the operator does, in two files."""
+        if listed == "Full":
+            self.list_shards(2)
+        else:
+            passwords = clickhouse.Passwords({clickhouse.CLUSTER_USER: CLUSTER})
+            self.write("config.d/remote_servers.xml", clickhouse.login(passwords))
+        self.configure(("spec.clickhouse.remoteServers", listed))
+
+    def configure(self, *changes: tuple[str, Any]) -> None:
+        """Write `config.xml`; replicas are listed under this server's own address."""
+        servers = ("spec.zookeeper.ensembles.0.servers", [f"127.0.0.1:{self._zookeeper_port}"])
+        here = [(f"spec.zones.{zone}.hostTemplate", "127.0.0.1") for zone in (0, 1)]
+        text = clickhouse.server(resolve(pipeline(servers, *here, *changes), 1))
+        self.write("config.xml", text.replace("<port>9000<", f"<port>{self.port}<"))
 
     def write(self, name: str, text: str) -> None:
         ports = {"8123": self.http_port, "9000": self.port, "9009": self._interserver_port}
         text = re.sub(r"(?<=_port>)\d+", lambda found: str(ports[found[0]]), text)
-        (self.folder / name).write_text(text.replace(clickhouse.DATA, str(self.folder)))
+        path = self.folder / name
+        before = path.stat().st_mtime if path.exists() else 0.0
+        text = text.replace(clickhouse.DATA, str(self.folder)).replace("/etc/clickhouse-server", str(self.folder))
+        path.write_text(text)
+        # The server compares times in whole seconds; a kubelet writes no file twice in one.
+        written = max(path.stat().st_mtime, before + 1)
+        os.utime(path, (written, written))
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +171,89 @@ def test_users_have_the_passwords_of_their_secrets(login: Login) -> None:
     assert refused(login(clickhouse.CLUSTER_USER, "")) in WRONG_LOGIN
 
 
+def user(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "passwordSecretRef": {"name": f"of-{name}"}, **more}
+
+
+USERS = [user("analyst")]
+
+
+def accepted(client: Callable[[], Client], statement: str = "SELECT 1") -> bool:
+    try:
+        client().execute(statement)
+    except ServerException:
+        return False
+    return True
+
+
+def test_a_user_is_on_a_running_server_only_with_its_password(server: PodServer, login: Login) -> None:
+    """Without the Secret there is no user; a changed Secret changes the password; a removed user is gone."""
+    both = [*USERS, user("newcomer")]
+    server.publish(both, {"analyst": "changed"})
+    assert wait_until(lambda: accepted(lambda: login("analyst", "changed")), timeout=60)
+    assert refused(login("analyst", ANALYST)) in WRONG_LOGIN
+    for guess in ("", "newcomer", ANALYST):
+        assert refused(login("newcomer", guess)) in {*WRONG_LOGIN, ErrorCodes.UNKNOWN_USER}
+
+    server.publish(both, {"analyst": ANALYST, "newcomer": "its own"})
+    assert wait_until(lambda: accepted(lambda: login("newcomer", "its own")), timeout=60)
+    assert refused(login("newcomer", "")) in WRONG_LOGIN
+
+    server.publish(USERS, {"analyst": ANALYST})
+    assert wait_until(lambda: not accepted(lambda: login("newcomer", "its own")), timeout=60)
+    assert login("analyst", ANALYST).execute("SELECT 1") == [(1,)]
+
+
+def test_a_user_has_the_networks_databases_settings_and_quota_of_the_spec(server: PodServer, login: Login) -> None:
+    limited = user("limited", databases=["db"], settings={"max_memory_usage": "12345678"}, quota={"queries": 4})
+    elsewhere = user("elsewhere", networks=["10.11.12.0/24", "10.0.0.1", "fd00::/8"])
+    nearby = user("nearby", networks=["10.11.12.0/24", "127.0.0.0/8"])
+    passwords = {"analyst": ANALYST, "limited": "l", "elsewhere": "e", "nearby": "n"}
+    server.publish([*USERS, limited, elsewhere, nearby], passwords)
+    client = login("limited", "l")
+    setting = "SELECT value FROM system.settings WHERE name = 'max_memory_usage'"
+    assert wait_until(lambda: accepted(lambda: login("limited", "l")), timeout=60)
+
+    assert refused(login("elsewhere", "e")) in WRONG_LOGIN
+    assert login("nearby", "n").execute("SELECT 1") == [(1,)]
+    assert refused(client, "SELECT count() FROM default.nothing") != ErrorCodes.UNKNOWN_TABLE
+    assert client.execute(setting) == [("12345678",)]
+    assert refused(client, "CREATE DATABASE mine") in {ErrorCodes.READONLY, ErrorCodes.QUOTA_EXPIRED}
+    while accepted(lambda: login("limited", "l")):
+        pass
+    assert refused(login("limited", "l")) == ErrorCodes.QUOTA_EXPIRED
+
+    server.publish(USERS, {"analyst": ANALYST})
+
+
+def test_replicas_query_each_other_with_the_password_of_the_file(server: PodServer) -> None:
+    """The server asks itself by its address in `remote_servers`, as it would ask another replica."""
+    found = server.execute("SELECT user FROM system.clusters WHERE cluster = 'events'")
+    assert {name for (name,) in found} == {clickhouse.CLUSTER_USER}
+    remote = f"remote('127.0.0.1:{server.port}', system, one, '{clickhouse.CLUSTER_USER}', '{CLUSTER}')"
+    assert server.execute(f"SELECT count() FROM {remote}") == [(1,)]
+
+
+def test_the_password_between_replicas_is_replaced_by_a_second_user(server: PodServer, login: Login) -> None:
+    """At no moment does a replica use what the others do not accept, although each reads its files at another one."""
+    managed = pipeline(("spec.clickhouse.managed.users", USERS)).spec.clickhouse.managed
+    assert managed is not None
+    state, at = Credentials("t", (CLUSTER, "")), 0.0
+    for _ in range(3):
+        before = next(iter(state.of_cluster.items()))
+        state = rotated(state, "now", at, ("new token", "new password"))
+        at += OVERLAP_SECONDS
+        server.write("users.xml", clickhouse.users(managed, Passwords(state.of_cluster, {"analyst": ANALYST})))
+        used = next(iter(state.of_cluster.items()))
+        assert wait_until(lambda used=used: accepted(lambda: login(*used)), timeout=60)  # type: ignore[misc]
+        if state.step:
+            assert login(*before).execute("SELECT 1") == [(1,)]
+
+    assert wait_until(lambda: not accepted(lambda: login(clickhouse.CLUSTER_USER, CLUSTER)), timeout=60)
+    server.publish(USERS, {"analyst": ANALYST})
+    assert wait_until(lambda: accepted(lambda: login(clickhouse.CLUSTER_USER, CLUSTER)), timeout=60)
+
+
 def test_a_read_only_user_changes_nothing(login: Login) -> None:
     assert refused(login("analyst", ANALYST), "CREATE DATABASE mine") == ErrorCodes.READONLY
 
@@ -169,15 +280,18 @@ def test_new_shards_are_known_without_a_restart(server: PodServer) -> None:
     assert wait_until(lambda: shards() == 3, timeout=60)
 
 
-def test_clickhouse_waits_while_the_aggregator_listens_and_no_longer() -> None:
-    def seconds_waited(port: int) -> int:
-        script = pod.wait_until_closed(port, most=1)
-        shell = ["/bin/sh", "-c", f"{script}; echo $n"]
-        return int(subprocess.run(shell, check=True, timeout=30, capture_output=True, text=True).stdout)
+def test_a_server_lists_its_own_shard_or_nothing_and_reads_that_again_without_a_restart(server: PodServer) -> None:
+    def listed() -> list[tuple[int, str]]:
+        found = "SELECT shard_num, user FROM system.clusters WHERE cluster = 'events' ORDER BY replica_num"
+        return [(int(shard), user) for shard, user in server.execute(found)]
 
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-        while_listening = seconds_waited(port)
+    server.list_own("Shard")
+    assert wait_until(lambda: listed() == [(1, clickhouse.CLUSTER_USER)] * 4, timeout=60)
+    over_the_network = "SELECT count() FROM cluster('events', system, one) SETTINGS prefer_localhost_replica = 0"
+    assert server.execute(over_the_network) == [(1,)]
 
-    assert while_listening == 1
-    assert seconds_waited(port) == 0
+    server.list_own("None")
+    assert wait_until(lambda: listed() == [], timeout=60)
+
+    server.list_own("Full")
+    assert wait_until(lambda: {shard for shard, _ in listed()} == {1, 2}, timeout=60)

@@ -44,8 +44,8 @@ def test_one_replica_of_a_shard_is_restarted_at_a_time_whatever_zone_it_is_in(en
     assert there.claim_restart(root, 0, "r-b-0") == "r-a-0", "the other zone has to wait"
     assert there.claim_restart(root, 1, "r-b-1") == "r-b-1", "another shard need not"
     there.release_restart(root, 0, "r-b-0")
-    assert there.claimed_by(root, 0) == "r-a-0", "nobody gives up another one's turn"
-    assert here.claim_restart(root, 0, "r-a-0") == "r-a-0", "a restarted operator goes on with its own"
+    assert there.claimed_by(root, 0) == "r-a-0", "no replica releases another one's claim"
+    assert here.claim_restart(root, 0, "r-a-0") == "r-a-0", "a restarted operator continues with its own"
     here.release_restart(root, 0, "r-a-0")
     here.release_restart(root, 0, "r-a-0")
     assert there.claimed_by(root, 0) == ""
@@ -79,7 +79,7 @@ def test_zones_hear_of_each_other(ensemble: Make, names: Names) -> None:
     assert heard == report
 
 
-def test_what_a_later_version_says_besides_is_passed_over(ensemble: Make, stack: Stack, names: Names) -> None:
+def test_what_a_later_version_writes_besides_is_passed_over(ensemble: Make, stack: Stack, names: Names) -> None:
     """Else a zone would be silent to those that are not upgraded yet, and hold their rollouts."""
     root, here = names.zookeeper_root, ensemble()
     report = ZoneReport("dc-a", {}, (StreamSeen("a/t/0", "CONSUME"),), {"db.t": (TableAt("r-a-0"),)})
@@ -87,10 +87,10 @@ def test_what_a_later_version_says_besides_is_passed_over(ensemble: Make, stack:
     path = f"{root}/operator/shards/0/zones/dc-a"
     with closing(KazooClient(hosts=stack.zookeeper.connect)) as zookeeper:
         zookeeper.start()
-        said = json.loads(zookeeper.get(path)[0])
-        for each in (said, said["streams"][0], said["tables"]["db.t"][0]):
+        written = json.loads(zookeeper.get(path)[0])
+        for each in (written, written["streams"][0], written["tables"]["db.t"][0]):
             each["later"] = 1
-        zookeeper.set(path, json.dumps(said).encode())
+        zookeeper.set(path, json.dumps(written).encode())
         zookeeper.stop()
 
     assert here.reports(root, 0, ["dc-a"]) == (report,)
@@ -131,9 +131,9 @@ def test_a_dead_replica_is_unregistered_and_a_live_one_is_left_alone(
 
 def test_an_ensemble_that_does_not_answer_is_named() -> None:
     ports = Ports()
-    nobody = Ensemble([f"127.0.0.1:{ports['nobody']}"], OpenFence())
+    unreachable = Ensemble([f"127.0.0.1:{ports['closed']}"], OpenFence())
     with pytest.raises(Retryable, match=r"ZooKeeper at 127\.0\.0\.1"):
-        nobody.check()
+        unreachable.check()
     ports.release()
 
 
@@ -149,7 +149,7 @@ def test_a_part_that_waits_for_its_quorum_is_seen_with_its_age(ensemble: Make, s
         assert set(one.quorum_waits(root, paths)) == {"db.waiting"}
         zookeeper.set(f"{waiting}/quorum/status", b"version: 2")
         first = one.quorum_waits(root, paths)["db.waiting"]
-        assert wait_until(lambda: one.quorum_waits(root, paths)["db.waiting"] > first, timeout=30)
+        assert wait_until(lambda: one.quorum_waits(root, paths)["db.waiting"] > first, timeout=60)
         assert one.quorum_waits(root, paths)["db.waiting"] < 300
         zookeeper.delete(f"{waiting}/quorum/status")
         assert one.quorum_waits(root, paths) == {}

@@ -167,14 +167,41 @@ def test_messages_that_the_cluster_lost_are_found_by_the_manifest(pipeline: Pipe
     assert run(pipeline.spec).exact
 
 
-def test_an_audit_that_cannot_be_done_is_neither_exact_nor_wrong(pipeline: Pipeline) -> None:
+def test_what_does_not_answer_is_named_and_neither_exact_nor_wrong(
+    pipeline: Pipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert pipeline.audit() == 3  # there is no message yet
-    pipeline.produce("--messages", "5")
-    pipeline.stack.servers["clickhouse-1-2"].kill()
+    pipeline.store(pipeline.produce("--messages", "5"))
+    assert pipeline.audit("--wait", "20") == 0
+    silent = pipeline.stack.servers["clickhouse-1-2"]
+    silent.kill()
+    capsys.readouterr()
 
     assert pipeline.audit() == 3
+    shown = capsys.readouterr()
+    assert f"NOT COMPARED: replica 127.0.0.1:{pipeline.replicas[1].port}" in shown.err
+    assert "exact: every row" in shown.out
     with pytest.raises(AuditImpossible, match="cannot connect"):
         run(replace(pipeline.spec, wait=0))
+
+    pipeline.produce("--messages", "5")
+    assert pipeline.audit() == 1, "what is wrong where something answers is wrong"
+
+
+def test_a_dead_kafka_cluster_hides_no_row_of_the_other(pipeline: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
+    pipeline.store(pipeline.produce("--messages", "20"))
+    assert pipeline.audit("--wait", "20") == 0
+    pipeline.stack.kafka["b"].brokers[0].kill()
+    capsys.readouterr()
+
+    manifest = ("--manifest", str(pipeline.manifest))
+    assert pipeline.run("audit", "--json", *manifest) == 3
+    shown = capsys.readouterr()
+    assert "NOT COMPARED: Kafka cluster b" in shown.err
+    report = json.loads(shown.out)
+    assert report["exact"]
+    assert len(report["replicas"]) == 2, "without --replica all of the shard are compared"
+    assert {result["messages"] > 0 for result in report["tables"]} == {True}
 
 
 def test_the_same_seed_sends_the_same_messages(pipeline: Pipeline) -> None:
@@ -189,7 +216,7 @@ def test_the_same_seed_sends_the_same_messages(pipeline: Pipeline) -> None:
     assert sorted(what[0]) == sorted(what[1])
 
 
-def test_a_producer_goes_to_the_other_cluster_while_the_local_one_is_away(pipeline: Pipeline) -> None:
+def test_a_producer_goes_to_the_other_cluster_while_the_local_one_is_unavailable(pipeline: Pipeline) -> None:
     delivered: list[Delivery] = []
     table = f"default.{pipeline.table}"
 

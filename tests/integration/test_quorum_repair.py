@@ -1,10 +1,11 @@
 """Quorums stuck on purpose, on real servers: named, refused while rows could be lost, cleared when not, and the
-pipeline goes on exactly. ROUNDS=10 repeats it."""
+pipeline continues exactly. ROUNDS=10 repeats it."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 
@@ -15,23 +16,23 @@ from typer.testing import CliRunner
 from blockhouse.config.endpoints import ZooKeeper
 from blockhouse_aggregator.clickhouse.quorum_nodes import give_up, read_quorum
 from blockhouse_aggregator.clickhouse.stuck import Cause, GiveUp, QuorumState, diagnose
+from blockhouse_aggregator.commands.quorum import REFUSED, app
 from blockhouse_aggregator.coordination.session import Session
 from blockhouse_aggregator.coordination.znodes import VersionConflict
-from blockhouse_aggregator.quorum_cli import REFUSED, app
 from e2e.stack import Stack, StackSpec
 from e2e.stack.clickhouse import ClickHouseServer
 from e2e.stack.tables import zookeeper_path
 from tests.integration.runtime_pipeline import Loading, eventually, healed, loading
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900), pytest.mark.clickhouse]
 
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Three replicas, so that a quorum remains without the writer; sessions of the dead end after four seconds."""
-    spec = StackSpec(kafka_clusters=1, replicas=3, clickhouse_zk_timeout_ms=4000)
+    """Three replicas, so that a quorum remains without the writer; sessions of the dead end after eight seconds."""
+    spec = StackSpec(kafka_clusters=1, replicas=3, clickhouse_zk_timeout_ms=8000)
     with Stack(tmp_path_factory.mktemp("three"), spec) as stack:
         yield stack
 
@@ -79,7 +80,7 @@ def askers(run: Loading, table: str) -> list[str]:
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
-def test_a_part_of_a_lost_writer_is_refused_while_it_may_return_and_given_up_after(run: Loading, number: int) -> None:
+def test_a_part_of_a_lost_writer_is_refused_while_it_may_return_and_abandoned_after(run: Loading, number: int) -> None:
     started = time.time()
     table = run.feed.table(f"lost_{number}")
     run.feed.send(table, 2)
@@ -99,9 +100,10 @@ def test_a_part_of_a_lost_writer_is_refused_while_it_may_return_and_given_up_aft
     assert named.exit_code == 1
     behind = run.pipeline.aggregators[asking]
     run.wait("the queue seen", lambda: behind.metric("blockhouse_replication_queue_entries", table=table) > 0)
-    # Only who asks is told to fetch again, and without both that are left there is no quorum.
+    # Only the replica that asks is made to fetch again, and without both that are left there is no quorum.
     run.wait("both others asking", lambda: sorted(askers(run, table)) == sorted({"r1", "r2", "r3"} - {lost.replica}))
-    assert "Fetching of part was cancelled" in named.stdout
+    # in the words of 18.16 and of 26.9
+    assert re.search("Fetching of part was cancelled|replicated fetches are cancelled", named.stdout)
     refused = quorum(run, "repair", table, "--yes", asking=asking)
     assert (refused.exit_code, state(run, table).failed) == (REFUSED, ()), refused.stdout
     assert "giving it up would lose its rows" in refused.stdout
@@ -109,9 +111,12 @@ def test_a_part_of_a_lost_writer_is_refused_while_it_may_return_and_given_up_aft
     lost.kill()
     still = quorum(run, "repair", table, "--yes", asking=asking)
     assert still.exit_code == REFUSED, still.stdout  # its session has not ended: it may be slow only
-    run.wait("the writer's session over", lambda: causes(run, table, asking) == [Cause.WRITER_LOST])
+    # With the writer gone a server that tries the entry again finds the part nowhere and abandons it by itself, also
+    # with its fetches stopped: that may happen before the command comes to it, and is the same end.
+    run.wait("the writer's session over", lambda: causes(run, table, asking) in ([Cause.WRITER_LOST], []))
     dry = quorum(run, "repair", table, asking=asking)
-    assert (dry.exit_code, state(run, table).failed) == (0, ()), dry.stdout
+    assert dry.exit_code == 0, dry.stdout
+    assert "Nothing was changed" in dry.stdout or "nothing to do" in dry.stdout
     done = quorum(run, "repair", table, "--yes", asking=asking)
     assert done.exit_code == 0, done.stdout
     assert len(state(run, table).failed) == 1
@@ -125,7 +130,7 @@ def test_a_part_of_a_lost_writer_is_refused_while_it_may_return_and_given_up_aft
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
-def test_a_part_whose_partition_was_dropped_blocks_its_table_until_it_is_given_up(run: Loading, number: int) -> None:
+def test_a_part_whose_partition_was_dropped_blocks_its_table_until_it_is_abandoned(run: Loading, number: int) -> None:
     table = run.feed.table(f"dropped_{number}", "id UInt64, text String", partition_by="intDiv(id - 1, 3)")
     servers = list(run.stack.clickhouse.values())
     run.feed.send(table, 1)
@@ -159,7 +164,7 @@ def test_a_part_whose_partition_was_dropped_blocks_its_table_until_it_is_given_u
     assert eventually(lambda: quorum(run, "inspect", table).exit_code == 0)
 
 
-def test_parts_of_current_servers_are_read_and_given_up_unless_a_replica_came_back(three: Stack) -> None:
+def test_parts_of_current_servers_are_read_and_abandoned_unless_a_replica_came_back(three: Stack) -> None:
     """Current servers keep a node per part and more kinds of hashes; the nodes are made by hand in a real ZooKeeper."""
     path = "/current/table"
     with Session(ZooKeeper(servers=three.zookeeper.connect)) as session:

@@ -1,6 +1,6 @@
 """The table of abnormal cases in docs/protocol.md, on real servers: every case stops or names exactly what it must.
 
-One partition is one case, so that a restart of the aggregator shows many of them at once; the others go on.
+One partition is one case, so that a restart of the aggregator shows many of them at once; the others continue.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from blockhouse.streams import StreamId
+from blockhouse_aggregator.commands.streams import app as streams_command
 from blockhouse_aggregator.coordination.locks import TableLocks
-from blockhouse_aggregator.streams_cli import app as streams_command
 from e2e.pipeline import AggregatorProcess
 from e2e.stack import Stack
 from tests.integration.runtime_group import Group
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.integration
 CONTROL, REWOUND, RESET, JUMPED, GARBLED, FOREIGN, TOO_FAR, ON_PURPOSE = range(8)
 MESSAGES = 10
 STARTED_AT = 4
-"""Where ON_PURPOSE was told to start before anybody had loaded it."""
+"""Where ON_PURPOSE was set to start before any owner had loaded it."""
 FOREIGN_METADATA = "written by another program"
 
 
@@ -50,9 +50,9 @@ def pipeline(running: Loading) -> Iterator[Loading]:
 def stops(pipeline: Loading) -> Mapping[int, str]:
     """The reason of every stopped partition."""
     return {
-        StreamId.parse(stream["stream"]).partition: stream["stopped"]["reason"]
+        StreamId.parse(stream.stream).partition: stream.stopped.reason
         for stream in the_aggregator(pipeline).streams()
-        if stream["state"] == "STOPPED"
+        if stream.stopped is not None
     }
 
 
@@ -71,7 +71,7 @@ def accept(pipeline: Loading, partition: int, reason: str, *options: str) -> str
 
 def alarms(pipeline: Loading, partition: int) -> list[str]:
     stream = the_aggregator(pipeline).stream(pipeline.stream("a", partition))
-    return [alarm["reason"] for alarm in stream.get("alarms", ())]
+    return [alarm.reason for alarm in stream.alarms] if stream is not None else []
 
 
 def test_offsets_set_before_the_first_start_are_used_when_they_can_be(pipeline: Loading) -> None:
@@ -112,10 +112,9 @@ def test_offsets_changed_by_a_tool_stop_their_stream_until_an_operator_decides(p
     pipeline.wait("the tampered streams stopped", lambda: stops(pipeline) == reasons)
     untouched = [CONTROL, TOO_FAR, ON_PURPOSE]
     pipeline.wait(
-        "the others to go on",
+        "the others to continue",
         lambda: all(
-            aggregator.stream(pipeline.stream("a", p)).get("position", 0) > feed.offsets(table, ("a", p))[-1]
-            for p in untouched
+            aggregator.position(pipeline.stream("a", p)) > feed.offsets(table, ("a", p))[-1] for p in untouched
         ),
     )
     for partition, reason in reasons.items():
@@ -128,9 +127,9 @@ def test_offsets_changed_by_a_tool_stop_their_stream_until_an_operator_decides(p
     assert listed.output.count("OffsetsReset: ") == 3
     assert listed.output.count("MetadataUnreadable: ") == 2
 
-    # Nothing was in flight, so the position before tells exactly where to go on.
-    said = accept(pipeline, REWOUND, reasons[REWOUND], "--from", str(before[REWOUND][0]))
-    assert "add --yes" in said
+    # Nothing was in flight, so the position before is exactly where to continue.
+    printed = accept(pipeline, REWOUND, reasons[REWOUND], "--from", str(before[REWOUND][0]))
+    assert "add --yes" in printed
     assert stops(pipeline) == reasons
     for partition, reason in reasons.items():
         accept(pipeline, partition, reason, "--from", str(before[partition][0]), "--yes")
@@ -139,7 +138,7 @@ def test_offsets_changed_by_a_tool_stop_their_stream_until_an_operator_decides(p
     assert "StreamRestarted" in alarms(pipeline, REWOUND)
 
 
-def test_messages_that_retention_took_unread_are_reported_and_the_stream_goes_on(pipeline: Loading) -> None:
+def test_messages_that_retention_took_unread_are_reported_and_the_stream_continues(pipeline: Loading) -> None:
     feed, group = pipeline.feed, Group(pipeline.pipeline)
     table = feed.table("expired")
     the_aggregator(pipeline).stop(grace=20)
@@ -174,7 +173,7 @@ def test_a_block_in_flight_that_retention_took_is_decided_by_provenance_alone(pi
     pipeline.wait("the absent one blocked", lambda: bool(aggregator.in_flight(absent, "blocked")))
     pipeline.wait("the stored one acknowledged", lambda: aggregator.counter("by_provenance") == 1)
     (block,) = aggregator.in_flight(absent, "blocked")
-    assert block["reason"] == "ReplayRangeExpired"
+    assert block.reason == "ReplayRangeExpired"
     assert "ReplayRangeExpired" in alarms(pipeline, REWOUND)
     assert aggregator.metric("blockhouse_table_blocked", table=absent, reason="ReplayRangeExpired") == 1
     feed.send(stored, 5)
@@ -182,7 +181,7 @@ def test_a_block_in_flight_that_retention_took_is_decided_by_provenance_alone(pi
     feed.forget(absent, [("a", REWOUND, offset) for offset in feed.offsets(absent, ("a", REWOUND))])
     assert feed.differences(absent) == []  # nothing of it was inserted in part
     # The operator gives the block up.
-    position = aggregator.stream(pipeline.stream("a", REWOUND))["position"]
+    position = aggregator.position(pipeline.stream("a", REWOUND))
     aggregator.kill()
     group.commit(REWOUND, position, "")
     aggregator.start()
@@ -218,7 +217,8 @@ def test_a_compacted_topic_is_refused_and_cannot_be_accepted(pipeline: Loading) 
     config = str(aggregator.folder / "aggregator.yaml")
     arguments = ["accept", pipeline.stream("a", CONTROL), "CompactedTopic", "--config", config, "--yes"]
     assert CliRunner().invoke(streams_command, arguments).exit_code == 2
-    group.set_topic("cleanup.policy", "delete")  # its cause removed, it goes on by itself
+    group.set_topic("cleanup.policy", "delete")  # its cause removed, it continues by itself
+    pipeline.wait("every stream continues", lambda: not stops(pipeline))  # so the broker takes messages without a key
     feed.send(table, 3)
     pipeline.settle(table)
 
@@ -226,11 +226,11 @@ def test_a_compacted_topic_is_refused_and_cannot_be_accepted(pipeline: Loading) 
 def test_a_topic_that_was_deleted_and_created_again_is_never_mixed_with_the_former(pipeline: Loading) -> None:
     feed, group, aggregator = pipeline.feed, Group(pipeline.pipeline), the_aggregator(pipeline)
     aggregator.stop(grace=20)
-    group.admin.delete_topics([group.topic])[group.topic].result(10)
-    assert eventually(lambda: group.topic not in group.admin.list_topics(timeout=10).topics, 30)
+    group.admin.delete_topics([group.topic])[group.topic].result(60)
+    assert eventually(lambda: group.topic not in group.admin.list_topics(timeout=60).topics)
     pipeline.pipeline.create_topic()
     aggregator.start()
-    # Deleting a topic deletes its offsets too: both say that this is not the stream that was started.
+    # Deleting a topic deletes its offsets too: both show that this is not the stream that was started.
     pipeline.wait("every stream stopped", lambda: stops(pipeline) == dict.fromkeys(range(8), "TopicRecreated"))
     table = feed.table("recreated")
     for partition in range(8):

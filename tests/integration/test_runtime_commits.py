@@ -19,8 +19,8 @@ from tests.integration.runtime_pipeline import Loading, healed, loading
 pytestmark = pytest.mark.integration
 
 STREAM = ("a", 0)
-METADATA_BYTES = 700
-"""What cluster a takes; the aggregators believe in Kafka's default of 4,096."""
+METADATA_BYTES = 450
+"""What cluster a takes, half of what 40 tables need; the aggregators believe in Kafka's default of 4,096."""
 WINDOW = 4
 
 
@@ -91,7 +91,7 @@ def test_a_commit_whose_reply_is_lost_is_read_again_under_a_new_member_id(pipeli
     before, starts = rejoins(pipeline), taken_over(pipeline)
     with pipeline.feed.flowing(table):
         proxy.hold_replies(OFFSET_COMMIT)
-        assert proxy.held.wait(30)
+        assert proxy.held.wait(60)
         proxy.stop_holding()
         pipeline.wait("the rejoin", lambda: rejoins(pipeline) > before)
         pipeline.wait("the stream taken over again", lambda: taken_over(pipeline) > starts)
@@ -105,29 +105,29 @@ def test_a_commit_that_arrives_after_the_rejoin_changes_nothing(pipeline: Loadin
     before, starts = rejoins(pipeline), taken_over(pipeline)
     with pipeline.feed.flowing(table):
         proxy.hold_requests(OFFSET_COMMIT)
-        assert proxy.held.wait(30)
+        assert proxy.held.wait(60)
         proxy.stop_holding()
         pipeline.wait("the rejoin", lambda: rejoins(pipeline) > before)
         pipeline.wait("the stream taken over again", lambda: taken_over(pipeline) > starts)
         owner = pipeline.owner(*STREAM)
-        seq = owner.stream(pipeline.stream(*STREAM))["seq"]
-        pipeline.wait("new commits", lambda: owner.stream(pipeline.stream(*STREAM)).get("seq", 0) > seq)
+        seq = owner.stream(pipeline.stream(*STREAM)).seq
+        pipeline.wait("new commits", lambda: (owner.stream(pipeline.stream(*STREAM)).seq or 0) > seq)
         proxy.release()
-        assert proxy.delivered.wait(10)
+        assert proxy.delivered.wait(60)
     pipeline.settle(table)
 
 
 def test_rounds_shrink_when_the_broker_takes_less_metadata_than_expected(pipeline: Loading) -> None:
     tables = [pipeline.feed.table(f"many_{number}") for number in range(40)]
 
-    def refusals() -> list[int]:
-        return [line["now"] for a in pipeline.aggregators for line in a.logged("stream.metadata_refused")]
+    def refused() -> bool:
+        return any(a.logged("stream.metadata_refused") for a in pipeline.aggregators)
 
     with ExitStack() as stopped:
         for table in tables:  # so that all of them are in flight at once
             stopped.enter_context(pipeline.fetches_stopped(table))
         pipeline.feed.send_one_of_each(tables, to=STREAM)
-        pipeline.wait("the broker to refuse", lambda: min(refusals(), default=METADATA_BYTES) < METADATA_BYTES)
+        pipeline.wait("the broker to refuse", refused)
     pipeline.settle(*tables, timeout=120)
 
 

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from blockhouse.contract.aggregator import StreamStatus
 from blockhouse.metadata import codec
 from blockhouse.metadata.ebay import EbayMetadata, EbayTable
 from blockhouse.metadata.model import Metadata
-from blockhouse_aggregator.streams_cli import app as streams_command
+from blockhouse_aggregator.commands.streams import app as streams_command
 from e2e.stack import Stack
 from tests.integration.runtime_feed import ROWS
 from tests.integration.runtime_group import Group
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.integration
 
 STORED, SENT_NOT_STORED, EMPTY, BEHIND, FORGOTTEN = range(5)
 """One partition is one case: the block is stored; it is not; nothing is in flight; tables stand at different places;
-the server can have forgotten the block, so that nobody may decide."""
+the server can have forgotten the block, so that no owner may decide."""
 MESSAGES = 12
 A, B, OLD = "default.taken_a", "default.taken_b", "default.taken_old"
 
@@ -116,31 +117,31 @@ def test_every_message_of_a_stream_taken_over_in_mid_flight_is_stored_once(taken
     (aggregator,) = taken.aggregators
     name = taken.stream("a", FORGOTTEN)
     taken.wait("the undecidable block to be blocked", lambda: bool(aggregator.in_flight(OLD, "blocked")))
-    taken.wait("all else to be loaded", lambda: all(done(s) for s in aggregator.streams() if s["stream"] != name))
+    taken.wait("all else to be loaded", lambda: all(done(s) for s in aggregator.streams() if s.stream != name))
     taken.feed.send(A, 3)
     taken.feed.send(B, 3)
     eventually(lambda: differences(taken) == [], 90)
     assert differences(taken) == []
     stream = aggregator.stream(taken.stream("a", STORED))
-    assert stream["counters"]["deduplicated"] == 2
-    assert aggregator.stream(taken.stream("a", SENT_NOT_STORED))["counters"]["deduplicated"] == 0
+    assert stream.counters.deduplicated == 2
+    assert aggregator.stream(taken.stream("a", SENT_NOT_STORED)).counters.deduplicated == 0
 
 
 def test_a_block_the_server_may_have_forgotten_is_not_inserted_but_blocked(taken: Loading) -> None:
     (aggregator,) = taken.aggregators
     taken.wait("it to be blocked", lambda: bool(aggregator.in_flight(OLD, "blocked")))
     (block,) = aggregator.in_flight(OLD, "blocked")
-    assert block["reason"] == "ForeignBlockUndecided"
+    assert block.reason == "ForeignBlockUndecided"
     rows = taken.stack.clickhouse[1, 1].execute(f"SELECT count(), uniqExact(id) FROM {OLD}")
     assert rows == [(ROWS + 12,) * 2]
 
 
-def test_an_operator_says_of_the_undecidable_block_that_it_is_stored(taken: Loading) -> None:
+def test_an_operator_declares_the_undecidable_block_stored(taken: Loading) -> None:
     (aggregator,) = taken.aggregators
     taken.wait("it to be blocked", lambda: bool(aggregator.in_flight(OLD, "blocked")))
     name, config = taken.stream("a", FORGOTTEN), str(aggregator.folder / "aggregator.yaml")
     refused = CliRunner().invoke(streams_command, ["recut", name, OLD, "--config", config, "--yes"])
-    assert refused.exit_code == 2, "nobody can prove that it is absent"
+    assert refused.exit_code == 2, "no one can prove that it is absent"
     arguments = ["resolve", name, OLD, "stored", "--config", config, "--yes"]
     assert CliRunner().invoke(streams_command, arguments).exit_code == 0
     taken.wait("the rest of the table to be loaded", lambda: done(aggregator.stream(name)))
@@ -183,7 +184,7 @@ def test_a_stream_can_be_handed_back_and_taken_over_again(taken: Loading) -> Non
 
 
 def differences(taken: Loading) -> list[str]:
-    """Rows that are missing, doubled or nobody's, of the tables that can be loaded, on any replica."""
+    """Rows that are missing, doubled or unknown, of the tables that can be loaded, on any replica."""
     found = []
     for table in (A, B):
         expected = {row["id"] for place in taken.feed.places(table) for row in taken.feed.rows_of(table, place)}
@@ -194,5 +195,5 @@ def differences(taken: Loading) -> list[str]:
     return found
 
 
-def done(stream: Any) -> bool:
-    return stream.get("lag") == 0 and stream["state"] == "CONSUME" and not stream["inFlight"] and not stream["lagging"]
+def done(stream: StreamStatus | None) -> bool:
+    return stream is not None and stream.drained

@@ -30,8 +30,10 @@ def pipeline(running: Loading) -> Iterator[Loading]:
 def obeyed(aggregator: AggregatorProcess, table: str, rollout: str) -> bool:
     """Whether the aggregator holds the table and has nothing of it in flight."""
     status = aggregator.status()
-    named = {t["name"]: t["rollout"] for t in status.get("tables", [])}
-    flying = [b for s in status.get("streams", []) for b in s.get("inFlight", []) if b["table"] == table]
+    if status is None:
+        return False
+    named = {t.name: t.rollout for t in status.tables}
+    flying = [b for s in status.streams for b in s.blocks if b.table == table]
     return named.get(table) == rollout and not flying
 
 
@@ -58,8 +60,8 @@ def test_a_held_table_gets_no_row_anywhere_until_it_is_released(pipeline: Loadin
         for aggregator in pipeline.aggregators:
             pipeline.wait("the hold obeyed", lambda a=aggregator: obeyed(a, held, "rollout-1"))
         at_hold, free_at_hold = stored(pipeline, held), stored(pipeline, free)
-        other.kill()  # whoever takes its streams over obeys the hold too
-        pipeline.wait("the other table goes on", lambda: stored(pipeline, free) > free_at_hold + 300)
+        other.kill()  # the next owner of its streams obeys the hold too
+        pipeline.wait("the other table continues", lambda: stored(pipeline, free) > free_at_hold + 300)
         assert stored(pipeline, held) == at_hold
         pipeline.heal()
         pipeline.wait("the hold found again after a restart", lambda: obeyed(other, held, "rollout-1"))
@@ -85,7 +87,7 @@ def test_a_table_is_held_by_one_rollout_at_a_time(pipeline: Loading) -> None:
 
 
 def test_a_block_that_is_inherited_while_its_table_is_held_is_stored_first(pipeline: Loading) -> None:
-    """A hold waits until nothing is in flight: for ever, were a held table's block not replayed."""
+    """A hold waits until nothing is in flight: indefinitely, were a held table's block not replayed."""
     table = pipeline.feed.table("inherited")
     pipeline.feed.send(table, 5)
     pipeline.settle(table)

@@ -1,4 +1,4 @@
-"""Faults at exactly the moments that matter, told to real aggregators over their admin API: every row once, whatever
+"""Faults at exactly the moments that matter, set in real aggregators over their admin API: every row once, whatever
 happens between commit, insert and acknowledgement."""
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def test_an_owner_killed_between_commit_and_insert_leaves_a_block_that_its_succe
             "the takeover", lambda: bool(survivor.logged("stream.taken_over", stream=pipeline.stream(*STREAM)))
         )
         inherited = survivor.logged("stream.taken_over", stream=pipeline.stream(*STREAM))[-1]["replays"]
-        assert inherited == 1, "the intent was committed, and nobody knew that it was not inserted"
+        assert inherited == 1, "the intent was committed, and no owner knew that it was not inserted"
 
 
 def test_an_owner_killed_between_insert_and_acknowledgement_leaves_a_block_that_is_recognised(
@@ -101,7 +101,7 @@ def test_messages_that_are_refused_for_a_while_arrive_later(pipeline: Loading) -
     assert owner.logged("task.trouble", stream=pipeline.stream(*STREAM))
 
 
-def test_a_slow_revocation_lets_nobody_insert_twice(pipeline: Loading) -> None:
+def test_a_slow_revocation_lets_no_owner_insert_twice(pipeline: Loading) -> None:
     """The member hangs in the group's callback while the stream still has blocks under way."""
     table = pipeline.feed.table("revoke")
     owner = pipeline.owner(*STREAM)

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from e2e.stack import Stack
 from e2e.stack.tables import create_replicated_table
 from tests.integration.runtime_group import Group
-from tests.integration.runtime_pipeline import Loading, healed, loading
+from tests.integration.runtime_pipeline import Loading, eventually, healed, loading
 
 pytestmark = pytest.mark.integration
 
@@ -31,7 +31,8 @@ def pipeline(running: Loading) -> Iterator[Loading]:
 
 
 def dead_letters(pipeline: Loading, cluster: str) -> dict[str, Mapping[str, bytes | None]]:
-    """Headers and value (as header `value`) of every dead letter by its key; none while there is no such topic."""
+    """Headers and value (as header `value`) of every dead letter by the place of its message, `cluster/topic/0/7`,
+    which is its key without the topic's id; none while there is no such topic."""
     topic = f"{pipeline.pipeline.spec.topic}.dead-letters"
     consumer = Consumer(
         {
@@ -43,16 +44,18 @@ def dead_letters(pipeline: Loading, cluster: str) -> dict[str, Mapping[str, byte
     )
     found: dict[str, Mapping[str, bytes | None]] = {}
     try:
-        known = consumer.list_topics(timeout=10).topics.get(topic)
+        known = consumer.list_topics(timeout=60).topics.get(topic)
         for partition in known.partitions if known else ():
-            begin, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+            begin, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=60)
             consumer.assign([TopicPartition(topic, partition, begin)])
             seen = begin
             while seen < end and (message := consumer.poll(10)) is not None:
                 assert message.error() is None
                 key: Any = message.key()
                 headers: Any = message.headers()
-                found[key.decode()] = {**dict(headers), "value": message.value()}
+                place, _, topic_id = key.decode().partition("@")
+                assert topic_id, "of which topic of this name it is"
+                found[place] = {**dict(headers), "value": message.value()}
                 seen = (message.offset() or 0) + 1
     finally:
         consumer.close()
@@ -105,12 +108,12 @@ def test_a_table_that_is_created_later_drains_by_itself(pipeline: Loading) -> No
     name = pipeline.stream(*STREAM)
     pipeline.wait(
         "the unknown table to lag",
-        lambda: [t["table"] for t in aggregator.stream(name).get("lagging", ())] == ["default.later"],
+        lambda: list(aggregator.lagging(name)) == ["default.later"],
     )
     feed.wait_exact(beside)
-    held = {table["name"]: table["held"] for table in aggregator.status()["tables"]}
+    held = {name: table.held for name, table in aggregator.tables().items()}
     assert held["default.later"] == "UnknownTable"
-    assert aggregator.metric("blockhouse_lagging_tables", stream=name) == 1
+    assert eventually(lambda: aggregator.metric("blockhouse_lagging_tables", stream=name) == 1)
 
     create_replicated_table(pipeline.stack, "later", "id UInt64, text String", order_by="id")
     pipeline.settle("default.later", beside)
@@ -125,13 +128,13 @@ def test_a_message_of_a_coming_schema_revision_waits_for_it(pipeline: Loading) -
     feed.raw(value, early, to=STREAM, rows=1)
     feed.send(table, 5, to=[STREAM])  # behind it: order within a table is kept
     name = pipeline.stream(*STREAM)
-    pipeline.wait("the table to lag", lambda: [t["pending"] for t in aggregator.stream(name).get("lagging", ())] == [6])
+    pipeline.wait("the table to lag", lambda: [t.pending for t in aggregator.lagging(name).values()] == [6])
 
     pipeline.stack.clickhouse[1, 1].execute("ALTER TABLE evolving ADD COLUMN extra UInt8 AFTER id")
     pipeline.settle(table)
 
 
-def test_unknown_tables_become_dead_letters_where_that_is_wanted(pipeline: Loading) -> None:
+def test_unknown_tables_become_dead_letters_where_that_is_requested(pipeline: Loading) -> None:
     feed, (aggregator,) = pipeline.feed, pipeline.aggregators
     table = feed.table("strict_beside")
     value, headers = feed.encode(table, [{"id": 1}])
@@ -139,19 +142,19 @@ def test_unknown_tables_become_dead_letters_where_that_is_wanted(pipeline: Loadi
     usual, aggregator.config = aggregator.config, {**aggregator.config, "unknownTable": "deadLetter"}
     try:
         aggregator.start()
-        offset = feed.raw(value, {**headers, "table": "default.nobody"}, to=STREAM)
+        offset = feed.raw(value, {**headers, "table": "default.absent"}, to=STREAM)
         feed.send(table, 5)
         pipeline.settle(table)
         key = f"{pipeline.stream(*STREAM)}/{offset}"
         letter = dead_letters(pipeline, STREAM[0])[key]
-        assert (letter["blockhouse.reason"], letter["blockhouse.table"]) == (b"UnknownTable", b"default.nobody")
+        assert (letter["blockhouse.reason"], letter["blockhouse.table"]) == (b"UnknownTable", b"default.absent")
     finally:
         aggregator.stop(grace=20)
         aggregator.config = usual
 
 
 def test_what_waits_in_vain_is_set_aside_before_retention_takes_it(pipeline: Loading) -> None:
-    """A table nobody creates, and a revision nobody records, which stops the rows behind it."""
+    """A table that is never created, and a revision that is never recorded, which stops the rows behind it."""
     feed, (aggregator,) = pipeline.feed, pipeline.aggregators
     table, group = feed.table("waited_beside"), Group(pipeline.pipeline)
     value, headers = feed.encode(table, [{"id": 1}])
@@ -161,7 +164,7 @@ def test_what_waits_in_vain_is_set_aside_before_retention_takes_it(pipeline: Loa
     name = pipeline.stream(*STREAM)
     pipeline.wait(
         "both to lag",
-        lambda: {t["table"] for t in aggregator.stream(name).get("lagging", ())} == {"default.never", table},
+        lambda: aggregator.lagging(name).keys() == {"default.never", table},
     )
     keys = {f"{name}/{unknown}": b"UnknownTable", f"{name}/{wrong}": b"UnknownRevision"}
     assert not keys.keys() & dead_letters(pipeline, STREAM[0]).keys()

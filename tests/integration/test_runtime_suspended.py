@@ -27,7 +27,7 @@ def pipeline(running_stack: Stack, tmp_path_factory: pytest.TempPathFactory, swi
 
 def suspended(pipeline: Loading) -> bool:
     pages = [aggregator.status() for aggregator in pipeline.aggregators]
-    return all(page.get("suspended") and not page["streams"] for page in pages)
+    return all(page is not None and page.suspended and not page.streams for page in pages)
 
 
 def stored(pipeline: Loading, table: str) -> int:
@@ -51,7 +51,9 @@ def test_under_load_it_stops_stays_stopped_through_a_restart_and_resumes_exactly
         restarted = pipeline.aggregators[0]
         restarted.kill()
         restarted.start(wait=False)
-        pipeline.wait("the restarted one is ready", lambda: restarted.status().get("ready") is True, timeout=300)
+        pipeline.wait(
+            "the restarted one is ready", lambda: (page := restarted.status()) is not None and page.ready, timeout=300
+        )
         pipeline.wait("inserts under way have ended", lambda: not inserting(pipeline, table))
         before = stored(pipeline, table)
         delivered = pipeline.feed.delivered

@@ -1,5 +1,5 @@
-"""Columns are added to a table under load by the operator's own decisions, on real servers: every row once, whoever
-sent it by which revision."""
+"""Columns are added to a table under load by the operator's own decisions, on real servers: every row once,
+whichever producer sent it by which revision."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from blockhouse.contract.aggregator import RestartStatus
 from blockhouse_operator.api.parts import Rollout
 from blockhouse_operator.decide.tables import ROLLOUT
-from e2e.chaos.supervisor import Supervisor
+from e2e.kit.supervisor import Supervisor
 from e2e.rollouts.plan import requests
 from e2e.stack import Stack
 from tests.integration.runtime_pipeline import Loading, eventually, healed, loading
@@ -71,7 +72,7 @@ def test_two_columns_are_added_under_load(pipeline: Loading, forgetful: bool) ->
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         (lambda t: f"CREATE TABLE {t} (id UInt64) {ENGINE}", "column text is on the server and not in the DDL"),
         (lambda t: ddl(t).replace("text String", "text UInt8"), "column text is String on the server and UInt8"),
@@ -83,14 +84,14 @@ def test_two_columns_are_added_under_load(pipeline: Loading, forgetful: bool) ->
     ],
     ids=["dropped", "type", "default", "now-with-arguments", "now-at-the-server", "syntax", "engine"],
 )
-def test_a_bad_change_is_refused_before_anything_is_touched(pipeline: Loading, change: object, says: str) -> None:
+def test_a_bad_change_is_refused_before_anything_is_touched(pipeline: Loading, change: object, message: str) -> None:
     table = "default.never_changed"
     operator = declared(pipeline, table)
     columns = "SELECT name, type FROM system.columns WHERE database = 'default' AND table = 'never_changed'"
     before = [server.execute(columns) for server in pipeline.stack.clickhouse.values()]
     operator.change(table, change(table))  # type: ignore[operator]
     status = operator.run(("SchemaMismatch",))[table]
-    assert says in status.message
+    assert message in status.message
     assert [server.execute(columns) for server in pipeline.stack.clickhouse.values()] == before
     pipeline.feed.send(table, 3)
     pipeline.settle(table)
@@ -105,7 +106,7 @@ def test_a_replica_that_is_down_holds_the_change_up_and_nothing_else(pipeline: L
     with pytest.raises(AssertionError, match=f"waiting for replica {down.replica}"):
         operator.run(within=10)
     pipeline.feed.send(table, 3)
-    pipeline.wait("the others go on", lambda: min(wrong(pipeline, table, "1")) > 0)
+    pipeline.wait("the others continue", lambda: min(wrong(pipeline, table, "1")) > 0)
     pipeline.heal()
     operator.run()
     pipeline.settle(table)
@@ -183,7 +184,7 @@ def test_aggregators_restart_one_after_the_other_whatever_operators_die_meanwhil
         assert eventually(lambda: pipeline.feed.delivered > before + 50)
     assert (status.revision, operator.record.status.rollout) == (2, None)
     assert all(aggregator.pid != lives[aggregator.replica] for aggregator in pipeline.aggregators)
-    pages = [aggregator.status()["restart"] for aggregator in pipeline.aggregators]
-    assert pages == [{"wanted": 1, "seen": 1}] * 2
+    pages = [aggregator.status().restart for aggregator in pipeline.aggregators]
+    assert pages == [RestartStatus(demanded=1, seen=1)] * 2
     pipeline.settle(table)
     assert wrong(pipeline, table, "loud != upper(text)") == [0, 0]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event, Thread
 
@@ -23,43 +22,23 @@ from blockhouse.fleet.cli import app
 from blockhouse.fleet.kafka_admin import KafkaFleet
 from blockhouse.placement.model import PartitionMap, TopicPartition
 from blockhouse.placement.topics import assign_partitions
-from e2e.stack import StackSpec
-from e2e.stack.kafka import KafkaBroker, KafkaClusterServers, broker_ports
-from e2e.stack.ports import Ports
+from e2e.stack.kafka import KafkaClusterServers, kafka_cluster
 from e2e.stack.process import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 RACKS = {1: "a", 2: "b", 3: "c", 4: "c"}
 PARTITIONS = 6
+UNTHROTTLED = ("--throttle", "none")
 SMALL_FETCHES = {"replica.fetch.max.bytes": "65536", "replica.fetch.response.max.bytes": "65536"}
 """A throttle takes effect after a fetch: one that brings everything would never be throttled."""
 
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaClusterServers]:
-    folder, ports = tmp_path_factory.mktemp("racks"), Ports()
-    names = {node: f"kafka-racks-{node}" for node in RACKS}
-    peers = [broker_ports(ports, name) for name in names.values()]
-    brokers = [
-        KafkaBroker(
-            name,
-            folder / name,
-            spec=StackSpec(kafka_properties={"broker.rack": RACKS[node], **SMALL_FETCHES}),
-            node=node,
-            peers=peers,
-            dies_with_parent=True,
-        )
-        for node, name in names.items()
-    ]
-    try:
-        with ThreadPoolExecutor(len(brokers)) as pool:
-            list(pool.map(KafkaBroker.start, brokers))
-        yield KafkaClusterServers("racks", brokers)
-    finally:
-        for broker in brokers:
-            broker.kill()
-        ports.release()
+    properties = {node: {"broker.rack": rack, **SMALL_FETCHES} for node, rack in RACKS.items()}
+    with kafka_cluster("racks", tmp_path_factory.mktemp("racks"), properties) as servers:
+        yield servers
 
 
 @pytest.fixture
@@ -111,8 +90,8 @@ def create(kafka: KafkaClusterServers, fleet: KafkaFleet, topic: str) -> Partiti
     placed = assign_partitions(topic, range(PARTITIONS), 3, alive, PartitionMap({}))
     new = NewTopic(topic, num_partitions=PARTITIONS, replica_assignment=[list(placed[key]) for key in placed])
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})  # its requests end when it is forgotten
-    admin.create_topics([new])[topic].result(timeout=20)
-    assert wait_until(lambda: sets_of(fleet, topic) == placed, timeout=20)
+    admin.create_topics([new])[topic].result(timeout=60)
+    assert wait_until(lambda: sets_of(fleet, topic) == placed, timeout=60)
     return placed
 
 
@@ -134,7 +113,7 @@ def read_all(bootstrap: str, topic: str, partition: int, count: int) -> list[int
 
 
 def throttle(kafka: KafkaClusterServers, topic: str, *, on: bool) -> None:
-    """Let new followers of the topic copy 1 KiB a second, so that a move is still under way when it is looked at."""
+    """Let new followers of the topic copy 1 KiB a second, so that a move is still under way when it is checked."""
 
     def entry(name: str, value: str) -> ConfigEntry:
         operation = AlterConfigOpType.SET if on else AlterConfigOpType.DELETE
@@ -146,10 +125,10 @@ def throttle(kafka: KafkaClusterServers, topic: str, *, on: bool) -> None:
     resources.append(ConfigResource("TOPIC", topic, incremental_configs=[replicas]))
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     for resource in resources:  # a broker's settings are a request of their own
-        admin.incremental_alter_configs([resource])[resource].result(timeout=20)
+        admin.incremental_alter_configs([resource])[resource].result(timeout=60)
 
 
-def test_the_cluster_tells_racks_sizes_and_free_space(kafka: KafkaClusterServers, fleet: KafkaFleet) -> None:
+def test_the_cluster_reports_racks_sizes_and_free_space(kafka: KafkaClusterServers, fleet: KafkaFleet) -> None:
     create(kafka, fleet, "measured")
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     producer.produce("measured", b"x" * 100_000, partition=2)
@@ -182,25 +161,25 @@ def test_a_plan_is_cancelled_resumed_and_found_done(
     assert sets_of(fleet, "moving") == placed  # a dry run changes nothing
 
     throttle(kafka, "moving", on=True)
-    assert run("apply", str(plan), *live, "--execute", "--timeout", "3").exit_code == 1
-    assert len(fleet.reassigning()) == PARTITIONS
+    assert run("apply", str(plan), *live, "--execute", *UNTHROTTLED, "--timeout", "3").exit_code == 1
+    assert len(fleet.moves()) == PARTITIONS
     assert "moving" in run("apply", str(plan), *live).output
 
     cancelled = run("apply", str(plan), *live, "--cancel")
     assert cancelled.exit_code == 0, cancelled.output
     assert cancelled.output.count("cancelled: ") == PARTITIONS
-    assert fleet.reassigning() == {}
+    assert fleet.moves() == {}
     assert sets_of(fleet, "moving").brokers() == {1, 2, 3}
 
-    back = run("apply", str(tmp_path / "rollback.json"), *live, "--execute", "--timeout", "60")
+    back = run("apply", str(tmp_path / "rollback.json"), *live, "--execute", *UNTHROTTLED, "--timeout", "60")
     assert back.exit_code == 0, (back.output, back.exception)
     assert sets_of(fleet, "moving") == placed  # Kafka's cancel restores the brokers but not their order
 
     throttle(kafka, "moving", on=False)
-    done = run("apply", str(plan), *live, "--execute", "--timeout", "120", "--in-flight", "2")
+    done = run("apply", str(plan), *live, "--execute", *UNTHROTTLED, "--timeout", "120", "--in-flight", "2")
     assert done.exit_code == 0, (done.output, done.exception)
     assert sets_of(fleet, "moving").brokers() == {1, 2, 4}
-    again = run("apply", str(plan), *live, "--execute")
+    again = run("apply", str(plan), *live, "--execute", *UNTHROTTLED)
     assert f"{PARTITIONS} done, 0 copying" in again.output
 
 
@@ -224,7 +203,7 @@ def test_a_dead_broker_is_replaced_while_records_are_produced(
         assert report["replicas_moved"] == PARTITIONS
         assert "broker 3 is not in the cluster any more: its replicas are replaced" in report["notes"]
         before = stream.sent
-        done = run("apply", str(plan), *live, "--execute", "--timeout", "120")
+        done = run("apply", str(plan), *live, "--execute", *UNTHROTTLED, "--timeout", "120")
         assert done.exit_code == 0, (done.output, done.exception)
         assert wait_until(lambda: stream.sent > before + 100, timeout=60)
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -77,7 +78,30 @@ def test_verify_exits_2_when_a_cluster_cannot_be_read(
     assert (code, "Kafka cluster a" in text) == (2, True), text
 
 
-def test_history_tells_what_each_commit_changed(
+def test_a_dead_cluster_is_named_and_hides_nothing_of_the_others(
+    stack: Stack, names: Names, rogue: Rogue, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    last = sound(rogue)
+    settings = config(stack, names, rogue.topic, 0)
+    alive = next(cluster for cluster in settings["clusters"] if cluster["name"] == "a")
+    clusters = [{"name": "gone", "bootstrapServers": "127.0.0.1:1"}, alive]
+    path = str(written(stack, names, rogue, tmp_path, clusters=clusters))
+
+    began = time.monotonic()
+    code, text = run(capsys, "verify", "--config", path)
+    assert (code, "NOT PROVED: no anomaly in what was read" in text) == (2, True), text
+    assert "not judged: Kafka cluster gone" in text
+    assert time.monotonic() - began < 45, "the dead one has 4 s"
+    code, text = run(capsys, "streams", "history", rogue.stream, "--config", path)
+    assert (code, "not shown: Kafka cluster gone" in text, "3 commits" in text) == (2, True, True), text
+
+    doubled = replace(last.tables[0], in_flight=sound_block(last, crc=8))
+    rogue.owner(replace(last, seq=4, tables=(doubled, last.tables[1])))
+    code, text = run(capsys, "verify", "--config", path)
+    assert (code, "NOT CLEAN" in text, "not judged" in text) == (1, True, True), text
+
+
+def test_history_shows_what_each_commit_changed(
     stack: Stack, names: Names, rogue: Rogue, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = str(written(stack, names, rogue, tmp_path))

@@ -46,7 +46,7 @@ def clean_eagerly(stack: Stack) -> None:
     admin = AdminClient({"bootstrap.servers": stack.kafka["a"].bootstrap})
     entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in CLEANED.items()]
     resource = ConfigResource(ResourceType.TOPIC, OFFSETS_TOPIC, incremental_configs=entries)
-    admin.incremental_alter_configs([resource])[resource].result(20)
+    admin.incremental_alter_configs([resource])[resource].result(60)
 
 
 def commits_left(stack: Stack, rogue: Rogue, group: str) -> int:
@@ -94,7 +94,7 @@ def test_compaction_is_no_anomaly_and_hides_none(cleaning: Stack, names: Names, 
             # Given a verifier that has seen the beginning and is gone while most of the history is made and cleaned
             verifier.start()
             seen = verifier.settled()
-            assert (seen["verdict"], seen["coverage"]["a"]["unseen"]) == ("clean", 0)
+            assert (seen.verdict, seen.coverage["a"].unseen) == ("clean", 0)
             verifier.stop()
             last = rounds(rogue, last, COMMITS)
             wait_compacted(cleaning, rogue, names)
@@ -103,10 +103,10 @@ def test_compaction_is_no_anomaly_and_hides_none(cleaning: Stack, names: Names, 
             verifier.start()
             found = verifier.settled()
 
-            # Then it says what it has not seen, and that the rest is sound
-            assert found["verdict"] == "clean", verifier.anomalies()
-            assert found["coverage"]["a"]["unseen"] > COMMITS // 4, found["coverage"]
-            print(f"of {COMMITS} commits {found['coverage']['a']['unseen']} were never seen")
+            # Then it reports what it has not seen, and that the rest is sound
+            assert found.verdict == "clean", verifier.anomalies()
+            assert found.coverage["a"].unseen > COMMITS // 4, found.coverage
+            print(f"of {COMMITS} commits {found.coverage['a'].unseen} were never seen")
 
             # And one more, across what it did not see, that loads messages a second time
             verifier.stop()
@@ -121,7 +121,7 @@ def test_compaction_is_no_anomaly_and_hides_none(cleaning: Stack, names: Names, 
             verifier.start()
             verifier.settled()
             (anomaly,) = verifier.anomalies()
-            assert (anomaly["kind"], anomaly["table"], anomaly["first"], anomaly["last"]) == ("backward", "1", 20, 29)
+            assert (anomaly.kind, anomaly.table, anomaly.first, anomaly.last) == ("backward", "1", 20, 29)
         finally:
             verifier.kill()
             ports.release()

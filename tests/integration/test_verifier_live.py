@@ -1,4 +1,4 @@
-"""A real verifier on real Kafka, and a rogue who commits what no owner would: each anomaly is told within 10 seconds.
+"""A real verifier on real Kafka, and a rogue who commits what no owner would: each anomaly is reported within 10 s.
 
 The rogue commits from outside of any group membership into an empty group; the verifier sees the same records.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from blockhouse.contract.verifier import WATCHING, AnomalyReport
 from blockhouse.metadata import codec
 from blockhouse.metadata.model import Metadata, Window
 from e2e.pipeline import VerifierProcess
@@ -27,7 +28,7 @@ from tests.integration.verifier_rogue import Rogue, block, config, sound, topic_
 
 pytestmark = pytest.mark.integration
 DETECTION = 10.0
-"""Seconds within which an anomaly has to be told."""
+"""Seconds within which an anomaly has to be reported."""
 
 
 @pytest.fixture
@@ -60,19 +61,24 @@ def watched(
 
 
 @contextmanager
-def told_in_time(verifier: VerifierProcess, **values: Any) -> Iterator[list[Mapping[str, Any]]]:
-    """Runs the body, then waits until exactly such an anomaly is told; the list has it."""
-    found: list[Mapping[str, Any]] = []
+def reported_in_time(verifier: VerifierProcess, **values: Any) -> Iterator[list[AnomalyReport]]:
+    """Runs the body, then waits until exactly such an anomaly is reported; the list has it."""
+    found: list[AnomalyReport] = []
     yield found
     begun = time.monotonic()
     assert wait_until(lambda: bool(verifier.anomalies(**values)), timeout=DETECTION), (values, verifier.anomalies())
-    print(f"{values}: told after {time.monotonic() - begun:.2f} s")
+    print(f"{values}: reported after {time.monotonic() - begun:.2f} s")
     found += verifier.anomalies(**values)
 
 
+def state_of(verifier: VerifierProcess, cluster: str) -> str:
+    verdict = verifier.verdict()
+    return verdict.coverage[cluster].state if verdict is not None else "silent"
+
+
 def remembered(verifier: VerifierProcess) -> str | None:
-    at: str | None = verifier.verdict()["coverage"]["a"]["remembered"]
-    return at
+    verdict = verifier.verdict()
+    return verdict.coverage["a"].remembered if verdict is not None else None
 
 
 def after(last: Metadata, **changes: Any) -> Metadata:
@@ -149,32 +155,32 @@ def beyond_the_log(m: Metadata) -> Metadata:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_each_anomaly_is_told_with_the_evidence(watched: tuple[Rogue, Start], name: str) -> None:
+def test_each_anomaly_is_reported_with_the_evidence(watched: tuple[Rogue, Start], name: str) -> None:
     rogue, start = watched
     verifier = start()
     last = sound(rogue)
-    assert verifier.settled()["verdict"] == "clean"
+    assert verifier.settled().verdict == "clean"
     make, expected = CASES[name]
 
-    with told_in_time(verifier, **expected) as told:
+    with reported_in_time(verifier, **expected) as reported:
         _, text = rogue.commit(*make(last))
 
-    (anomaly,) = told
-    assert (anomaly["stream"], anomaly["after"]) == (rogue.stream, text)
-    assert anomaly["before"] == (text if anomaly["kind"] == "beyond-end" else codec.encode(last))
-    assert verifier.verdict()["verdict"] == "anomalies"
+    (anomaly,) = reported
+    assert (anomaly.stream, anomaly.after) == (rogue.stream, text)
+    assert anomaly.before == (text if anomaly.kind == "beyond-end" else codec.encode(last))
+    assert verifier.verdict().verdict == "anomalies"
     logged = [json.loads(line) for line in verifier.log.read_text().splitlines() if '"event": "anomaly"' in line]
-    assert anomaly["id"] in {line["id"] for line in logged}
+    assert anomaly.id in {line["id"] for line in logged}
 
 
-def test_a_stall_is_told_and_ends_when_the_stream_goes_on(watched: tuple[Rogue, Start]) -> None:
+def test_a_stall_is_reported_and_ends_when_the_stream_continues(watched: tuple[Rogue, Start]) -> None:
     rogue, start = watched
     verifier = start(stalledAfter="2s")
     last = sound(rogue)
 
-    with told_in_time(verifier, kind="stalled", table=None, first=40, last=59):
+    with reported_in_time(verifier, kind="stalled", table=None, first=40, last=59):
         rogue.produce(0)
-    assert {a["table"] for a in verifier.anomalies(kind="stalled")} == {None, "1", "2"}
+    assert {a.table for a in verifier.anomalies(kind="stalled")} == {None, "1", "2"}
 
     rogue.owner(after(last, position=60, window=Window(0, 58, holes=0, dead=2), tables=(block(1, 40, 59, 20),)))
     assert wait_until(lambda: not verifier.anomalies(kind="stalled", table=None), timeout=DETECTION)
@@ -184,10 +190,10 @@ def test_what_was_found_survives_a_kill_and_what_happened_meanwhile_is_judged(wa
     rogue, start = watched
     verifier = start()
     last = sound(rogue)
-    with told_in_time(verifier, kind="order"):
+    with reported_in_time(verifier, kind="order"):
         rogue.owner(replace(last, seq=8))
     (first,) = verifier.anomalies()
-    assert wait_until(lambda: (remembered(verifier) or "") > first["found"], timeout=DETECTION)
+    assert wait_until(lambda: (remembered(verifier) or "") > first.found, timeout=DETECTION)
     verifier.kill()
     rogue.owner(replace(last, seq=9))
     rogue.owner(replace(last, seq=12))
@@ -195,41 +201,43 @@ def test_what_was_found_survives_a_kill_and_what_happened_meanwhile_is_judged(wa
     verifier.start()
 
     found = verifier.settled()
-    assert [a["after"] for a in verifier.anomalies()] == [rogue.history[-1][1], first["after"]]
+    assert [a.after for a in verifier.anomalies()] == [rogue.history[-1][1], first.after]
     assert verifier.anomalies()[1] == first
-    assert found["coverage"]["a"]["commits"] == len(rogue.history), "each was read once"
+    assert found.coverage["a"].commits == len(rogue.history), "each was read once"
 
 
 def test_a_lost_cluster_makes_the_verdict_unknown_until_it_is_back(stack: Stack, watched: tuple[Rogue, Start]) -> None:
     rogue, start = watched
     verifier = start(lostAfter="2s")
     last = sound(rogue)
-    assert verifier.settled()["verdict"] == "clean"
+    assert verifier.settled().verdict == "clean"
     (broker,) = stack.kafka["b"].brokers
 
     broker.freeze()
-    assert wait_until(lambda: verifier.verdict()["verdict"] == "unknown", timeout=60)
-    with told_in_time(verifier, kind="order"):
+    assert wait_until(lambda: (found := verifier.verdict()) is not None and found.verdict == "unknown", timeout=60)
+    with reported_in_time(verifier, kind="order"):
         rogue.owner(replace(last, seq=9))
     broker.thaw()
 
-    assert wait_until(lambda: verifier.verdict()["coverage"]["b"]["state"] == "watching", timeout=90)
+    assert wait_until(
+        lambda: (found := verifier.verdict()) is not None and found.coverage["b"].state == WATCHING, timeout=90
+    )
 
 
 def test_a_topic_that_is_deleted_and_created_again_is_no_anomaly(stack: Stack, watched: tuple[Rogue, Start]) -> None:
     rogue, start = watched
     verifier = start()
     sound(rogue)
-    assert verifier.settled()["verdict"] == "clean"
+    assert verifier.settled().verdict == "clean"
     admin = AdminClient({"bootstrap.servers": stack.kafka["a"].bootstrap})
-    admin.delete_topics([rogue.topic])[rogue.topic].result(20)
-    assert wait_until(lambda: rogue.topic not in admin.list_topics(timeout=5).topics, timeout=20)
+    admin.delete_topics([rogue.topic])[rogue.topic].result(60)
+    assert wait_until(lambda: rogue.topic not in admin.list_topics(timeout=5).topics, timeout=60)
     stack.kafka["a"].create_topic(rogue.topic, partitions=1)
-    for _ in range(3):  # looks at a log that ends far below the old topic's position
+    for _ in range(3):  # reads a log that ends far below the old topic's position
         verifier.settled()
 
     rogue.produce(30)
     rogue.owner(Metadata("r1", 1, 1_000, topic_id(stack, rogue.topic), 0, 20, Window(0, 20), (block(1, 0, 19, 20),)))
 
-    assert verifier.settled()["verdict"] == "clean", verifier.anomalies()
+    assert verifier.settled().verdict == "clean", verifier.anomalies()
     assert '"event": "anomaly"' not in verifier.log.read_text(), "not even for a moment"

@@ -1,4 +1,4 @@
-"""A rogue for a verifier to find: commits whatever it is told, from outside of any member, into an empty group."""
+"""A rogue for a verifier to find: commits whatever it is given, from outside of any member, into an empty group."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.integration.conftest import Names
 
 
 class Rogue:
-    """Commits whatever it is told, for partition 0 of a topic in one cluster."""
+    """Commits whatever it is given, for partition 0 of a topic in one cluster."""
 
     def __init__(self, stack: Stack, cluster: str, topic: str, group: str) -> None:
         kafka = stack.kafka[cluster]

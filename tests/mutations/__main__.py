@@ -18,11 +18,12 @@ from pathlib import Path
 from tests.mutations.mutation import Mutation, read_all
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("core", "aggregator", "operator", "tests", "e2e", "docs", "pyproject.toml")
-SOURCES = ("core", "aggregator", "operator", "")
+COPIED = ("core", "aggregator", "mirror", "operator", "tests", "e2e", "docs", "pyproject.toml")
+SOURCES = ("core", "aggregator", "mirror", "operator", "")
 PASSED, FAILED = 0, 1
 """Pytest's exit codes; any other one means that the tests did not run."""
-PATIENCE = 300
+PATIENCE, PATIENCE_WITH_ALL = 300, 1200
+"""Seconds for the tests of one mutation, and for those of all one after another."""
 AT_ONCE = 2
 
 
@@ -45,13 +46,13 @@ def copy_of_the_tree() -> Iterator[Path]:
         yield copy
 
 
-def run_tests(copy: Path, tests: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+def run_tests(copy: Path, tests: tuple[str, ...], patience: float = PATIENCE) -> subprocess.CompletedProcess[str]:
     """Pytest in the copy, whose packages come before the installed ones."""
     path = os.pathsep.join(str(copy / source) for source in SOURCES)
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
     return subprocess.run(
-        command, cwd=copy, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+        command, cwd=copy, env=environment, capture_output=True, text=True, timeout=patience, check=False
     )
 
 
@@ -83,11 +84,11 @@ def baseline(mutations: list[Mutation]) -> str | None:
     """What fails without any patch: then a failure with one would prove nothing."""
     tests = tuple(sorted({test for mutation in mutations for test in mutation.tests}))
     with copy_of_the_tree() as copy:
-        result = run_tests(copy, tests)
+        result = run_tests(copy, tests, PATIENCE_WITH_ALL)
     return None if result.returncode == PASSED else result.stdout[-4000:] + result.stderr[-2000:]
 
 
-def say(text: str) -> None:
+def emit(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
@@ -99,20 +100,20 @@ def main() -> int:
     try:
         mutations = read_all(options.words)
     except ValueError as error:
-        say(f"mutate: {error}")
+        emit(f"mutate: {error}")
         return 2
     began = time.monotonic()
     broken = baseline(mutations)
     if broken is not None:
-        say(f"mutate: the tests fail without any mutation\n{broken}")
+        emit(f"mutate: the tests fail without any mutation\n{broken}")
         return 1
     missed = 0
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for mutation, outcome in zip(mutations, pool.map(try_out, mutations), strict=True):
             mark = "ok  " if outcome.noticed else "MISS"
-            say(f'{mark} {mutation.name} ({outcome.seconds:.1f} s): without "{mutation.removes}": {outcome.text}')
+            emit(f'{mark} {mutation.name} ({outcome.seconds:.1f} s): without "{mutation.removes}": {outcome.text}')
             missed += not outcome.noticed
-    say(f"mutate: {len(mutations) - missed} of {len(mutations)} noticed in {time.monotonic() - began:.0f} s")
+    emit(f"mutate: {len(mutations) - missed} of {len(mutations)} noticed in {time.monotonic() - began:.0f} s")
     return 1 if missed else 0
 
 

@@ -33,5 +33,5 @@ def read(path: Path) -> Mutation:
     removes = " ".join(value for key, value in fields if key == "Removes")
     tests = tuple(value.strip() for key, value in fields if key == "Test")
     if not removes or not tests:
-        raise ValueError(f"{path.name}: a patch says `Removes: ...` and `Test: ...` before its diff")
+        raise ValueError(f"{path.name}: a patch states `Removes: ...` and `Test: ...` before its diff")
     return Mutation(path.stem, removes, tests, path)

@@ -72,7 +72,7 @@ def test_a_foreign_text_with_a_right_checksum_is_read_by_neither_or_alike(
     altered += v2._base36(crc32(altered.encode())).rjust(7, "0") + ";"
 
     try:
-        said = read(altered)
+        found = read(altered)
     except MetadataUnreadable:
         with pytest.raises(MetadataUnreadable):
             codec.decode(altered)
@@ -82,4 +82,4 @@ def test_a_foreign_text_with_a_right_checksum_is_read_by_neither_or_alike(
     except MetadataUnreadable:
         return  # it contradicts itself, which the quick reader leaves to others
     assert isinstance(decoded, Metadata)
-    assert said == plain(decoded)
+    assert found == plain(decoded)

@@ -33,7 +33,7 @@ def test_a_shard_found_in_any_state_comes_to_rest_as_the_spec_wants_it(seed: int
 
 @settings(max_examples=SHARDS // 3, deadline=None, database=None)
 @given(seed=st.integers(0, 2**40))
-def test_at_rest_nothing_is_planned_whoever_looks_and_how_often(seed: int) -> None:
+def test_at_rest_nothing_is_planned_by_any_operator_however_often(seed: int) -> None:
     world = World.any(Random(seed))
     world.settle()
     taken = world.steps
@@ -79,13 +79,13 @@ def harmed() -> int:
     return found
 
 
-def test_the_world_sees_the_harm_of_restarts_that_wait_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_world_sees_the_harm_of_restarts_that_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     for chain in ("BEFORE_A_STEP", "BEFORE_A_RESTART"):
         monkeypatch.setattr(rollout, chain, all_but(getattr(rollout, chain), rollout.others_well))
     assert harmed() > 20
 
 
-def test_the_world_sees_the_harm_of_removals_that_wait_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_world_sees_the_harm_of_removals_that_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(removal, "_may_drain", lambda *_: None)
     assert harmed() > 20
 

@@ -35,9 +35,9 @@ class Judge:
         self.now = 0.0
         self.keys: Schedule[str] = Schedule(lambda: 0.5, goes_first)
         self.asked: dict[str, float] = {}
-        """Keys that were promised a turn, and when they were asked for at the earliest."""
+        """Keys that were promised a reconcile, and when they were asked for at the earliest."""
         self.overtaken: dict[str, int] = {}
-        """Turns of others that began while the key was due and not at work."""
+        """Reconciles of others that began while the key was due and not at work."""
         self.firm: dict[str, float] = {}
         """When each key that was added is due."""
         self.hinted: dict[str, float] = {}
@@ -69,9 +69,9 @@ class Judge:
         due = {key for key, at in promised if at <= self.now and key not in self.begun}
         taken = self.keys.take(self.now)
         if taken is None:
-            assert not due, f"{due} are due and nobody is taken"
+            assert not due, f"{due} are due and none is taken"
             return None
-        assert taken not in self.begun, f"{taken} has two turns at once"
+        assert taken not in self.begun, f"{taken} has two reconciles at once"
         assert self.asked[taken] <= self.now, f"{taken} was asked for at {self.asked[taken]}, not at {self.now}"
         for key in due - {taken}:
             self.overtaken[key] = self.overtaken.get(key, 0) + 1
@@ -83,7 +83,7 @@ class Judge:
         return taken
 
     def rest(self) -> None:
-        """Everybody ends; who was promised a turn has it within the longest of all delays, and then all is quiet."""
+        """All end; a promised key has its reconcile within the longest of all delays, and then all is quiet."""
         for key in sorted(self.begun):
             self._end(key)
             self.keys.finish(key, self.now)
@@ -93,7 +93,7 @@ class Judge:
             if taken is not None:
                 self._end(taken)
                 self.keys.finish(taken, self.now)
-        assert not self.asked, f"the turns of {sorted(self.asked)} were lost"
+        assert not self.asked, f"the reconciles of {sorted(self.asked)} were lost"
         assert len(self.keys) == 0
         assert self.keys.next_at() is None
 
@@ -102,7 +102,7 @@ class Judge:
         promises[key] = min(at + rest, promises.get(key, at + rest))
 
     def _end(self, key: str) -> None:
-        """A hint during a turn counts from its end on."""
+        """A hint during a reconcile counts from its end on."""
         del self.begun[key]
         if key in self.hinted:
             self.hinted[key] = max(self.hinted[key], self.now + longest_rest(key))
@@ -113,13 +113,13 @@ class Judge:
 def test_no_turn_is_lost_or_early_or_given_twice_at_once_and_no_key_starves(seed: int) -> None:
     chance, judge = Random(seed), Judge()
     weights = [chance.choice((0.2, 1, 5)) for _ in DEEDS]
-    """Each world has its own habits: else nobody would ever be overtaken often."""
+    """Each world has its own habits: else no key would ever be overtaken often."""
     try:
         for what in chance.choices(DEEDS, weights, k=200):
             key = chance.choice(sorted(judge.begun) or KEYS) if what in ("finish", "fail") else chance.choice(KEYS)
             judge.do(what, key, chance.choice(DELAYS))
             waiting = [key for key in judge.asked if key not in judge.begun]
-            assert (judge.keys.next_at() is not None) == bool(waiting), "whoever waits is woken for"
+            assert (judge.keys.next_at() is not None) == bool(waiting), "a waiting key has a time to wake up for it"
         judge.rest()
     except AssertionError as error:
         raise AssertionError(f"SEED={seed}") from error

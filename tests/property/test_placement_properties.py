@@ -25,12 +25,12 @@ fast = settings(max_examples=60, deadline=None)
 
 @dataclass(frozen=True)
 class Fleet:
-    """A cluster, a map on some of its brokers (and maybe on one that is gone), and the brokers wanted."""
+    """A cluster, a map on some of its brokers (and maybe on one that is gone), and the desired brokers."""
 
     cluster: Mapping[int, Broker]
     current: PartitionMap
     sizes: Mapping[TopicPartition, float]
-    wanted: tuple[int, ...]
+    desired: tuple[int, ...]
 
     def rack(self, id: int) -> str:
         return self.cluster[id].rack if id in self.cluster else ""
@@ -67,8 +67,8 @@ def fleets(draw: st.DrawFn, *, additions_only: bool = False) -> Fleet:
     current = PartitionMap(sets)
     sizes = {key: float(draw(st.integers(1, 60)) * GIB) for key in current}
     keep = current.brokers() if additions_only else frozenset(draw(st.sets(st.sampled_from(brokers), min_size=1)))
-    wanted = [b.id for b in brokers if b.id in keep or b in keep or draw(st.booleans())]
-    return Fleet({b.id: b for b in brokers}, current, sizes, tuple(wanted))
+    desired = [b.id for b in brokers if b.id in keep or b in keep or draw(st.booleans())]
+    return Fleet({b.id: b for b in brokers}, current, sizes, tuple(desired))
 
 
 rebuilds = st.builds(
@@ -83,7 +83,7 @@ rebuilds = st.builds(
 
 
 def rebuilt(fleet: Fleet, options: RebuildOptions) -> Plan:
-    plan = plan_rebuild(fleet.current, fleet.cluster, fleet.wanted, options, fleet.sizes)
+    plan = plan_rebuild(fleet.current, fleet.cluster, fleet.desired, options, fleet.sizes)
     assume(not plan.errors)
     return plan
 
@@ -95,10 +95,10 @@ def reordered(mapping: Mapping[TopicPartition, tuple[int, ...]]) -> PartitionMap
 @fast
 @given(fleets(), rebuilds)
 def test_the_same_input_in_another_order_gives_the_same_plan(fleet: Fleet, options: RebuildOptions) -> None:
-    plan = plan_rebuild(fleet.current, fleet.cluster, fleet.wanted, options, fleet.sizes)
+    plan = plan_rebuild(fleet.current, fleet.cluster, fleet.desired, options, fleet.sizes)
 
     cluster = dict(reversed(list(fleet.cluster.items())))
-    again = plan_rebuild(reordered(fleet.current), cluster, fleet.wanted[::-1], options, fleet.sizes)
+    again = plan_rebuild(reordered(fleet.current), cluster, fleet.desired[::-1], options, fleet.sizes)
 
     assert again == plan
 
@@ -129,11 +129,11 @@ def test_only_as_many_replicas_move_as_lose_their_broker_or_are_added(fleet: Fle
 
 @fast
 @given(fleets(), rebuilds)
-def test_replicas_are_on_wanted_brokers_in_racks_of_their_own(fleet: Fleet, options: RebuildOptions) -> None:
+def test_replicas_are_on_desired_brokers_in_racks_of_their_own(fleet: Fleet, options: RebuildOptions) -> None:
     plan = rebuilt(fleet, options)
 
     for key, replicas in plan.after.items():
-        assert set(replicas) <= set(fleet.wanted)
+        assert set(replicas) <= set(fleet.desired)
         assert len(set(replicas)) == len(replicas) == (options.replication or len(fleet.current[key]))
         racks = {fleet.rack(id) for id in replicas}
         assert len(racks) >= min(options.min_rack_ids or len(replicas), len(replicas))
@@ -147,7 +147,7 @@ def test_a_plan_made_again_once_it_is_applied_is_a_no_op(fleet: Fleet, options: 
 
     free = plan.free_after or {}
     cluster = {id: replace(broker, free=free.get(id, broker.free)) for id, broker in fleet.cluster.items()}
-    again = plan_rebuild(plan.after, cluster, fleet.wanted, options, fleet.sizes)
+    again = plan_rebuild(plan.after, cluster, fleet.desired, options, fleet.sizes)
 
     assert again.after == plan.after
 
@@ -169,13 +169,13 @@ def test_free_space_goes_exactly_where_the_replicas_go(fleet: Fleet, options: Re
 @given(fleets())
 def test_forced_count_leaves_no_broker_more_than_one_replica_ahead(fleet: Fleet) -> None:
     racks: dict[str, int] = {}
-    for id in fleet.wanted:
+    for id in fleet.desired:
         racks[fleet.rack(id)] = racks.get(fleet.rack(id), 0) + 1
     assume(len(set(racks.values())) == 1)
 
     counts = rebuilt(fleet, RebuildOptions(force=True)).after.replica_counts()
 
-    held = [counts.get(id, 0) for id in fleet.wanted]
+    held = [counts.get(id, 0) for id in fleet.desired]
     assert max(held) - min(held) <= 1
 
 
@@ -183,7 +183,7 @@ def test_forced_count_leaves_no_broker_more_than_one_replica_ahead(fleet: Fleet)
 @given(fleets())
 def test_a_forced_rebuild_made_again_moves_nothing(fleet: Fleet) -> None:
     first = rebuilt(fleet, RebuildOptions(force=True))
-    second = plan_rebuild(first.after, fleet.cluster, fleet.wanted, RebuildOptions(force=True))
+    second = plan_rebuild(first.after, fleet.cluster, fleet.desired, RebuildOptions(force=True))
 
     assert second.after == first.after
 
@@ -262,7 +262,7 @@ rebalances = st.builds(
 def test_a_rebalance_moves_replicas_off_targets_only_and_makes_nothing_worse(
     fleet: Fleet, options: RebalanceOptions
 ) -> None:
-    plan = plan_rebalance(fleet.current, fleet.cluster, fleet.wanted, fleet.sizes, options)
+    plan = plan_rebalance(fleet.current, fleet.cluster, fleet.desired, fleet.sizes, options)
 
     assert plan.free_before is not None
     assert plan.free_after is not None
@@ -285,8 +285,8 @@ def spread_of(free: Mapping[int, float]) -> tuple[float, float]:
 @fast
 @given(fleets(additions_only=True), rebalances)
 def test_trying_all_tolerances_is_at_least_as_good_as_any_one(fleet: Fleet, options: RebalanceOptions) -> None:
-    one = plan_rebalance(fleet.current, fleet.cluster, fleet.wanted, fleet.sizes, replace(options, tolerance=0.37))
-    best = plan_rebalance(fleet.current, fleet.cluster, fleet.wanted, fleet.sizes, replace(options, tolerance=None))
+    one = plan_rebalance(fleet.current, fleet.cluster, fleet.desired, fleet.sizes, replace(options, tolerance=0.37))
+    best = plan_rebalance(fleet.current, fleet.cluster, fleet.desired, fleet.sizes, replace(options, tolerance=None))
 
     assert one.free_after is not None
     assert best.free_after is not None

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blockhouse.config.pipeline import Blocks
+from blockhouse.metadata.invariants import succession_violations, violations
 from blockhouse.metadata.model import Window
 from blockhouse.schema.history import first_revision
 from blockhouse.schema.model import ServerColumn, TableHistory
@@ -22,10 +23,10 @@ from blockhouse_aggregator.blocks.scan import Scanner
 from blockhouse_aggregator.gate.messages import Replay, ReplayBlock, Scan
 from blockhouse_aggregator.protocol import schedule
 from blockhouse_aggregator.protocol.events import CommitSucceeded, Insert, InsertFailed, Rebuilt, Scanned, Stored
-from blockhouse_aggregator.protocol.invariants import grant_violations, metadata_violations, succession_violations
+from blockhouse_aggregator.protocol.invariants import grant_violations
 from blockhouse_aggregator.protocol.state import StreamState
 from blockhouse_aggregator.protocol.step import step
-from blockhouse_aggregator.runtime.translate import scan_report, sealed_block
+from blockhouse_aggregator.runtime.stream.translate import scan_report, sealed_block
 
 STREAM = StreamId("a", "events", 0)
 NAMES = ("default.t1", "default.t2", "default.t3")
@@ -60,6 +61,9 @@ class LogMessage:
     def timestamp(self) -> tuple[int, int]:
         return 1, 1_700_000_000_000 + self.number
 
+    def leader_epoch(self) -> int | None:
+        return None
+
 
 class LogReader:
     """Reads the log in batches of changing size; its position passes holes as the real reader's does."""
@@ -69,6 +73,7 @@ class LogReader:
         self._end = end
         self._batch = 0
         self.position = 0
+        self.epoch = -1
         self.log_end = end
 
     def seek(self, offset: int, _leader_epoch: int | None = None) -> None:
@@ -83,7 +88,7 @@ class LogReader:
 
 
 class Ticks:
-    """A clock that moves a little whenever it is looked at."""
+    """A clock that moves a little whenever it is read."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -119,7 +124,7 @@ def logs(draw: st.DrawFn) -> tuple[list[LogMessage], int]:
 
 @dataclass(frozen=True)
 class Choice:
-    """What happens in one turn: limits of the scan, who lags, and which inserts fail."""
+    """What happens in one step: limits of the scan, who lags, and which inserts fail."""
 
     max_bytes: int
     max_rows: int
@@ -188,7 +193,7 @@ class World:
         assert not self.state.closed, effects
         if self.state.committing is not None:
             metadata = self.state.committing
-            assert not metadata_violations(metadata)
+            assert not violations(metadata)
             assert not succession_violations(before, metadata)
             self.state, effects = step(self.state, CommitSucceeded(metadata.seq), 1)
             self._insert(effects, choice)

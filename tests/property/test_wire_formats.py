@@ -1,4 +1,4 @@
-"""Any bytes in any format: stored as a plain reader of the format says, or dead; never more, and never with neighbours.
+"""Any bytes in any format: stored as a plain reader reads them, or dead; never more, and never with neighbours.
 
 SEED=n repeats a run. `FUZZ=200000 pytest tests/property/test_wire_formats.py -k random_bytes -s` is the long one.
 """
@@ -216,7 +216,7 @@ def some_message(form: str, rnd: random.Random) -> bytes:
             return valid(form, rnd)
 
 
-# --- what a plain reader says ------------------------------------------------------------------------------
+# --- what a plain reader reads -----------------------------------------------------------------------------
 
 
 def check_against_json(payload: bytes, verdict: str, stored: int) -> None:
@@ -268,7 +268,7 @@ def checker(form: str) -> Callable[[bytes, str, int], None]:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_random_bytes_are_stored_as_a_plain_reader_says_or_dead(form: str) -> None:
+def test_random_bytes_are_stored_as_a_plain_reader_reads_them_or_dead(form: str) -> None:
     print(f"SEED={SEED}")
     rnd = random.Random(f"{SEED} {form}")
     slow = JsonDecoder(TABLE, REVISION)

@@ -158,7 +158,7 @@ def test_changed_bytes_are_judged_as_by_others_whether_they_are_walked_or_not() 
         payloads = [message(rnd, rnd.choice((1.0, 0.7))) for _ in range(PORTION)]
         payloads[rnd.randrange(PORTION)] = changed(message(rnd, 1.0), rnd)
         taken += walked(payloads)
-        # then nobody can tell who has read them
+        # then it cannot be seen which reader has read them
         assert outcome(WALKING, payloads) == outcome(OTHER, payloads), f"SEED={SEED}, round {number}"
     print(f"{rounds * PORTION} messages, {taken} of {rounds} batches walked")
     assert 0.02 < taken / rounds < 0.98, "neither never nor always walked"

@@ -1,4 +1,4 @@
-"""One defect each, put behind a legal history: what a broken owner would commit next, and what has to be said of it.
+"""One defect each, put behind a legal history: what a broken owner would commit next, and what has to be reported.
 
 A defect returns None where a history gives it no room.
 """
@@ -13,7 +13,7 @@ from zlib import crc32
 from blockhouse.metadata import codec
 from blockhouse.metadata.model import InFlight, Metadata, TableEntry, Window
 from blockhouse.metadata.v2 import _base36
-from blockhouse_aggregator.verifier.anomaly import Finding, Kind
+from blockhouse_aggregator.verifier.anomaly import Finding, Kind, LogBegins
 from tests.property.verifier_histories import Commit
 
 Injected = tuple[tuple[int, str], Finding]
@@ -119,8 +119,8 @@ def cursor_goes_back(history: Sequence[Commit], random: Random) -> Injected | No
     return _committed(made), Finding(Kind.BACKWARD, "", str(entry.table), cursor, entry.cursor - 1)
 
 
-def block_is_given_up(history: Sequence[Commit], random: Random) -> Injected | None:
-    """As an operator's decision does it: not a loss by itself, but told."""
+def block_is_abandoned(history: Sequence[Commit], random: Random) -> Injected | None:
+    """As an operator's decision does it: not a loss by itself, but reported."""
     last = history[-1].metadata
     fitting = [e for e in last.tables if e.in_flight]
     if not fitting:
@@ -161,7 +161,7 @@ def window_closed_over_a_gap(history: Sequence[Commit], random: Random) -> Injec
     lagging = tuple(replace(e, in_flight=None) for e in last.tables if e.cursor is not None)
     pending = sum(e.pending for e in lagging)
     made = replace(_next(history), position=position, window=Window(position - pending), tables=lagging)
-    return _committed(made), Finding(Kind.GAP, "", None, last.position, position - 1, unless_log_begins=position)
+    return _committed(made), Finding(Kind.GAP, "", None, last.position, position - 1, unless=LogBegins(position))
 
 
 def reference_moved(history: Sequence[Commit], random: Random) -> Injected | None:
@@ -249,7 +249,7 @@ DEFECTS: tuple[Defect, ...] = (
     block_is_recorded_with_other_content,
     counted_twice,
     cursor_goes_back,
-    block_is_given_up,
+    block_is_abandoned,
     messages_sealed_in_no_block,
     pending_forgotten,
     window_closed_over_a_gap,

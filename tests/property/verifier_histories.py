@@ -71,7 +71,7 @@ def of_owners(seed: int) -> History:
 
 def worn(history: History, random: Random) -> History:
     """The same as the offsets topic may show it: commits repeated by the client, the beginning compacted, records of
-    nobody in between."""
+    no owner in between."""
     commits: list[Commit] = []
     for commit in history:
         again = random.choice([1, 1, 1, 2])
@@ -96,7 +96,7 @@ def _compacted(commits: list[Commit], random: Random) -> list[Commit]:
 
 
 class _Stream:
-    """One stream and whoever owns it."""
+    """One stream and its owners."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -141,14 +141,14 @@ class _Stream:
         assert isinstance(start, Start), start
         self._owner = start.state
 
-    def _tell(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         assert self._owner is not None
         self._owner, _ = step(self._owner, event, self._now)
         while self._owner.committing is not None:
             self._commit(self._owner.committing)
 
     def _commit(self, metadata: Metadata) -> None:
-        """It lands, is refused, or lands and nobody hears of it."""
+        """It lands, is refused, or lands and its reply is lost."""
         assert self._owner is not None
         fate = self.random.choices(["ok", "refused", "unheard"], weights=[12, 1, 1])[0]
         if fate != "refused":
@@ -172,7 +172,7 @@ class _Stream:
             return
         log = Log("-" * self.log_begin + self._text[self.log_begin :])
         report, _ = model_log.scan(log, request, stop, self.random.choice([None, 1, 2]))
-        self._tell(Scanned(report, frozenset(table for table, _ in request.resume)))
+        self._handle(Scanned(report, frozenset(table for table, _ in request.resume)))
 
     def _answer(self) -> None:
         """A block is stored, fails, or is rebuilt."""
@@ -185,12 +185,12 @@ class _Stream:
         intent = block.intent
         if block.stage is Stage.INSERTING:
             event = self.random.choice([Stored, Stored, InsertFailed])
-            self._tell(event(table, intent.begin, intent.end))
+            self._handle(event(table, intent.begin, intent.end))
         elif replays(owner, frozenset([table])):
-            self._tell(Rebuilt(table, model_log.rebuild(Log(self._text), table, intent)))
+            self._handle(Rebuilt(table, model_log.rebuild(Log(self._text), table, intent)))
 
     def _flush(self) -> None:
-        self._tell(Flush(close_window=self.random.random() < 0.5))
+        self._handle(Flush(close_window=self.random.random() < 0.5))
 
     def _crash(self) -> None:
         self._owner = None

@@ -1,4 +1,4 @@
-"""`python -m tests.protocol_model`: explore the scenarios, tell what goes wrong without a rule, replay a history."""
+"""`python -m tests.protocol_model`: explore the scenarios, show what goes wrong without a rule, replay a history."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.protocol_model.world import RULES, Setting, World
 _WORKER = {Kind.DECIDE, Kind.INSERT, Kind.STUCK, Kind.ACKNOWLEDGE, Kind.TASK_LOST}
 
 
-def say(text: str = "") -> None:
+def emit(text: str = "") -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
-def told(move: Move, world: World, *, merged: bool = False) -> str:
+def described(move: Move, world: World, *, merged: bool = False) -> str:
     """One step of a story, in words. `merged`: a decision is followed by its insert at once."""
     if move.kind in _WORKER:
         grant = world.grants[move.who]
@@ -47,22 +47,24 @@ def _table(number: int) -> str:
     return chr(ord("A") + number - 1)
 
 
-def tell(setting: Setting, story: tuple[tuple[Move, World], ...], harm: str) -> None:
+def print_story(setting: Setting, story: tuple[tuple[Move, World], ...], harm: str) -> None:
     for number, (move, world) in enumerate(story, start=1):
         merged = not (setting.fine_inserts or world.budget.stuck_inserts)
-        say(f"  {number:3} {told(move, world, merged=merged)}")
-    say(f"      => {harm}")
+        emit(f"  {number:3} {described(move, world, merged=merged)}")
+    emit(f"      => {harm}")
 
 
 def report(name: str, setting: Setting, *, sound: bool) -> bool:
-    """Explore and say what was found. True when it is what was expected."""
+    """Explore and report what was found. True when it is what was expected."""
     began = time.monotonic()
     found: Exploration = explore(setting)
     seconds = time.monotonic() - began
     verdict = "sound" if found.harm is None else "harm"
-    say(f"{name}: log {setting.log.text}, {found.worlds} worlds, {found.complete} complete, {seconds:.1f} s: {verdict}")
+    emit(
+        f"{name}: log {setting.log.text}, {found.worlds} worlds, {found.complete} complete, {seconds:.1f} s: {verdict}"
+    )
     if found.harm is not None:
-        tell(setting, found.story, found.harm)
+        print_story(setting, found.story, found.harm)
     return (found.harm is None) == sound and (not sound or found.complete > 0)
 
 
@@ -78,8 +80,8 @@ def main() -> int:
         for seed in range(first, first + max(1, options.walks)):
             walk = wander(seed, rules)
             if walk.harm or not options.walks:
-                say(f"seed {seed}: log {walk.setting.log.text}, {walk.setting}")
-                tell(walk.setting, walk.story, walk.harm or "everything stored exactly once")
+                emit(f"seed {seed}: log {walk.setting.log.text}, {walk.setting}")
+                print_story(walk.setting, walk.story, walk.harm or "everything stored exactly once")
             if walk.harm:
                 return 1
         return 0

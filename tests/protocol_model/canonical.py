@@ -1,4 +1,4 @@
-"""Worlds that differ only in numbers nobody will ever compare are one world: this keeps explorations small.
+"""Worlds that differ only in numbers that are never compared are one world: this keeps explorations small.
 
 It may only forget what cannot matter: sequence numbers and generations are kept relative, a request that can never be
 accepted is dropped, and so is a hash that no recorded or granted block can meet again (which can only add duplicates).
@@ -32,7 +32,7 @@ def canonical(world: World) -> World:
 
 
 def _distinct(grants: tuple[Grant, ...]) -> tuple[Grant, ...]:
-    """Of a forgotten grant two copies are as bad as any number: one to be told "ok", one to come later."""
+    """Of a forgotten grant two copies are as bad as any number: one to be answered "ok", one to come later."""
     return tuple(g for i, g in enumerate(grants) if not (g.orphan and i >= 2 and grants[i - 2] == g))
 
 

@@ -17,7 +17,7 @@ from tests.protocol_model.world import Grant, Group, Owner, Phase, Setting, Worl
 
 
 class Kind(StrEnum):
-    """`who` is an owner, a table or a grant, as said."""
+    """`who` is an owner, a table or a grant, as the kind demands."""
 
     # The surroundings
     REBALANCE = "the stream is assigned to owner {who}"
@@ -28,7 +28,7 @@ class Kind(StrEnum):
     WINDOW_FULL = "other writers push everything out of the deduplication window of table {who}"
     QUORUM_MET = "the pending part of table {who} reaches its quorum"
     WRITER_LOST = "the writer of the pending part of table {who} is lost, and the part with it"
-    LATE_COMMIT = "commit request {who}, long given up, arrives"
+    LATE_COMMIT = "commit request {who}, long abandoned, arrives"
     # An owner
     SCAN = "owner {who} seals a scan"
     REBUILD = "owner {who} rebuilds a block"
@@ -40,7 +40,7 @@ class Kind(StrEnum):
     DECIDE = "decides what to send"
     INSERT = "inserts: ok"
     STUCK = "inserts: the quorum is not met in time"
-    ACKNOWLEDGE = "looks at the quorum"
+    ACKNOWLEDGE = "checks the quorum"
     TASK_LOST = "dies"
 
 

@@ -1,10 +1,11 @@
-"""What must never be: a row twice, a message passed over, a broken invariant. It looks at outcomes, not at the code."""
+"""What must never be: a row twice, a message passed over, a broken invariant. It judges outcomes, not the code."""
 
 from __future__ import annotations
 
+from blockhouse.metadata.invariants import succession_violations, violations
 from blockhouse.metadata.model import Metadata
 from blockhouse_aggregator.protocol.events import Insert
-from blockhouse_aggregator.protocol.invariants import grant_violations, metadata_violations, succession_violations
+from blockhouse_aggregator.protocol.invariants import grant_violations
 from tests.protocol_model.moves import Kind, Move
 from tests.protocol_model.world import Setting, World
 
@@ -52,7 +53,7 @@ def broken(before: World, move: Move, after: World) -> str | None:
     """The first invariant of `docs/protocol.md` that the move has broken."""
     old, new = before.group.metadata, after.group.metadata
     if new is not None and new is not old:
-        found = metadata_violations(new) + succession_violations(old, new)
+        found = violations(new) + succession_violations(old, new)
         if found:
             return "; ".join(found)
     if move.kind is Kind.EFFECT:
@@ -64,7 +65,7 @@ def broken(before: World, move: Move, after: World) -> str | None:
 
 
 def is_complete(setting: Setting, world: World) -> bool:
-    """Every message is stored or dead-lettered, and the committed metadata says so."""
+    """Every message is stored or dead-lettered, and the committed metadata shows it."""
     metadata, log = world.group.metadata, setting.log
     if metadata is None or metadata.position < len(log) or metadata.tables:
         return False

@@ -33,7 +33,7 @@ class Stopped(AssertionError):
     """`take_over` refused a stream nothing abnormal has happened to."""
 
 
-def tell(setting: Setting, world: World, i: int, event: Event) -> World:
+def deliver(setting: Setting, world: World, i: int, event: Event) -> World:
     """The owner's state machine takes the event; its effects are queued, to be carried out one by one."""
     owner = world.owners[i]
     if owner.state is None:
@@ -97,7 +97,7 @@ def scan(setting: Setting, world: World, move: Move) -> World:
     report, dead = log.scan(setting.log, request, move.stop, move.short or None)
     world = world._replace(dead_letters=world.dead_letters | set(dead))
     resumed = frozenset(table for table, _ in request.resume)
-    return tell(setting, world, move.who, Scanned(report, resumed))
+    return deliver(setting, world, move.who, Scanned(report, resumed))
 
 
 def rebuild(setting: Setting, world: World, move: Move) -> World:
@@ -105,11 +105,11 @@ def rebuild(setting: Setting, world: World, move: Move) -> World:
     assert state is not None
     block = state.table(move.table).block
     assert block is not None
-    return tell(setting, world, move.who, Rebuilt(move.table, log.rebuild(setting.log, move.table, block.intent)))
+    return deliver(setting, world, move.who, Rebuilt(move.table, log.rebuild(setting.log, move.table, block.intent)))
 
 
 def flush(setting: Setting, world: World, move: Move) -> World:
-    return tell(setting, world, move.who, Flush(setting.may_close))
+    return deliver(setting, world, move.who, Flush(setting.may_close))
 
 
 def carry_out_effect(setting: Setting, world: World, move: Move) -> World:
@@ -122,7 +122,7 @@ def carry_out_effect(setting: Setting, world: World, move: Move) -> World:
         case Insert():
             return _grant(setting, world, i, effect)
         case Rebuild():
-            # Refused for its generation, it knows that it has to poll first: the poll says whether it reads again.
+            # Refused for its generation, it knows that it has to poll first: the poll shows whether it reads again.
             again = effect.reason != "IllegalGeneration" or not must_poll(world.group, i, world.owners[i])
             owner = world.owners[i]._replace(state=None, todo=(), assigned=again)
             return _assigned(setting, forgotten(with_owner(world, i, owner), i), i)
@@ -147,10 +147,10 @@ def _commit(setting: Setting, world: World, i: int, effect: Commit) -> World:
     metadata = effect.metadata
     request = Request(i, world.owners[i].member, world.owners[i].generation, metadata)
     if len(metadata.tables) > setting.room and "limit" in setting.rules:
-        return tell(setting, world, i, CommitRefused(metadata.seq, "MetadataFull"))
+        return deliver(setting, world, i, CommitRefused(metadata.seq, "MetadataFull"))
     if not world.group.accepts(request):
-        return tell(setting, world, i, CommitRefused(metadata.seq, "IllegalGeneration"))
-    return tell(setting, apply(setting, world, request), i, CommitSucceeded(metadata.seq))
+        return deliver(setting, world, i, CommitRefused(metadata.seq, "IllegalGeneration"))
+    return deliver(setting, apply(setting, world, request), i, CommitSucceeded(metadata.seq))
 
 
 def apply(setting: Setting, world: World, request: Request) -> World:
@@ -171,7 +171,7 @@ def commit_of_unknown_fate(setting: Setting, world: World, move: Move) -> World:
             world = apply(setting, world, request)
         else:
             world = world._replace(group=world.group._replace(late=(*world.group.late, request)))
-    return tell(setting, world, i, CommitUnknown(effect.metadata.seq))
+    return deliver(setting, world, i, CommitUnknown(effect.metadata.seq))
 
 
 def _grant(setting: Setting, world: World, i: int, effect: Insert) -> World:
@@ -183,8 +183,8 @@ def _grant(setting: Setting, world: World, i: int, effect: Insert) -> World:
 
 
 def answer(setting: Setting, world: World, grant: Grant, *, stored: bool) -> World:
-    """Tell the owner, unless it has forgotten the grant."""
+    """Report to the owner, unless it has forgotten the grant."""
     if grant.orphan:
         return world
     kind = Stored if stored else InsertFailed
-    return tell(setting, world, grant.owner, kind(grant.table, grant.intent.begin, grant.intent.end))
+    return deliver(setting, world, grant.owner, kind(grant.table, grant.intent.begin, grant.intent.end))

@@ -29,5 +29,5 @@ def spend(budget: Budget, **less: int) -> Budget:
 
 
 def forgotten(world: World, i: int) -> World:
-    """The driver of owner i forgets its state: the grants live on, but nobody hears of them any more."""
+    """The driver of owner i forgets its state: the grants live on, but no driver hears of them any more."""
     return with_grants(world, [g._replace(orphan=True) if g.owner == i else g for g in world.grants])

@@ -103,11 +103,11 @@ class Phase(IntEnum):
     DECIDED = 1
     """The lock is held and it is decided which rows to send."""
     ANSWERED = 2
-    """The server said "ok"; it is not believed yet."""
+    """The server answered "ok"; it is not believed yet."""
 
 
 class Grant(NamedTuple):
-    """An insert a worker may do. `orphan`: its driver has forgotten it, nobody hears of its outcome."""
+    """An insert a worker may do. `orphan`: its driver has forgotten it, its outcome is not reported."""
 
     owner: int
     table: int
@@ -145,7 +145,7 @@ class World(NamedTuple):
 
 
 def beginning(setting: Setting) -> World:
-    """Owner 0 has just been assigned the stream; nobody has committed anything."""
+    """Owner 0 has just been assigned the stream; nothing has been committed."""
     return World(
         group=Group(generation=1, since=1, owner=0, members=(1,) * setting.owners),
         owners=tuple(Owner() for _ in range(setting.owners)),

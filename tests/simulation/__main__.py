@@ -1,4 +1,4 @@
-"""Many seeded worlds at once, or one of them told as a story.
+"""Many seeded worlds at once, or one of them printed as a story.
 
     python -m tests.simulation --seeds 2000          from a random first seed, printed (SEED=n sets it)
     python -m tests.simulation --seed 4711           one seed, with its timeline
@@ -21,7 +21,7 @@ from secrets import randbelow
 
 from tests.simulation.run import Outcome, setting_of, simulate
 
-TOLD = 120
+PRINTED_LINES = 120
 """Lines of the timeline that are printed before the harm."""
 CHUNK, LIFE = 8, 250
 """Seeds that a process is given at once, and how often before it ends: worlds leave memory behind, 0.1 MB each."""
@@ -29,27 +29,27 @@ FAILURES = 5
 """Failing seeds after which a batch ends."""
 
 
-def say(text: str) -> None:
+def emit(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
-def tell(outcome: Outcome, lines: int) -> None:
+def print_story(outcome: Outcome, lines: int) -> None:
     """The timeline: virtual seconds, who, what."""
     story = outcome.story
     if len(story) > lines:
-        say(f"... {len(story) - lines} earlier lines: --lines 0 prints all")
+        emit(f"... {len(story) - lines} earlier lines: --lines 0 prints all")
         story = story[-lines:]
     for at, who, what in story:
-        say(f"{at:9.3f}  {who:<24} {what}")
+        emit(f"{at:9.3f}  {who:<24} {what}")
 
 
 def run_one(seed: int, lines: int) -> int:
-    say(f"SEED={seed}  {setting_of(seed)}")
-    outcome = simulate(seed, tell=True)
-    tell(outcome, lines or len(outcome.story))
+    emit(f"SEED={seed}  {setting_of(seed)}")
+    outcome = simulate(seed, keep_story=True)
+    print_story(outcome, lines or len(outcome.story))
     length = f"{outcome.seconds:.1f} virtual seconds, {outcome.steps} steps"
-    say(f"{outcome.harm or 'no harm'}; {length}, trace {outcome.trace:x}")
+    emit(f"{outcome.harm or 'no harm'}; {length}, trace {outcome.trace:x}")
     return 1 if outcome.harm else 0
 
 
@@ -68,26 +68,26 @@ def _collect_seldom() -> None:
 
 
 def run_many(first: int, count: int, processes: int, *, failures: int = FAILURES) -> int:
-    """Exit code 1 when some seed did harm; its story is played again and told."""
+    """Exit code 1 when some seed did harm; its story is played again and printed."""
     began, harmful, struck, virtual = time.monotonic(), [], Counter[str](), 0.0
-    say(f"simulation: SEED={first}, {count} seeds, {processes} processes")
+    emit(f"simulation: SEED={first}, {count} seeds, {processes} processes")
     for done, outcome in enumerate(outcomes(range(first, first + count), processes), start=1):
         virtual += outcome.seconds
         struck.update(outcome.counts.keys())
         if outcome.harm is not None:
             harmful.append(outcome)
-            say(f"seed {outcome.seed}: {outcome.harm}")
+            emit(f"seed {outcome.seed}: {outcome.harm}")
             if len(harmful) >= failures:
                 break
         if done % 1000 == 0:
-            say(f"simulation: {done} seeds, {done / (time.monotonic() - began) * 60:.0f} a minute")
+            emit(f"simulation: {done} seeds, {done / (time.monotonic() - began) * 60:.0f} a minute")
     seconds = time.monotonic() - began
     for outcome in harmful[:1]:
-        say(f"--- python -m tests.simulation --seed {outcome.seed} ---")
-        tell(simulate(outcome.seed, tell=True), TOLD)
+        emit(f"--- python -m tests.simulation --seed {outcome.seed} ---")
+        print_story(simulate(outcome.seed, keep_story=True), PRINTED_LINES)
     faults = ", ".join(f"{what} {times}" for what, times in sorted(struck.items()))
-    say(f"simulation: worlds in which it struck: {faults}")
-    say(
+    emit(f"simulation: worlds in which it struck: {faults}")
+    emit(
         f"simulation: {done} seeds from SEED={first}, {len(harmful)} with harm, {virtual / 3600:.1f} virtual hours in"
         f" {seconds:.0f} s, {done / seconds * 60:.0f} seeds a minute"
     )
@@ -98,7 +98,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=2000, help="how many (%(default)s)")
     parser.add_argument("--first", type=int, help="the first of them (default: SEED, else random)")
-    parser.add_argument("--seed", type=int, help="only this one, told as a story")
+    parser.add_argument("--seed", type=int, help="only this one, printed as a story")
     parser.add_argument("--lines", type=int, default=0, help="of the story, from its end (default: all)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--failures", type=int, default=FAILURES, help="end after so many harmful seeds (%(default)s)")

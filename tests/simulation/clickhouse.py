@@ -91,7 +91,7 @@ class Server:
             _answer(reply, result, error)
 
     async def call(self, work: Coroutine[Any, Any, Any], timeout: float) -> Any:
-        """A query of a local client: its answer, or a fault. The server goes on when the client has given up."""
+        """A query of a local client: its answer, or a fault. The server continues when the client waits no more."""
         if not self.process.alive:
             work.close()
             await asyncio.sleep(0.01)
@@ -100,11 +100,11 @@ class Server:
         reply = loop.create_future()
         self._open[reply] = None
         loop.spawn(self._serve(work, reply), self.process)
-        given_up = loop.call_later(timeout, self._reply, reply, None, interrupted(self.process.name, "timed out"))
+        timer = loop.call_later(timeout, self._reply, reply, None, interrupted(self.process.name, "timed out"))
         try:
             return await reply
         finally:
-            given_up.cancel()
+            timer.cancel()
 
     async def _serve(self, work: Coroutine[Any, Any, Any], reply: asyncio.Future[Any]) -> None:
         result, error = None, None
@@ -138,7 +138,7 @@ class Shard:
     async def insert(
         self, server: Server, table: Table, parts: list[tuple[Hash, tuple[Row, ...]]], timeout: float
     ) -> bool:
-        """Write a block, part after part; True when one of them was there already. Raises what a server says."""
+        """Write a block, part after part; True when one of them was there already. Raises a server's error."""
         known = [hash_ for hash_, _ in parts if hash_ in table.blocks]
         table.under_way.update(known)
         try:
@@ -163,7 +163,7 @@ class Shard:
             if sum(s.active for s in self.servers) < 2:
                 raise server.error(285, "too few live replicas")
             if hash_ in table.blocks:
-                world.say(server.process.name, f"t{table.number}: knows {_text(rows)} already")
+                world.narrate(server.process.name, f"t{table.number}: knows {_text(rows)} already")
                 seen = True
             elif table.pending is not None:
                 raise server.error(286, "an earlier part waits for its quorum")
@@ -180,7 +180,7 @@ class Shard:
             table.rows[row] = part
         table.parts.append(part)
         table.pending, table.settled = part, asyncio.Event()
-        self.world.say(server.process.name, f"t{table.number}: writes {_text(rows)}, waits for its quorum")
+        self.world.narrate(server.process.name, f"t{table.number}: writes {_text(rows)}, waits for its quorum")
         for other in self.servers:
             if other is not server:
                 self._fetch_later(other, table, part)
@@ -213,7 +213,7 @@ class Shard:
             table.pending = None
             table.settled.set()
 
-    # --- what goes on by itself -----------------------------------------------------------------------------
+    # --- what happens by itself ------------------------------------------------------------------------------
 
     def _tick(self) -> None:
         now = self.world.loop.time()
@@ -228,7 +228,7 @@ class Shard:
         self.world.later(TICK, self._tick)
 
     def _fail(self, table: Table, part: Part) -> None:
-        self.world.say("shard", f"t{table.number}: {_text(part.rows)} is lost with its writer r{part.writer}")
+        self.world.narrate("shard", f"t{table.number}: {_text(part.rows)} is lost with its writer r{part.writer}")
         self.world.count("part lost with its writer")
         table.failed.append(self.world.now_ms())
         table.pending = None

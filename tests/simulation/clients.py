@@ -1,9 +1,9 @@
-"""What stands where `blockhouse_aggregator.app` makes its clients: each finds its replica by the process it runs in."""
+"""What stands where the aggregator's `app` and `assembly` make clients. Each finds its replica by its process."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
@@ -12,11 +12,14 @@ from typing import Any
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.errors import Retryable
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.clickhouse.presence import StoredRows
+from blockhouse_aggregator.clickhouse.presence import Origin, StoredRows
 from blockhouse_aggregator.clickhouse.quorum import QuorumSnapshot
 from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.coordination.restarts import RestartDemand
+from blockhouse_aggregator.kafka.facts import Bounds
+from blockhouse_aggregator.kafka.log_ends import Ends
 from blockhouse_aggregator.runtime.adapters import KafkaGroups
+from blockhouse_aggregator.runtime.shared_question import SharedQuestion
 from blockhouse_aggregator.spark.task import LeaseFigures, LeaseSpec
 from tests.simulation.member import SimMember
 from tests.simulation.replica import current
@@ -26,7 +29,7 @@ from tests.simulation.zookeeper import SimLocks, SimMarkers, SimSchemas, ZkSessi
 
 
 class _Unseen:
-    """In place of every metric: nobody looks at them here, and they are dear."""
+    """In place of every metric: no one reads them here, and they are expensive."""
 
     def __getattr__(self, name: str) -> _Unseen:
         return self
@@ -39,7 +42,7 @@ FIGURES = _Unseen()
 
 
 class SimApplication:
-    """In place of `spark.session.SparkApplication`."""
+    """In place of `spark.application.StreamApplication`."""
 
     def __init__(self, *_: Any) -> None:
         self._node = current()
@@ -68,7 +71,7 @@ class SimApplication:
 
 
 class SimServer:
-    """In place of the admin and gate servers: nobody connects from outside."""
+    """In place of the admin and gate servers: no client connects from outside."""
 
     def __init__(self, *_: Any) -> None: ...
 
@@ -79,7 +82,7 @@ class SimServer:
 
 
 class SimShard:
-    """`ports.Shard` over the local server, and what ZooKeeper says of the tables."""
+    """`ports.Shard` over the local server, and what ZooKeeper stores about the tables."""
 
     def __init__(self, *_: Any) -> None:
         node = self._node = current()
@@ -140,10 +143,14 @@ class SimShard:
         await self._zookeeper()
         return False
 
-    async def stored(self, table: ServerTable, stream: StreamId, begin: int, end: int) -> StoredRows:
+    async def claimed(self, table: ServerTable, cluster: str, topic: str) -> bool:
+        return True
+
+    async def stored(self, table: ServerTable, origin: Origin, begin: int, end: int) -> StoredRows:
         node = self._node
         found = node.shard.tables[node.numbers[table.full_name]]
-        work = node.shard.rows_of(node.server, found, node.stream_number(stream), begin, end)
+        number = node.stream_number(StreamId(origin.cluster, "", origin.partition))
+        work = node.shard.rows_of(node.server, found, number, begin, end)
         return StoredRows(await node.server.call(work, 5.0))
 
     async def _zookeeper(self) -> None:
@@ -176,9 +183,17 @@ class SimFacts:
             partitions=len(self._cluster.logs),
         )
 
-    def bounds(self, stream: StreamId) -> tuple[int, int]:
+    def topic_id(self, name: str) -> str:
         self._reached()
-        return 0, self._cluster.logs[stream.partition].end
+        return f"topic-{self._cluster.name}"
+
+    def bounds(self, stream: StreamId) -> Bounds:
+        self._reached()
+        return Bounds(0, self._cluster.logs[stream.partition].end)
+
+    def cluster_id(self) -> str:
+        self._reached()
+        return f"cluster-{self._cluster.name}"
 
     def offsets_topic(self) -> Any:
         self._reached()
@@ -203,6 +218,7 @@ class SimGroups(KafkaGroups):
         self._members = members
         self._facts: dict[str, Any] = {cluster.name: SimFacts(cluster) for cluster in config.kafka.clusters}
         self._threads: Any = _SimThreads(current().world)
+        self._identity = SharedQuestion(self._ask_topic_id)
 
     async def commit(self, stream: StreamId, epoch: int, offset: int, metadata: str) -> Any:
         node = current()
@@ -210,6 +226,20 @@ class SimGroups(KafkaGroups):
         result = await super().commit(stream, epoch, offset, metadata)
         node.world.strike("after commit", node.number)
         return result
+
+
+class SimEnds:
+    """In place of `adapters.BrokerEnds`."""
+
+    def __init__(self, config: AggregatorConfig) -> None:
+        self._facts = {cluster.name: SimFacts(cluster) for cluster in config.kafka.clusters}
+
+    async def latest(self, cluster: str, streams: Collection[StreamId]) -> Mapping[StreamId, Ends]:
+        ends = {stream: self._facts[cluster].bounds(stream).end for stream in streams}
+        return {stream: Ends(high=end, stable=end) for stream, end in ends.items()}
+
+    async def at(self, cluster: str, streams: Collection[StreamId], timestamp_ms: int) -> Mapping[StreamId, int]:
+        return {stream: self._facts[cluster].bounds(stream).end for stream in streams}
 
 
 class _SimHolds:
@@ -257,8 +287,8 @@ REPLACED: dict[str, Any] = {
     "Session": make_session,
     "GroupMember": make_member,
     "ClusterFacts": SimFacts,
-    "SparkApplication": SimApplication,
-    "GateServer": SimServer,
+    "StreamApplication": SimApplication,
+    "StreamGate": SimServer,
     "AdminServer": SimServer,
     "Figures": lambda: FIGURES,
     "now_ms": now_ms,
@@ -268,10 +298,11 @@ REPLACED: dict[str, Any] = {
         LocalShard=SimShard,
         ShardLocks=make_locks,
         KafkaGroups=SimGroups,
+        BrokerEnds=SimEnds,
         StoredSchemas=lambda *_: SimSchemas(current().ensemble, current().histories),
         StoredMarkers=lambda *_: SimMarkers(current().session),
         StoredHolds=lambda *_: _SimHolds(),
         StoredRestarts=lambda *_: _SimRestarts(),
     ),
 }
-"""Names of `blockhouse_aggregator.app`, and what stands in for them."""
+"""Names of `blockhouse_aggregator.app` and `assembly`, and what stands in for them."""

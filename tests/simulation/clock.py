@@ -84,7 +84,7 @@ def _number(waited_for: Any) -> int:
 
 
 _Base: Any = asyncio.AbstractEventLoop
-"""Untyped: asyncio declares forty methods, and nobody here calls those that a simulation has no use for."""
+"""Untyped: asyncio declares forty methods, and nothing here calls those that a simulation has no use for."""
 
 
 class SimLoop(_Base):  # type: ignore[misc]
@@ -162,7 +162,7 @@ class SimLoop(_Base):  # type: ignore[misc]
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Of tasks and futures whose exception nobody asked for: killed processes leave many."""
+        """Of tasks and futures whose exception was never retrieved: killed processes leave many."""
 
     # --- time -----------------------------------------------------------------------------------------------
 

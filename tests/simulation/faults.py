@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
+from blockhouse.metadata import codec
+from blockhouse.metadata.model import Metadata
 from tests.simulation.clickhouse import Shard, Table
 from tests.simulation.clock import Process
 from tests.simulation.kafka import Cluster
@@ -28,7 +30,7 @@ class Misfortunes:
         self._frozen: list[Process] = []
         self._saved: dict[tuple[str, int], tuple[int | None, str]] = {}
         self.asleep_until = 0.0
-        """Until then the world does not heal, or shorter: somebody oversleeps."""
+        """Until then the world does not heal, or shorter: an owner oversleeps."""
         world.strike = self._strike
 
     def begin(self) -> None:
@@ -76,7 +78,7 @@ class Misfortunes:
         node.kill()
         for worker in list(node.workers.values()):
             node.kill_worker(worker)
-        self._world.say(server.process.name, "is killed")
+        self._world.narrate(server.process.name, "is killed")
         server.kill()
 
         def start() -> None:
@@ -101,12 +103,12 @@ class Misfortunes:
 
     def _kill_server(self, node: Node | None = None, least: float = 0.5, most: float = 15) -> None:
         server = (node or self._any()).server
-        self._world.say(server.process.name, "is killed")
+        self._world.narrate(server.process.name, "is killed")
         server.kill()
         self._later(least, most, server.start)
 
     def _orphan(self, node: Node) -> None:
-        """Nobody fetches what its server has just written, and its driver is gone: whoever takes over is told "ok" of a
+        """No replica fetches what its server has just written, and its driver is gone: the next owner gets "ok" for a
         part that waits for its quorum. Then the server is gone for longer than its session, and the part with it."""
         node.kill()
         self._later(10, 25, node.start)
@@ -125,11 +127,11 @@ class Misfortunes:
             self._thaw_later(node.freeze(workers=self._random.random() < 0.6), 0.5, 30)
 
     def _stall(self, node: Node | None = None) -> None:
-        """The event loop stands still while the threads of Kafka and ZooKeeper clients go on."""
+        """The event loop stands still while the threads of Kafka and ZooKeeper clients continue."""
         node = node or self._any()
         if node.driver.alive:
             node.driver.frozen = True
-            self._world.say(node.driver.name, "its event loop stands still")
+            self._world.narrate(node.driver.name, "its event loop stands still")
             self._thaw_later([node.driver], 0.3, 9)
 
     def _thaw_later(self, processes: list[Process], least: float, most: float) -> None:
@@ -139,19 +141,19 @@ class Misfortunes:
     def _wake(self, processes: list[Process]) -> None:
         for process in processes:
             if process.frozen and process.alive:
-                self._world.say(process.name, "goes on")
+                self._world.narrate(process.name, "continues")
                 self._world.loop.thaw(process)
 
     def _restart(self) -> None:
         """In order: as a rolling restart does."""
         node = self._any()
         if node.driver.running and node.aggregator is not None:
-            self._world.say(node.driver.name, "is told to end")
+            self._world.narrate(node.driver.name, "is asked to end")
             self._world.loop.call_soon(node.aggregator.end, 0, "restart", context=node.driver.context)
             self._later(6, 12, node.start)
 
     def _eclipse(self) -> None:
-        """An owner sleeps; another one takes its streams, goes on, and is gone too. So when the first one wakes up it
+        """An owner sleeps; another one takes its streams, continues, and is gone too. So when the first one wakes up it
         gets them back in the very poll in which it hears that it had lost them, its old plans still at hand."""
         cluster = self._random.choice(list(self._clusters.values()))
         owners = [n for n in self._nodes if n.driver.running and (m := cluster.members.get(n.name)) and m.owned]
@@ -215,22 +217,22 @@ class Misfortunes:
 
     def _cluster_down(self, cluster: Cluster, seconds: float) -> None:
         cluster.up = False
-        self._world.say(f"kafka {cluster.name}", "is down")
+        self._world.narrate(f"kafka {cluster.name}", "is down")
 
         def back() -> None:
-            self._world.say(f"kafka {cluster.name}", "is back")
+            self._world.narrate(f"kafka {cluster.name}", "is back")
             cluster.back()
 
         self._later(seconds, seconds, back)
 
     def _zookeeper_down(self) -> None:
         self._world.zookeeper_up = False
-        self._world.say("zookeeper", "is down")
+        self._world.narrate("zookeeper", "is down")
 
         def back() -> None:
             """Sessions that were silent too long are over; of the others it knows until when they live."""
             self._world.zookeeper_up = True
-            self._world.say("zookeeper", "is back")
+            self._world.narrate("zookeeper", "is back")
 
         self._later(1, 14, back)
 
@@ -242,18 +244,18 @@ class Misfortunes:
             self._ensemble.expire(node.session)
 
     def _take_lock(self) -> None:
-        """Somebody has a table's lock for longer than anybody waits for it: a tool that was left alone."""
+        """A tool that was left alone has a table's lock for longer than any owner waits for it."""
         table = f"default.t{self._random.choice(self._shard.tables).number}"
-        self._world.say("zookeeper", f"a tool takes the lock of {table}")
+        self._world.narrate("zookeeper", f"a tool takes the lock of {table}")
         self._ensemble.occupy(table, self._random.uniform(31, 45))
 
     def _split(self) -> None:
         self._world.split_zones = True
-        self._world.say("network", "the zones do not reach each other")
+        self._world.narrate("network", "the zones do not reach each other")
 
         def join() -> None:
             self._world.split_zones = False
-            self._world.say("network", "the zones reach each other")
+            self._world.narrate("network", "the zones reach each other")
 
         self._later(1, 15, join)
 
@@ -263,17 +265,18 @@ class Misfortunes:
         names = ", ".join(f"t{table.number}" for table in chosen)
         for table in chosen:
             table.fetches_stopped = True
-        self._world.say("shard", f"{names}: fetches stop")
+        self._world.narrate("shard", f"{names}: fetches stop")
 
         def start() -> None:
             for table in chosen:
                 table.fetches_stopped = False
-            self._world.say("shard", f"{names}: fetches go on")
+            self._world.narrate("shard", f"{names}: fetches continue")
 
         self._later(least, most, start)
 
     def _force_offset(self) -> None:
-        """A tool sets an offset while nobody owns the stream; somebody puts it right after a while."""
+        """A tool sets an offset while the stream has no owner, or a disk of the brokers is restored from a backup: then
+        metadata and offset go back together. An operator puts it right after a while."""
         cluster = self._random.choice(list(self._clusters.values()))
         partition = self._random.randrange(len(cluster.logs))
         entry = cluster.offsets[partition]
@@ -283,14 +286,26 @@ class Misfortunes:
             self._kill_driver(node)
         cluster.members.clear()
         right = (entry.offset, entry.metadata)
-        entry.offset, entry.forced = entry.offset + 7, True
-        self._world.say(f"kafka {cluster.name}", f"a tool sets partition {partition} to {entry.offset}")
+        old = self._gone_back(cluster, partition)
+        if old and self._random.random() < 0.6:
+            entry.offset, entry.metadata = self._random.choice(old)
+            self._world.count("went back")
+        else:
+            entry.offset += 7
+        entry.forced = True
+        self._world.narrate(f"kafka {cluster.name}", f"a tool sets partition {partition} to {entry.offset}")
 
         def correct() -> None:
             if entry.forced:
                 entry.offset, entry.metadata, entry.forced = *right, False
 
         self._later(12, 20, correct)
+
+    def _gone_back(self, cluster: Cluster, partition: int) -> list[tuple[int, str]]:
+        """Former commits of the partition, of which a later one's block may be stored."""
+        marker = self._ensemble.started.get(cluster.logs[partition].stream)
+        pairs = cluster.offsets[partition].earlier
+        return [pair for pair in pairs if marker is not None and _number(pair[1]) < marker.seq]
 
     # --- the worst moments ----------------------------------------------------------------------------------
 
@@ -305,7 +320,7 @@ class Misfortunes:
         if point == "lock held":
             blows = [self._expire, self._freeze, self._oversleep, self._oversleep, self._oversleep]
         blow = self._random.choice([*blows, self._expire])
-        world.say("fault", f"{point} of {node.name}")
+        world.narrate("fault", f"{point} of {node.name}")
         if blow == self._oversleep or self._random.random() < 0.5:
             blow(node)  # in the midst of what it does, up to its next wait
         else:
@@ -317,7 +332,7 @@ class Misfortunes:
         """From now on nothing new goes wrong; what is down comes back by itself, frozen processes at once."""
         world = self._world
         world.healing = True
-        world.say("world", "heals")
+        world.narrate("world", "heals")
         for process in self._frozen:
             if process.frozen and process.alive:
                 world.loop.thaw(process)
@@ -327,3 +342,9 @@ class Misfortunes:
             for node in self._nodes:  # a block that was rebuilt differently waits for the next owner
                 node.kill()
                 self._later(1, 3, node.start)
+
+
+def _number(text: str) -> int:
+    decoded = codec.decode(text)
+    assert isinstance(decoded, Metadata)
+    return decoded.seq

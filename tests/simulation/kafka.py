@@ -13,7 +13,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.kafka.group import CommitOutcome, Verdict, judge
+from blockhouse_aggregator.kafka.group import judge
+from blockhouse_aggregator.protocol.commits import CommitOutcome, Unknown
 from tests.simulation.clock import Process
 from tests.simulation.world import StreamLog, World
 
@@ -34,11 +35,13 @@ class Member:
 
 @dataclass(slots=True)
 class Offset:
-    """What is committed of one partition; `forced` after a tool has set the offset behind everybody's back."""
+    """What is committed of one partition, and what was before it, oldest first; `forced` after a tool has set it
+    without the owners' knowledge."""
 
     offset: int | None = None
     metadata: str = ""
     forced: bool = False
+    earlier: list[tuple[int, str]] = field(default_factory=list)
 
 
 Applied = Callable[[StreamId, int, str, "SimSession"], None]
@@ -87,13 +90,13 @@ class Cluster:
             self.rebalance()
 
     def rebalance(self) -> None:
-        """A new generation. Partitions nobody owns go to whoever should have them."""
+        """A new generation. Partitions without an owner go to the members that should have them."""
         self.generation += 1
         target = self.target()
         for partition, instance in target.items():
             if self.owner(partition) is None:
                 self.members[instance].owned.add(partition)
-        self.world.say(f"kafka {self.name}", f"generation {self.generation}: {self._text()}")
+        self.world.narrate(f"kafka {self.name}", f"generation {self.generation}: {self._text()}")
         for member in self.members.values():
             member.session.notify()
 
@@ -122,7 +125,7 @@ class Cluster:
         return ", ".join(f"{m.instance}:{sorted(m.owned)}" for m in self.members.values())
 
     def _tick(self) -> None:
-        """Heartbeats go on by themselves while a process runs; a silent member is thrown out."""
+        """Heartbeats continue by themselves while a process runs; a silent member is thrown out."""
         now = self.world.loop.time()
         if self.up:
             silent = []
@@ -132,7 +135,7 @@ class Cluster:
                 elif now - member.heard > self.world.setting.session_timeout:
                     silent.append(member.instance)
             for instance in silent:
-                self.world.say(f"kafka {self.name}", f"{instance} is thrown out")
+                self.world.narrate(f"kafka {self.name}", f"{instance} is thrown out")
                 self.members.pop(instance).session.notify()  # it hears of it in its next heartbeat, if it lives
             if silent:
                 self.rebalance()
@@ -166,6 +169,8 @@ class Cluster:
             return KafkaError(KafkaError.OFFSET_METADATA_TOO_LARGE)
         self._applied(self.logs[partition].stream, offset, metadata, session)
         entry = self.offsets[partition]
+        if entry.offset is not None:
+            entry.earlier.append((entry.offset, entry.metadata))
         entry.offset, entry.metadata, entry.forced = offset, metadata, False
         return None
 
@@ -223,7 +228,7 @@ class SimSession:
         self.notify()
 
     def _reconcile(self, member: Member) -> None:
-        """Give up what somebody else should have, take what we may have."""
+        """Release what another member should have, take what we may have."""
         target = self.cluster.target()
         leaving = sorted(p for p in self.assigned if target.get(p) != self.instance)
         if leaving:
@@ -252,16 +257,16 @@ class SimSession:
             self.cost += patience
             if world.chance(0.3):
                 self._arrives_late(request, patience)
-            return CommitOutcome(Verdict.UNKNOWN, f"no answer within {patience:g} s")
+            return Unknown(f"no answer within {patience:g} s")
         if world.chance(world.setting.chances.commit_lost):
             world.count("commit of unknown fate")
             self.cost += patience
             if world.chance(0.4):
                 cluster.arrives(*request)
-                world.say(f"kafka {cluster.name}", f"applies a commit of {self.instance}, the reply is lost")
+                world.narrate(f"kafka {cluster.name}", f"applies a commit of {self.instance}, the reply is lost")
             elif world.chance(0.8):
                 self._arrives_late(request, patience)
-            return CommitOutcome(Verdict.UNKNOWN, f"no answer within {patience:g} s")
+            return Unknown(f"no answer within {patience:g} s")
         self.cost += 2 * world.trip(self.zone, cluster.zone)
         return judge(cluster.arrives(*request))
 
@@ -270,7 +275,7 @@ class SimSession:
 
         def arrive() -> None:
             if cluster.up:
-                world.say(f"kafka {cluster.name}", f"a late commit of {self.instance} arrives")
+                world.narrate(f"kafka {cluster.name}", f"a late commit of {self.instance} arrives")
                 world.count("late commit")
                 cluster.arrives(*request)
 

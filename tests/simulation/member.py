@@ -14,8 +14,9 @@ from blockhouse.errors import BlockhouseError
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka import member as product
 from blockhouse_aggregator.kafka.coverage import Coverage
-from blockhouse_aggregator.kafka.group import CommitOutcome, DropReason, GroupListener, Verdict
+from blockhouse_aggregator.kafka.group import DropReason, GroupListener
 from blockhouse_aggregator.kafka.health import Health
+from blockhouse_aggregator.protocol.commits import APPLIED, CommitOutcome
 from tests.simulation.clock import Process
 from tests.simulation.kafka import Cluster, SimSession
 from tests.simulation.world import World
@@ -30,7 +31,7 @@ def open_session(*arguments: Any, **callbacks: Any) -> SimSession:
 
 
 class _Carried:
-    """The member's listener: what it is told is said when the call under way is over, on the driver's loop."""
+    """The member's listener: its callbacks run when the call under way is over, on the driver's loop."""
 
     def __init__(self, member: SimMember, listener: GroupListener, driver: Process) -> None:
         self._member = member
@@ -44,7 +45,7 @@ class _Carried:
         self._carry(self._listener.assigned, stream, epoch)
 
     def settling(self, held: Mapping[StreamId, int]) -> Future[None]:
-        raise AssertionError("nobody waits in a simulated revoke")
+        raise AssertionError("nothing waits in a simulated revoke")
 
     def dropped(self, stream: StreamId, epoch: int, reason: DropReason) -> None:
         self._carry(self._listener.dropped, stream, epoch, reason)
@@ -57,8 +58,8 @@ class _Carried:
 
 
 class Impatient(Coverage):
-    """The simulated group leaves no stream without an owner; in some worlds a member is told now and then that it
-    had."""
+    """The simulated group leaves no stream without an owner; in some worlds a member is informed now and then that
+    it had."""
 
     def __init__(self, world: World, *settings: Any) -> None:
         super().__init__(*settings)
@@ -156,7 +157,7 @@ class SimMember(product.GroupMember):
         if before is not None:
             before.cost = 0.0
         self._spent = 0.0
-        if not future.set_running_or_notify_cancel():  # nobody waits for it any more: the product leaves it out too
+        if not future.set_running_or_notify_cancel():  # no caller waits for it any more: the product leaves it out too
             self.loop.call_soon(self._work, context=self._threads.context)
             return
         result, error = None, None
@@ -172,18 +173,18 @@ class SimMember(product.GroupMember):
             self.loop.call_later(taken, self._work, context=self._threads.context)
 
     def _detach(self, reason: DropReason) -> None:
-        """What is said about a session that is thrown away is said when the call that doomed it is over."""
+        """A dropped session is reported when the call that made it invalid is over."""
         session: Any = self._session
         if session is not None:
             self._spent += session.cost
         super()._detach(reason)
 
     def _settle(self, held: Mapping[StreamId, int]) -> None:
-        """Left out: whoever gets the streams finds blocks in flight, which is the harder case."""
+        """Left out: the next owner of the streams finds blocks in flight, which is the harder case."""
 
     def _commit(self, stream: StreamId, epoch: int, target: TopicPartition) -> CommitOutcome:
         outcome = super()._commit(stream, epoch, target)
-        if outcome.verdict is Verdict.COMMITTED:
+        if outcome == APPLIED:
             self.confirmed.add((stream, epoch))
         return outcome
 

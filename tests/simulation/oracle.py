@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Oracle:
-    """Judges one world. Every method reports the first harm to the world and goes on."""
+    """Judges one world. Every method reports the first harm to the world and continues."""
 
     def __init__(self, world: World, shard: Shard, clusters: Mapping[str, Cluster]) -> None:
         self._world = world
@@ -59,7 +59,7 @@ class Oracle:
             self._world.hurt(f"LOCK: {node.driver.name} grants an insert into {table} without its lock")
         elif lease._generation != node.session.generation or node.session.state is not SessionState.CONNECTED:
             self._world.hurt(f"LOCK: {node.driver.name} grants an insert into {table} by a session that is over")
-        cluster, topic, partition = session.hello.stream.split("/")
+        cluster, topic, partition = session.hello.work.split("/")
         stream = StreamId(cluster, topic, int(partition))
         if (stream, session.hello.epoch) not in node.member(cluster).confirmed:
             self._world.hurt(f"UNPROVEN: {node.driver.name} grants an insert of {stream} before a commit of its own")
@@ -72,9 +72,9 @@ class Oracle:
         for worker in node.workers.values():
             session = worker.session
             for key, grant in worker.inserting.items():
-                told = session is not None and not session.broken and worker.driver is node.driver
+                connected = session is not None and not session.broken and worker.driver is node.driver
                 alive = worker.process.alive and grant.deadline_ms / 1000 > node.unix()
-                if key.table == table and told and alive:
+                if key.table == table and connected and alive:
                     self._world.hurt(f"LOCK: {node.driver.name} releases {table} while {worker.process.name} inserts")
 
     # --- Kafka ----------------------------------------------------------------------------------------------

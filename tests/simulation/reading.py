@@ -12,7 +12,7 @@ from tests.simulation.world import BAD, HEADLESS, HOLE, StreamLog
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """A built block: its storable offsets. The crc stands for the bytes, which nobody needs."""
+    """A built block: its storable offsets. The crc stands for the bytes, which no reader needs."""
 
     table: int
     offsets: tuple[int, ...]

@@ -79,7 +79,7 @@ class Node:
         self.driver = Process(f"{self.name}.{self.incarnation}")
         self.threads = Process(f"{self.name}.{self.incarnation} threads")
         self.members = []
-        self.world.say(self.driver.name, "starts")
+        self.world.narrate(self.driver.name, "starts")
         self.world.loop.spawn(self._run(), self.driver)
 
     async def _run(self) -> None:
@@ -90,7 +90,7 @@ class Node:
         except Exception as error:
             self.world.hurt(f"BUG: {self.driver.name} ends with {error!r}")
             raise
-        self.world.say(self.driver.name, f"ended with code {code}")
+        self.world.narrate(self.driver.name, f"ended with code {code}")
         self.end(hard=False)
 
     def end(self, *, hard: bool = True) -> None:
@@ -101,7 +101,7 @@ class Node:
                 worker.session.broken = True
             self.world.loop.call_later(0.001, worker.hear, None, context=worker.process.context)
         if hard:
-            self.world.say(self.driver.name, "is killed")
+            self.world.narrate(self.driver.name, "is killed")
 
     def kill(self) -> None:
         if self.driver.alive:
@@ -111,7 +111,7 @@ class Node:
         """Its socket breaks, and Spark's job fails a moment later."""
         if not worker.process.alive:
             return
-        self.world.say(worker.process.name, "is killed")
+        self.world.narrate(worker.process.name, "is killed")
         worker.process.alive = False
         self.workers.pop(worker.process.name, None)
         loop, driver = self.world.loop, worker.driver
@@ -127,7 +127,7 @@ class Node:
             frozen += [worker.process for worker in self.workers.values()]
         for process in frozen:
             process.frozen = True
-        self.world.say(self.driver.name, "is frozen" + (" with its workers" if workers else ""))
+        self.world.narrate(self.driver.name, "is frozen" + (" with its workers" if workers else ""))
         return frozen
 
     # --- what its processes ask -----------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class Node:
 
 
 here: dict[Process, Node] = {}
-"""Which node the process under way belongs to: the product's factories cannot be told."""
+"""Which node the process under way belongs to: the product's factories take no such argument."""
 
 
 def current() -> Node:
@@ -172,9 +172,9 @@ def config_of(world: World, replica: str, clusters: Mapping[str, Cluster]) -> Ag
             "kafka": {
                 "topic": "events",
                 "group": "g",
-                "clusters": [{"name": name, "bootstrapServers": "nowhere:1"} for name in clusters],
+                "clusters": [{"name": name, "bootstrapServers": f"{name}.nowhere:1"} for name in clusters],
                 "sessionTimeout": setting.session_timeout,
-                "heartbeatInterval": 1,
+                "heartbeatInterval": min(1.0, setting.session_timeout / 3),
                 "commitTimeout": 2,
                 "offsetMetadataMaxUnits": setting.metadata_units,
             },

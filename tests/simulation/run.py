@@ -11,9 +11,9 @@ from typing import Any
 
 import structlog
 
-from blockhouse_aggregator import app
+from blockhouse_aggregator import app, assembly
 from blockhouse_aggregator.kafka import member as _member
-from blockhouse_aggregator.runtime import owner as _owner
+from blockhouse_aggregator.runtime.stream import owner as _owner
 from tests.simulation import replica
 from tests.simulation.clickhouse import Shard
 from tests.simulation.clients import REPLACED
@@ -97,8 +97,8 @@ def setting_of(seed: int) -> Setting:
 class Universe:
     """A world with everything in it. Directed tests steer one by hand; `simulate` leaves it to chance."""
 
-    def __init__(self, setting: Setting, *, tell: bool = False) -> None:
-        world = self.world = World(setting, tell=tell)
+    def __init__(self, setting: Setting, *, keep_story: bool = False) -> None:
+        world = self.world = World(setting, keep_story=keep_story)
         self.shard = Shard(world)
         self.clusters: dict[str, Cluster] = {}
         self.oracle = Oracle(world, self.shard, self.clusters)
@@ -137,16 +137,16 @@ class Universe:
 
 
 @contextmanager
-def universe(setting: Setting, *, tell: bool = False) -> Iterator[Universe]:
+def universe(setting: Setting, *, keep_story: bool = False) -> Iterator[Universe]:
     """The product is in simulated hands as long as the context lasts."""
-    made = Universe(setting, tell=tell)
+    made = Universe(setting, keep_story=keep_story)
     with replaced(made.world):
         yield made
 
 
-def simulate(seed: int, *, tell: bool = False) -> Outcome:
+def simulate(seed: int, *, keep_story: bool = False) -> Outcome:
     """Run the seed's world to its end."""
-    with universe(setting_of(seed), tell=tell) as made:
+    with universe(setting_of(seed), keep_story=keep_story) as made:
         world = made.world
         _produce(world, made.clusters)
         made.misfortunes.begin()
@@ -182,7 +182,7 @@ def _produce(world: World, clusters: dict[str, Cluster]) -> None:
 
 
 class SimLog:
-    """In place of structlog's logger: errors that no world may cause are harm, everything may be told."""
+    """In place of structlog's logger: errors that no world may cause are harm, everything may be logged."""
 
     def __init__(self, logger: Any, processors: Any, context: Any) -> None: ...
 
@@ -211,7 +211,8 @@ class SimLog:
 def judge(world: World, event: str, values: dict[str, Any]) -> None:
     """Harm that the product itself reports."""
     unexpected = event == "lease.failed" and "worker gone" not in values["error"]
-    if unexpected or event in ("stream.job_failed", "aggregator.failed", "conversation.unexpected", "member_crashed"):
+    defects = ("internal_error", "stream.job_failed", "aggregator.failed", "conversation.unexpected", "member_crashed")
+    if unexpected or event in defects:
         world.hurt(f"BUG: {event} {values.get('error', values)}")
     elif event == "alarm":
         reason = values["reason"]
@@ -236,7 +237,8 @@ def watched(world: World, step: Callable[..., Any]) -> Callable[..., Any]:
 @contextmanager
 def replaced(world: World) -> Iterator[None]:
     """The product with simulated clients, as long as the context lasts. One world at a time."""
-    saved = {name: getattr(app, name) for name in REPLACED}
+    places: list[tuple[Any, str]] = [(m, name) for m in (app, assembly) for name in REPLACED if hasattr(m, name)]
+    saved = [getattr(module, name) for module, name in places]
     members: Any = _member
     session = members.Session
     owners: Any = _owner
@@ -247,8 +249,8 @@ def replaced(world: World) -> Iterator[None]:
     wrapper: Any = SimLog
     structlog.configure(wrapper_class=wrapper, cache_logger_on_first_use=False)
     try:
-        for name, value in REPLACED.items():
-            setattr(app, name, value)
+        for module, name in places:
+            setattr(module, name, REPLACED[name])
         members.Session = open_session
         owners.step = watched(world, step)
         yield
@@ -257,8 +259,8 @@ def replaced(world: World) -> Iterator[None]:
         world.loop.bury()
         replica.here.clear()
         sys.unraisablehook = quiet
-        for name, value in saved.items():
-            setattr(app, name, value)
+        for (module, name), value in zip(places, saved, strict=True):
+            setattr(module, name, value)
         members.Session = session
         owners.step = step
         structlog.configure(**config)

@@ -9,8 +9,9 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from blockhouse.errors import BlockhouseError, Permanent
-from blockhouse_aggregator.blocks.inserting import CONCURRENT_INSERTS, LEAST_LIFETIME, TRIES
+from blockhouse.errors import BlockhouseError, Permanent, Retryable
+from blockhouse.gate.messages import Hello
+from blockhouse_aggregator.blocks.inserting import CONCURRENT_INSERTS, LEAST_LIFETIME, PROOF_SECONDS, TRIES
 from blockhouse_aggregator.clickhouse.errors import Fault, ServerFault
 from blockhouse_aggregator.clickhouse.presence import Absent, Complete, Partial, StoredRows, decide
 from blockhouse_aggregator.gate.messages import (
@@ -18,8 +19,9 @@ from blockhouse_aggregator.gate.messages import (
     Bye,
     Drop,
     Finish,
+    Go,
     Grant,
-    Hello,
+    Ready,
     Rebuilt,
     Replay,
     Result,
@@ -40,11 +42,11 @@ if TYPE_CHECKING:
 
 GATE = 0.0005
 LOOK = 0.2
-"""Seconds between two looks at the log."""
+"""Seconds between two reads of the log."""
 
 
 class GateSession:
-    """The driver's end, in place of `gate.server.TaskSession`."""
+    """The driver's end, in place of `gate.server.StreamSession`."""
 
     def __init__(self, worker: Worker, hello: Hello) -> None:
         self.hello = hello
@@ -93,8 +95,9 @@ class Worker:
         self.held: dict[BlockKey, Bytes] = {}
         self.inserting: dict[BlockKey, Grant] = {}
         self.known: set[str] = set()
-        """Tables whose columns the driver has told."""
+        """Tables whose columns the driver has sent."""
         self._orders: asyncio.Queue[Any] = asyncio.Queue()
+        self._asked: dict[BlockKey, asyncio.Future[str]] = {}
         self._finish = False
         self._slots = asyncio.Semaphore(CONCURRENT_INSERTS)
         self._running: set[asyncio.Task[None]] = set()
@@ -108,6 +111,9 @@ class Worker:
                 task = asyncio.ensure_future(self._insert(message))
                 self._running.add(task)
                 task.add_done_callback(self._running.discard)
+            case Go():
+                if (asked := self._asked.get(message.block)) is not None and not asked.done():
+                    asked.set_result(message.refusal)
             case Drop():
                 self.held.pop(message.block, None)
             case Finish():
@@ -119,7 +125,7 @@ class Worker:
                 self._finish = True
                 self._orders.put_nowait(message)
 
-    def tell(self, message: Any) -> None:
+    def report(self, message: Any) -> None:
         session = self.session
         if session is not None and not session.broken and self.driver.alive:
             self.loop.call_later(GATE, session.put, message, context=self.driver.context)
@@ -127,7 +133,7 @@ class Worker:
     async def run(self) -> None:
         await asyncio.sleep(self.world.random.uniform(0.03, 0.4))
         spec = self.spec
-        hello = Hello(stream=str(spec.stream), epoch=spec.epoch, lease=spec.number, pid=1, proof="", nonce="")
+        hello = Hello(work=str(spec.stream), epoch=spec.epoch, lease=spec.number, pid=1, proof="", nonce="")
         self.session = GateSession(self, hello)
         leases = self.node.aggregator.leases
         self.loop.spawn(leases.accept(self.session), self.driver)
@@ -141,7 +147,7 @@ class Worker:
             if self._running:
                 await asyncio.wait(set(self._running))
             if isinstance(order, Stop):
-                self.tell(Bye())
+                self.report(Bye())
         await asyncio.sleep(0.01)
         self.process.alive = False
         self.node.workers.pop(self.process.name, None)
@@ -190,7 +196,7 @@ class Worker:
         self.log.dead.update(found.dead)
         self.held.update(found.blocks)
         sealed = found.sealed.model_copy(update={"elapsed": self.loop.time() - started})
-        self.tell(self._lied(sealed) if self.world.chance(chances.misreport) else sealed)
+        self.report(self._lied(sealed) if self.world.chance(chances.misreport) else sealed)
 
     def _lied(self, sealed: Sealed) -> Sealed:
         """A client that delivered messages twice: counted twice in their block, or as messages without a table."""
@@ -210,7 +216,7 @@ class Worker:
         last = max(block.end for block in order.blocks)
         while self._end <= last:
             if self._finish:
-                self.tell(Trouble(reason="Retryable", message="interrupted", retryable=True))
+                self.report(Trouble(reason="Retryable", message="interrupted", retryable=True))
                 return
             await asyncio.sleep(LOOK)
         await asyncio.sleep(self.world.random.uniform(0.005, 0.05))
@@ -221,9 +227,9 @@ class Worker:
                 bad = replace(content, offsets=(content.offsets[0], *content.offsets[2:]))
                 found[key] = (bad, bad.describe(built.table, str(self.spec.stream), built.oldest_ms))
         self.held.update({key: content for key, (content, _) in found.items()})
-        wanted = [BlockKey(table=b.table, begin=b.begin, end=b.end) for b in order.blocks]
-        missing = tuple(key for key in wanted if key not in found)
-        self.tell(Rebuilt(round=order.round, blocks=tuple(built for _, built in found.values()), missing=missing))
+        requested = [BlockKey(table=b.table, begin=b.begin, end=b.end) for b in order.blocks]
+        missing = tuple(key for key in requested if key not in found)
+        self.report(Rebuilt(round=order.round, blocks=tuple(built for _, built in found.values()), missing=missing))
 
     # --- inserting ------------------------------------------------------------------------------------------
 
@@ -231,7 +237,7 @@ class Worker:
         content = self.held.pop(grant.block, None)
         started, attempt = self.loop.time(), 0
         if content is None:
-            self.tell(_failure(grant.block, 0, 0.0, ServerFault("not held", fault=Fault.RESEND)))
+            self.report(_failure(grant.block, 0, 0.0, ServerFault("not held", fault=Fault.RESEND)))
             return
         self.inserting[grant.block] = grant
         error: BlockhouseError = ServerFault("the deadline was over", fault=Fault.RESEND)
@@ -246,10 +252,13 @@ class Worker:
                     if again.fault is not Fault.RESEND:
                         break
                     await asyncio.sleep(min(again.after * attempt, left))
+                except Retryable as refused:
+                    error = refused
+                    break
                 else:
                     self.world.strike("after insert", self.node.number)
                     del self.inserting[grant.block]
-                    self.tell(
+                    self.report(
                         Result(
                             block=grant.block, outcome="stored", attempts=attempt,
                             elapsed=self.loop.time() - started, deduplicated=seen, presence=presence,
@@ -257,7 +266,7 @@ class Worker:
                     )  # fmt: skip
                     return
         del self.inserting[grant.block]
-        self.tell(_failure(grant.block, attempt, self.loop.time() - started, error))
+        self.report(_failure(grant.block, attempt, self.loop.time() - started, error))
 
     def _left(self, grant: Grant) -> float:
         return grant.deadline_ms / 1000 - self.node.unix()
@@ -284,6 +293,7 @@ class Worker:
         left = self._left(grant)
         if left <= LEAST_LIFETIME:
             raise ServerFault("the deadline was over when provenance had been asked", fault=Fault.RESEND)
+        await self._prove(grant, left)
         number, split = node.stream_number(self.spec.stream), self.world.setting.split
         node.oracle.inserts(self.spec.stream, content, grant)
         parts = []
@@ -294,6 +304,19 @@ class Worker:
         table = node.shard.tables[content.table]
         timeout = min(self._quorum.timeout, left * 0.9)
         return bool(await node.server.call(node.shard.insert(node.server, table, parts, timeout), left))
+
+    async def _prove(self, grant: Grant, left: float) -> None:
+        """Ask the driver right before the first byte."""
+        asked = self._asked[grant.block] = self.loop.create_future()
+        self.report(Ready(block=grant.block))
+        try:
+            refusal = await asyncio.wait_for(asked, min(PROOF_SECONDS, left))
+        except TimeoutError:
+            refusal = "no answer"
+        finally:
+            self._asked.pop(grant.block, None)
+        if refusal:
+            raise Retryable(refusal)
 
 
 def _finish(job: asyncio.Future[LeaseFigures], figures: LeaseFigures) -> None:
@@ -307,7 +330,7 @@ def _failure(key: BlockKey, attempts: int, elapsed: float, error: BlockhouseErro
         outcome="permanent" if isinstance(error, Permanent) else "retryable",
         attempts=attempts,
         elapsed=elapsed,
-        code=getattr(error, "code", None),
-        reason=str(getattr(error, "fault", Fault.RESEND)),
+        code=error.code,
+        reason=(error.fault if isinstance(error, Retryable) else "") or Fault.RESEND,
         message=str(error),
     )

@@ -64,25 +64,25 @@ class Setting:
 
 
 class World:
-    """Everybody's surroundings. `harm` is what was found first; the run ends there."""
+    """What all processes share. `harm` is what was found first; the run ends there."""
 
-    def __init__(self, setting: Setting, *, tell: bool = False) -> None:
+    def __init__(self, setting: Setting, *, keep_story: bool = False) -> None:
         self.setting = setting
         self.random = Random(setting.seed)
         self.loop = SimLoop()
-        self._nobody = contextvars.Context()
+        self._no_process = contextvars.Context()
         self.harm: str | None = None
         self.healing = False
         self.split_zones = False
         self.zookeeper_up = True
         self.counts: dict[str, int] = {}
-        self.story: list[tuple[float, str, str]] | None = [] if tell else None
+        self.story: list[tuple[float, str, str]] | None = [] if keep_story else None
         self.strike: Callable[[str, int], None] = lambda _point, _replica: None
         """Called where a fault would hurt most, with the replica's number: may kill or freeze it at once."""
 
     def later(self, delay: float, work: Callable[..., Any], *arguments: Any) -> None:
-        """Do something in nobody's process: whoever caused it may be dead or frozen by then."""
-        self.loop.call_later(delay, work, *arguments, context=self._nobody)
+        """Do something outside of every process: the one that caused it may be dead or frozen by then."""
+        self.loop.call_later(delay, work, *arguments, context=self._no_process)
 
     # --- chance, time, network ------------------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ class World:
 
     # --- the story ------------------------------------------------------------------------------------------
 
-    def say(self, who: str, what: str) -> None:
+    def narrate(self, who: str, what: str) -> None:
         if self.story is not None:
             self.story.append((self.loop.time(), who, what))
 
@@ -113,13 +113,13 @@ class World:
         if self.story is not None:
             process = PROCESS.get()
             text = " ".join(f"{key}={value}" for key, value in values.items() if key != "exc_info")
-            self.say(process.name if process else "?", f"{event} {text}")
+            self.narrate(process.name if process else "?", f"{event} {text}")
 
     def hurt(self, text: str) -> None:
         """Harm was done, or a promise broken."""
         if self.harm is None:
             self.harm = text
-            self.say("ORACLE", text)
+            self.narrate("ORACLE", text)
 
     def count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1

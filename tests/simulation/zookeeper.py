@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from blockhouse.errors import Retryable
+from blockhouse.metadata.model import Metadata
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.coordination.locks import Lease
-from blockhouse_aggregator.coordination.session import SessionState
+from blockhouse_aggregator.coordination.markers import Claim, StreamMarker
+from blockhouse_aggregator.coordination.session import Listener, SessionState
 from tests.simulation.clock import Process
 from tests.simulation.world import World
 
@@ -32,6 +34,10 @@ class ZkSession:
         self.live = False
         self.heard = 0.0
         self.lost_since = 0.0
+        self.listeners: list[Listener] = []
+
+    def add_listener(self, listener: Listener) -> None:
+        self.listeners.append(listener)
 
     def connect(self) -> None:
         if not self.ensemble.reachable(self):
@@ -49,10 +55,12 @@ class ZkSession:
         self.state = SessionState.CONNECTED
 
     def learn_of_loss(self) -> None:
-        """The client is told that its session is over, and gets a new one."""
+        """The client hears that its session is over, and gets a new one."""
         if self.process.alive and not self.live and self.ensemble.reachable(self):
             self.state = SessionState.LOST
             self.generation += 1
+            for listener in self.listeners:
+                listener(SessionState.LOST)
             self._begin()
 
 
@@ -73,7 +81,7 @@ class Ensemble:
         self.world = world
         self.sessions: list[ZkSession] = []
         self.queues: dict[str, list[LockRequest]] = {}
-        self.started: dict[StreamId, str] = {}
+        self.started: dict[StreamId, StreamMarker] = {}
         setting = world.setting
         self.tables = {f"default.t{number}" for number in range(setting.tables - setting.new_tables)}
         """Those that are in the schema history."""
@@ -114,7 +122,7 @@ class Ensemble:
             return
         session.live = False
         session.lost_since = self.world.loop.time() - TICK
-        self.world.say("zookeeper", f"session of {session.process.name} is over")
+        self.world.narrate("zookeeper", f"session of {session.process.name} is over")
         for table, queue in self.queues.items():
             queue[:] = [request for request in queue if request.session is not session]
             self._grant(table)
@@ -124,7 +132,7 @@ class Ensemble:
         self._grant(request.table)
 
     def occupy(self, table: str, seconds: float) -> None:
-        """A lock request of nobody in this world, which is given back after so many seconds."""
+        """A lock request of a client outside of this world, which is released after so many seconds."""
         stranger = ZkSession(self, Process("a tool"), 0)
         stranger.live = True
         request = LockRequest(stranger, table, self.world.loop.create_future())
@@ -153,7 +161,7 @@ class SimLocks:
         self.on_hold: Callable[[], None] = lambda: None
         self.on_release: Callable[[str], None] = lambda _: None
 
-    async def acquire(self, table: str, timeout: float) -> Lease | None:
+    async def acquire(self, table: str, timeout: float, table_path: str | None = None) -> Lease | None:
         session, ensemble = self._session, self._session.ensemble
         if session.state is not SessionState.CONNECTED:
             raise Retryable(f"lock of {table}: no ZooKeeper session ({session.state})", after=0.5)
@@ -192,11 +200,14 @@ class SimLocks:
 
 
 class SimSchemas:
-    """`ports.Schemas`: tables have one revision each, and come into the history when somebody meets them."""
+    """`ports.Schemas`: tables have one revision each, and come into the history when an owner meets them."""
 
     def __init__(self, ensemble: Ensemble, histories: Mapping[str, TableHistory]) -> None:
         self._known = ensemble.tables
         self._histories = histories
+
+    async def identity(self) -> str:
+        return "one"
 
     async def all(self) -> Mapping[str, TableHistory]:
         return {name: history for name, history in self._histories.items() if name in self._known}
@@ -216,6 +227,7 @@ class SimMarkers:
 
     def __init__(self, session: ZkSession) -> None:
         self._session = session
+        self._claimed: dict[StreamId, str] = {}
 
     async def _reached(self) -> None:
         ensemble = self._session.ensemble
@@ -223,13 +235,34 @@ class SimMarkers:
         if not ensemble.reachable(self._session):
             raise Retryable("zookeeper: away", after=0.5)
 
-    async def started_topic_id(self, stream: StreamId) -> str | None:
+    async def marker(self, stream: StreamId) -> StreamMarker | None:
         await self._reached()
         return self._session.ensemble.started.get(stream)
 
-    async def mark_started(self, stream: StreamId, topic_id: str) -> None:
+    async def mark_started(self, stream: StreamId, metadata: Metadata, history: str, *, afresh: bool) -> None:
         await self._reached()
-        self._session.ensemble.started[stream] = topic_id
+        new = StreamMarker(
+            topic_id=metadata.topic_id, started_ms=0, replica="", seq=metadata.seq, position=metadata.position
+        )
+        found = self._session.ensemble.started.setdefault(stream, new)
+        if found.topic_id != new.topic_id or afresh:
+            self._session.ensemble.started[stream] = new
+
+    async def prove(self, stream: StreamId, claim: Claim, lease: Lease) -> None:
+        """As `StreamMarkers.prove`: the lock's node is there, and no one else has claimed the stream since we did."""
+        await self._reached()
+        ensemble, request = self._session.ensemble, cast(LockRequest, lease._lock)
+        queue = ensemble.queues.get(lease.table, [])
+        if not queue or queue[0] is not request or request.generation != self._session.generation:
+            raise Retryable(f"{stream}: its lock is another owner's by now", after=0.5)
+        found = ensemble.started.get(stream)
+        ours = self._claimed.get(stream) == claim.owner
+        if found is None or found.seq > claim.seq or (ours and found.owner != claim.owner):
+            raise Retryable(f"{stream}: another owner continues", after=0.5)
+        update = {"owner": claim.owner, "seq": claim.seq, "position": claim.position}
+        ensemble.started[stream] = found.model_copy(update=update)
+        self._claimed[stream] = claim.owner
+        await asyncio.sleep(ensemble.world.trip(self._session.zone, 0))
 
     async def accepted(self, stream: StreamId) -> str:
         await self._reached()
@@ -242,6 +275,6 @@ class SimMarkers:
         await self._reached()
 
     async def consume_block_decision(self, stream: StreamId, table: str, decision: Any) -> None:
-        raise AssertionError("nobody decides anything here")
+        raise AssertionError("no operator decides anything here")
 
     def close(self) -> None: ...

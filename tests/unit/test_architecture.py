@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
 NAMED = set(re.findall(r"`([\w./-]+/)`", PAGE))
-SOURCE_ROOTS = ("core", "aggregator", "operator", "e2e")
+SOURCE_ROOTS = ("core", "aggregator", "mirror", "operator", "e2e")
 
 
 def packages() -> set[str]:
@@ -25,6 +27,61 @@ def test_every_package_is_named() -> None:
     assert packages() - NAMED == set()
 
 
+def imports(path: Path) -> set[str]:
+    """Modules that a file imports, from `x` or by name."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    named = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return named | {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+
+
+def test_nothing_but_the_demonstration_imports_the_demonstration() -> None:
+    """What others share with it is in e2e/kit, which imports none of them."""
+    users = (path for folder in ("e2e", "bench", "tests") for path in (ROOT / folder).rglob("*.py"))
+    others = [path for path in users if "demo" not in path.relative_to(ROOT).parts]
+    assert len(others) > 300, "the files are no longer found"
+    assert [str(path) for path in others if any(name.startswith("e2e.demo") for name in imports(path))] == []
+
+
+def test_the_kit_imports_none_of_its_users() -> None:
+    users = tuple(f"e2e.{name}" for name in ("demo", "chaos", "rollouts", "scenarios", "simulator"))
+    found = {str(path): imports(path) for path in (ROOT / "e2e" / "kit").glob("*.py")}
+    assert {path: n for path, names in found.items() if (n := {m for m in names if m.startswith(users)})} == {}
+
+
 def test_the_source_roots_are_no_packages() -> None:
-    for root in ("core", "aggregator", "operator"):
+    for root in ("core", "aggregator", "mirror", "operator"):
         assert not (ROOT / root / "__init__.py").exists(), "`operator` would hide the standard library's module"
+
+
+def test_everything_that_is_named_for_a_change_exists() -> None:
+    table = PAGE.split("## To change something")[1]
+    rows = [line for line in table.splitlines() if line.startswith("| ") and not line.startswith("| to |")]
+    named = {
+        (row.split(" | ")[0], path) for row in rows for path in re.findall(r"`([\w.-]+/[\w./-]+|[\w-]+\.\w+)`", row)
+    }
+
+    assert len(rows) >= 10, "the table is no longer found"
+    assert {row.split(" | ")[0] for row in rows} == {row for row, _ in named}, "a change without a path"
+    assert {(row, path) for row, path in named if not (ROOT / path).exists()} == set()
+
+
+def test_the_modules_named_for_a_client_library_are_those_of_import_linter() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    allowed = [exception for contract in contracts for exception in contract.get("ignore_imports", [])]
+    modules = {
+        "clickhouse_driver": "aggregator/blockhouse_aggregator/clickhouse/client.py",
+        "pyspark": "core/blockhouse/spark/session.py",
+    }
+    for library, path in modules.items():
+        dotted = path.partition("/")[2].removesuffix(".py").replace("/", ".")
+        assert [entry for entry in allowed if entry.endswith(f"-> {library}")] == [f"{dotted} -> {library}"]
+        assert f"`{path}`" in PAGE
+
+
+def test_headers_of_messages_are_read_in_one_place() -> None:
+    """Asked twice for a name that is not UTF-8, the client crashes the process (`kafka/headers.py`)."""
+    package = ROOT / "aggregator" / "blockhouse_aggregator"
+    readers = [
+        path.name for path in package.rglob("*.py") if re.search(r"\.headers\(\)|[\"']headers[\"']\)", path.read_text())
+    ]
+    assert readers == ["headers.py"]

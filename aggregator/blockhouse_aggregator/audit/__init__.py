@@ -5,5 +5,6 @@ Independent of what the aggregators believe: it reads neither their metadata nor
 
 from blockhouse_aggregator.audit.auditing import AuditImpossible, AuditSpec, run
 from blockhouse_aggregator.audit.report import AuditReport, TableResult
+from blockhouse_aggregator.audit.values import ValuesSpec
 
-__all__ = ["AuditImpossible", "AuditReport", "AuditSpec", "TableResult", "run"]
+__all__ = ["AuditImpossible", "AuditReport", "AuditSpec", "TableResult", "ValuesSpec", "run"]

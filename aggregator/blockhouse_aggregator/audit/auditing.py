@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +14,19 @@ from blockhouse.config.endpoints import ClickHouse, KafkaCluster
 from blockhouse.errors import BlockhouseError, Retryable
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.audit import manifest as manifests
-from blockhouse_aggregator.audit.compare import Difference, Ints, Produced, Stored, compare
+from blockhouse_aggregator.audit.compare import Difference, Ints, Produced, Stored, compare, still_dead
 from blockhouse_aggregator.audit.produced import NO_TABLE, DeadLetterLog, ProducedLog
 from blockhouse_aggregator.audit.report import AuditReport, TableResult, table_result
-from blockhouse_aggregator.audit.stored import StoredTables, Stream
+from blockhouse_aggregator.audit.stored import Held, StoredTables, Stream, Topic
+from blockhouse_aggregator.audit.values.judging import Progress, ValueAudit, ValuesSpec
+from blockhouse_aggregator.audit.values.report import ValuesReport
+from blockhouse_aggregator.audit.values.rows import ReplicaValues
 
 _PAUSE = 2.0
 
 
 class AuditImpossible(BlockhouseError):
-    """Nothing can be said: a cluster, a replica or the manifest could not be read, or there is nothing to compare."""
+    """Nothing can be proved: a cluster, a replica or the manifest could not be read, or there is nothing to compare."""
 
     exit_code = 3
 
@@ -32,7 +35,8 @@ class AuditImpossible(BlockhouseError):
 class AuditSpec:
     """What to compare with what. `database` is that of tables whose header names none.
 
-    Without `dead_letter_topic` no message may be missing. `wait` is how many seconds to try again until exact.
+    Without `dead_letter_topic` no message may be missing. `wait` is how many seconds to try again until exact. With
+    `values` the values of the stored rows are compared too, once, at the end.
     """
 
     clusters: tuple[KafkaCluster, ...]
@@ -43,12 +47,21 @@ class AuditSpec:
     manifest: Path | None = None
     ignore_tables: frozenset[str] = frozenset()
     wait: float = 0.0
+    left_out: frozenset[str] = frozenset()
+    """Kafka clusters that are not compared: rows of their messages are not judged."""
+    values: ValuesSpec | None = None
 
 
-def run(spec: AuditSpec, *, progress: Callable[[AuditReport], None] = lambda _: None) -> AuditReport:
+def run(
+    spec: AuditSpec,
+    *,
+    progress: Callable[[AuditReport], None] = lambda _: None,
+    judging: Progress = lambda *_: None,
+) -> AuditReport:
     """The report of the first exact comparison or, when the time to wait is over, of the last one.
 
-    `progress` is called with every report that is not the last. Raises AuditImpossible.
+    `progress` is called with every report that is not the last, `judging` with how many messages' values were
+    compared, and of how many. Raises AuditImpossible.
     """
     end = time.monotonic() + spec.wait
     with _Audit(spec) as audit:
@@ -56,7 +69,7 @@ def run(spec: AuditSpec, *, progress: Callable[[AuditReport], None] = lambda _: 
             try:
                 report = audit.compare()
                 if report.exact or time.monotonic() >= end:
-                    return report
+                    return replace(report, values=audit.values(judging))
                 progress(report)
             except Retryable as error:
                 if time.monotonic() >= end:
@@ -74,7 +87,7 @@ class _Snapshot:
     """What one replica had at one moment: its tables, and what they hold by stream."""
 
     replica: str
-    tables: Mapping[str, Mapping[Stream, Stored]]
+    tables: Mapping[str, Held]
 
 
 class _Audit:
@@ -89,7 +102,7 @@ class _Audit:
         dead = spec.dead_letter_topic
         self._dead = {c.name: DeadLetterLog(c, dead, spec.topic) for c in spec.clusters} if dead else {}
         self._replicas = [StoredTables(config) for config in spec.replicas]
-        self._said: Mapping[manifests.Key, Produced] = {}
+        self._manifest: Mapping[manifests.Key, Produced] = {}
 
     def __enter__(self) -> _Audit:
         for log in self._logs.values():
@@ -100,7 +113,8 @@ class _Audit:
             self._closing.callback(replica.close)
         try:
             if self._spec.manifest is not None:
-                self._said = manifests.read_manifest(self._spec.manifest, self._spec.topic)
+                listed = manifests.read_manifest(self._spec.manifest, self._spec.topic)
+                self._manifest = {key: sent for key, sent in listed.items() if key[1] not in self._spec.left_out}
         except BlockhouseError as error:
             raise AuditImpossible(str(error)) from error
         return self
@@ -112,7 +126,7 @@ class _Audit:
         """One comparison. Kafka is read first, so that a stored row without a message is no matter of timing."""
         self._read_logs()
         judged = {(c, p): b.end for c, log in self._logs.items() for p, b in log.bounds.items()}
-        tables = {table for log in self._logs.values() for table in log.tables} | {key[0] for key in self._said}
+        tables = {table for log in self._logs.values() for table in log.tables} | {key[0] for key in self._manifest}
         tables -= self._spec.ignore_tables
         if not tables:
             raise AuditImpossible(f"topic {self._spec.topic} holds no message: there is nothing to compare")
@@ -125,7 +139,33 @@ class _Audit:
                 result, old = self._judge(table, snapshot, judged)
                 results.append(result)
                 expired += old
-        return AuditReport(self._spec.topic, tuple(results), self._check_manifest(), expired)
+        names = tuple(snapshot.replica for snapshot in snapshots)
+        return AuditReport(self._spec.topic, tuple(results), self._check_manifest(), expired, names)
+
+    def values(self, progress: Progress) -> ValuesReport | None:
+        """The values of what `compare` has read, if asked for. Raises AuditImpossible if none can be judged."""
+        if self._spec.values is None:
+            return None
+        tables = {table for log in self._logs.values() for table in log.tables} - self._spec.ignore_tables - {NO_TABLE}
+        produced = {table: dict(self._to_be_stored(table)) for table in sorted(tables)}
+        with ExitStack() as closing:
+            replicas = [ReplicaValues(config) for config in self._spec.replicas]
+            for replica in replicas:
+                closing.callback(replica.close)
+            clusters = {cluster.name: cluster for cluster in self._spec.clusters}
+            audit = ValueAudit(self._spec.values, clusters, replicas, self._spec.database, progress)
+            report = audit.compare(produced)
+        if not report.judged:
+            raise AuditImpossible(f"no value could be judged: {report.why_not()}")
+        return report
+
+    def _to_be_stored(self, table: str) -> Iterator[tuple[StreamId, Ints]]:
+        """The offsets of the table's messages, without those of dead letters, by stream."""
+        for cluster, log in self._logs.items():
+            for partition in log.bounds:
+                offsets = log.produced(table, partition).offsets
+                dead = self._dead[cluster].offsets(partition) if self._dead else _NO_OFFSETS
+                yield StreamId(cluster, self._spec.topic, partition), offsets[~np.isin(offsets, dead)]
 
     def _read_logs(self) -> None:
         for log in self._logs.values():
@@ -135,14 +175,19 @@ class _Audit:
 
     def _snapshot(self, replica: StoredTables, tables: set[str]) -> _Snapshot:
         existing = replica.existing(tables - {NO_TABLE})
-        return _Snapshot(replica.name, {table: replica.read(table, numbered) for table, numbered in existing.items()})
+        topic = Topic(self._spec.topic, {cluster: log.topic_id for cluster, log in self._logs.items()})
+        held = {table: replica.read(table, columns, topic) for table, columns in existing.items()}
+        return _Snapshot(replica.name, held)
 
     def _judge(self, table: str, snapshot: _Snapshot, judged: Mapping[Stream, int]) -> tuple[TableResult, int]:
         """The table on the replica, and how many of its rows are older than the logs."""
-        stored = snapshot.tables.get(table, {})
+        held = snapshot.tables.get(table, _HOLDS_NOTHING)
+        stored = held.streams
         differences: list[tuple[StreamId, Difference]] = []
         messages = rows = dead_letters = expired = 0
         for cluster, partition in sorted({*judged, *stored}):
+            if cluster in self._spec.left_out:
+                continue
             found = stored.get((cluster, partition), _NOTHING)
             produced, dead, begin = self._expectation(table, cluster, partition)
             known = (found.offsets >= begin) | np.isin(found.offsets, produced.offsets)
@@ -150,6 +195,7 @@ class _Audit:
             found = found.only(known)
             end = judged.get((cluster, partition), 0)
             produced = produced.only((produced.offsets < end) | np.isin(produced.offsets, found.offsets))
+            dead = still_dead(dead, found)
             live = produced.without(dead)
             differences.append((StreamId(cluster, self._spec.topic, partition), compare(live, found)))
             messages += len(produced.offsets)
@@ -163,6 +209,8 @@ class _Audit:
             rows=rows,
             dead_letters=dead_letters,
             differences=differences,
+            others=held.others,
+            unnamed=held.unnamed,
         )
         return result, expired
 
@@ -173,8 +221,8 @@ class _Audit:
         if log is None or partition not in log.bounds:
             return _NO_MESSAGES, _NO_OFFSETS, 0
         begin = log.bounds[partition].begin
-        said = self._said.get((table, cluster, partition))
-        produced = manifests.with_expired(log.produced(table, partition), said, begin)
+        listed = self._manifest.get((table, cluster, partition))
+        produced = manifests.with_expired(log.produced(table, partition), listed, begin)
         dead = self._dead[cluster].offsets(partition) if self._dead else _NO_OFFSETS
         return produced, dead, begin
 
@@ -182,16 +230,17 @@ class _Audit:
         if self._spec.manifest is None:
             return None
         pairs = []
-        for (table, cluster, partition), said in self._said.items():
+        for (table, cluster, partition), listed in self._manifest.items():
             log = self._logs.get(cluster)
             bounds = log.bounds.get(partition) if log else None
             kept = log.produced(table, partition) if log and bounds else _NO_MESSAGES
-            pairs.append((said, kept, bounds.begin if bounds else 0))
+            pairs.append((listed, kept, bounds.begin if bounds else 0))
         return manifests.check(pairs)
 
 
 _NO_OFFSETS: Ints = np.array([], np.int64)
 _NO_MESSAGES = Produced(_NO_OFFSETS, _NO_OFFSETS)
+_HOLDS_NOTHING = Held({}, {})
 _NOTHING = Stored(_NO_OFFSETS, _NO_OFFSETS, _NO_OFFSETS, _NO_OFFSETS)
 
 
@@ -199,6 +248,6 @@ def _beyond(snapshot: _Snapshot, judged: Mapping[Stream, int]) -> bool:
     """Whether the replica has rows of messages that had not been read from Kafka."""
     return any(
         len(stored.offsets) > 0 and int(stored.offsets.max()) >= judged.get(stream, 0)
-        for streams in snapshot.tables.values()
-        for stream, stored in streams.items()
+        for held in snapshot.tables.values()
+        for stream, stored in held.streams.items()
     )

@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import json
-import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from blockhouse.cli.tables import output_console
 from blockhouse.config.endpoints import ClickHouse
 from blockhouse.config.load import load
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.errors import BlockhouseError
-from blockhouse_aggregator.audit.auditing import AuditSpec, run
+from blockhouse_aggregator.audit.auditing import AuditImpossible, AuditSpec, run
+from blockhouse_aggregator.audit.places import of_reachable, of_shard
 from blockhouse_aggregator.audit.report import AuditReport
 from blockhouse_aggregator.audit.sampling import SampledAudit, Window, watch
-
-_WIDTH = 160
-"""Columns when the output is a file: no name should be cut there."""
+from blockhouse_aggregator.audit.values import ValuesSpec
+from blockhouse_aggregator.coordination.schema_store import SchemaStore
+from blockhouse_aggregator.coordination.session import Session
 
 _HELP = """Compare what Kafka holds with what every ClickHouse replica holds, message by message.
 
 Reads the whole topic of every cluster, the dead-letter topic, and the provenance columns of every table on every
 replica. Run it when nothing is being produced, or with --wait. Exit code 0: exact on every replica; 1: not; 3: it
-could not be done, because a cluster or a replica is not reachable.
+could not be done, because a cluster or a replica is not reachable; what is reachable is compared all the same, and
+the rest is named. Without --replica, the replica of the configuration names the others of its shard.
 
-With --continuous it takes windows of offsets by chance, from what the group has committed, and compares these, for
+With --values every stored value is compared with the one that was sent, column by column, by reading the messages
+again on another path than the aggregators; --sample N takes about N messages of each table in place of all.
+
+With --continuous it takes windows of offsets by chance, from what the group has committed, and compares these,
 ever or --for SECONDS. Exit code 1 as soon as it has ended and one window differed; 3: no window could be compared.
 
 Examples:
@@ -37,6 +44,8 @@ Examples:
 
   blockhouse audit --config aggregator.yaml --replica ch-1:9000 --replica ch-2:9000
 
+  blockhouse audit --config aggregator.yaml --replica ch-1:9000 --values --sample 10000
+
   blockhouse audit --config aggregator.yaml --manifest sent.jsonl --wait 60 --json
 """
 
@@ -44,43 +53,85 @@ Examples:
 def audit(
     config: Annotated[Path, typer.Option(help="YAML configuration of any aggregator of the shard.")],
     replica: Annotated[
-        list[str] | None, typer.Option(help="HOST:PORT of a replica; default: the one of the configuration.")
+        list[str] | None, typer.Option(help="HOST:PORT of a replica; default: every replica of the shard.")
     ] = None,
     manifest: Annotated[Path | None, typer.Option(help="What `blockhouse produce --manifest` wrote.")] = None,
     ignore_table: Annotated[list[str] | None, typer.Option(help="Table to leave out.")] = None,
     wait: Annotated[float, typer.Option(min=0, help="Seconds to try again until exact.")] = 0,
+    values: Annotated[bool, typer.Option("--values", help="Compare every stored value with the one sent.")] = False,
+    sample: Annotated[
+        int | None, typer.Option(min=1, help="With --values: about so many messages of each table, not all.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    continuous: Annotated[bool, typer.Option("--continuous", help="Compare windows by chance, for ever.")] = False,
+    continuous: Annotated[bool, typer.Option("--continuous", help="Compare windows by chance, until stopped.")] = False,
     every: Annotated[float, typer.Option(min=0, help="Seconds between two windows.")] = 10,
     window: Annotated[int, typer.Option(min=1, help="Offsets in a window.")] = 1_000,
     seconds: Annotated[float | None, typer.Option("--for", min=0, help="End after so many seconds.")] = None,
     grace: Annotated[float, typer.Option(min=0, help="Seconds a window may differ before it counts.")] = 30,
 ) -> None:
     settings = load(config)
+    if sample is not None and not values:
+        raise typer.BadParameter("it is for --values", param_hint="--sample")
+    if values and continuous:
+        raise typer.BadParameter("--continuous compares no values", param_hint="--values")
     spec = AuditSpec(
         clusters=settings.kafka.clusters,
         topic=settings.kafka.topic,
-        replicas=tuple(_replica(text, settings.clickhouse) for text in replica or ()) or (settings.clickhouse,),
+        replicas=_replicas(replica or (), settings.clickhouse),
         database=settings.clickhouse.database,
         dead_letter_topic=settings.kafka.dead_letters,
         manifest=manifest,
         ignore_tables=frozenset(_full(name, settings) for name in ignore_table or ()),
         wait=wait,
+        values=_values(settings, sample) if values else None,
     )
     if continuous:
         raise typer.Exit(_watch(spec, settings, as_json, every=every, size=window, seconds=seconds, grace=grace))
-    waiting = Console(stderr=True)
-    with waiting.status("reading Kafka and ClickHouse") as status:
-        report = run(spec, progress=lambda found: status.update(_summary(found)))
-    if as_json:
-        typer.echo(json.dumps(report.to_json(), indent=2))
-    else:
-        Console(width=None if sys.stdout.isatty() else _WIDTH).print(report.render())
-    if not report.exact:
-        raise typer.Exit(1)
+    raise typer.Exit(_once(spec, as_json))
 
 
 audit.__doc__ = _HELP
+
+
+def _once(spec: AuditSpec, as_json: bool) -> int:
+    """Compare what is reachable, print the result; returns the exit code."""
+    spec, left_out = of_reachable(spec)
+    report = _run(spec)
+    if as_json:
+        typer.echo(json.dumps(report.to_json(), indent=2))
+    else:
+        output_console().print(report.render(), crop=False)  # a line about a message is whole, whatever the width
+    return _exit_code(report, left_out)
+
+
+def _run(spec: AuditSpec) -> AuditReport:
+    """The report, with what is being done shown on stderr."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task("reading Kafka and ClickHouse", total=None)
+
+        def judging(done: int, of: int) -> None:
+            shown.update(task, description="messages compared", completed=done, total=of)
+
+        return run(spec, progress=lambda found: shown.update(task, description=_summary(found)), judging=judging)
+
+
+def _values(settings: AggregatorConfig, sample: int | None) -> ValuesSpec:
+    """Raises AuditImpossible when the schema history cannot be read."""
+    try:
+        with Session(settings.zookeeper) as session:
+            return ValuesSpec({history.name: history for history in SchemaStore(session).all()}, sample)
+    except BlockhouseError as error:
+        raise AuditImpossible(f"the schema history could not be read: {error}") from error
+
+
+def _exit_code(report: AuditReport, left_out: Mapping[str, str]) -> int:
+    """What was not compared is named, and is no proof."""
+    for name, why in sorted(left_out.items()):
+        typer.secho(f"NOT COMPARED: {name}: {why}", fg=typer.colors.RED, err=True)
+    if not report.exact:
+        return 1
+    return 3 if left_out else 0
 
 
 def _watch(
@@ -95,7 +146,7 @@ def _watch(
 ) -> int:
     """The exit code: 0, 1 when a window differed, 3 when none could be compared."""
 
-    def tell(found: Window) -> None:
+    def report(found: Window) -> None:
         if as_json:
             typer.echo(json.dumps(found.to_json()))
             return
@@ -108,7 +159,7 @@ def _watch(
         typer.echo(f"not compared: {error}", err=True)
 
     with SampledAudit(spec, settings.kafka.group, size=size, grace=grace, random=Random()) as sampled:
-        compared, wrong = watch(sampled, every=every, seconds=seconds, tell=tell, excuse=excuse)
+        compared, wrong = watch(sampled, every=every, seconds=seconds, report=report, excuse=excuse)
     typer.echo(f"{compared} windows compared, {wrong} not exact", err=True)
     return 1 if wrong else 0 if compared else 3
 
@@ -119,6 +170,10 @@ def _summary(report: AuditReport) -> str:
     return (
         f"not exact yet: {missing:,} rows missing, {duplicates:,} duplicates, {unexpected:,} unexpected; trying again"
     )
+
+
+def _replicas(texts: Sequence[str], like: ClickHouse) -> tuple[ClickHouse, ...]:
+    return tuple(_replica(text, like) for text in texts) or of_shard(like)
 
 
 def _replica(text: str, like: ClickHouse) -> ClickHouse:

@@ -58,9 +58,9 @@ def _note(found: dict[Key, tuple[array[int], array[int]]], line: str, number: in
 def check(pairs: Iterable[tuple[Produced, Produced, int]]) -> ManifestResult:
     """Compare (manifest, Kafka, the log's begin) of each table and stream. What retention took is not lost."""
     messages = lost = different = 0
-    for said, kept, begin in pairs:
-        messages += len(said.offsets)
-        judged = said.only(said.offsets >= begin)
+    for listed, kept, begin in pairs:
+        messages += len(listed.offsets)
+        judged = listed.only(listed.offsets >= begin)
         there = np.isin(judged.offsets, kept.offsets)
         lost += int((~there).sum())
         known = judged.only(there)
@@ -69,15 +69,15 @@ def check(pairs: Iterable[tuple[Produced, Produced, int]]) -> ManifestResult:
     return ManifestResult(messages, lost, different)
 
 
-def with_expired(kept: Produced, said: Produced | None, begin: int) -> Produced:
-    """What Kafka has, and before the log's begin what the manifest says."""
-    if said is None:
+def with_expired(kept: Produced, listed: Produced | None, begin: int) -> Produced:
+    """What Kafka has, and before the log's begin what the manifest lists."""
+    if listed is None:
         return kept
-    expired = said.only(said.offsets < begin)
+    expired = listed.only(listed.offsets < begin)
     return Produced(np.concatenate([expired.offsets, kept.offsets]), np.concatenate([expired.rows, kept.rows]))
 
 
 def _sorted(offsets: Ints, rows: Ints) -> Produced:
-    """By offset, each once: a manifest that was written twice says the same twice."""
+    """By offset, each once: a manifest that was written twice lists the same twice."""
     unique, at = np.unique(offsets, return_index=True)
     return Produced(unique, rows[at])

@@ -1,6 +1,6 @@
 """What the Kafka logs of one cluster hold: which message is of which table and has how many rows.
 
-Reads with `read_committed`, outside of any group, from the log's start, and can go on from where it was. It counts a
+Reads with `read_committed`, outside of any group, from the log's start, and can continue from where it was. It counts a
 message's rows by its structure alone, without the schema: so it does not share a mistake with the aggregator's decoder.
 """
 
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from operator import methodcaller
+from typing import Any, assert_never
 
 import numpy as np
 from confluent_kafka import Message
@@ -22,13 +23,17 @@ from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Permanent, Retryable
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.audit.compare import Ints, Produced
-from blockhouse_aggregator.blocks.routing import Router
+from blockhouse_aggregator.blocks.routing import Misrouted, Route, Router
 from blockhouse_aggregator.kafka.facts import Bounds, ClusterFacts
 from blockhouse_aggregator.kafka.fetch import StreamReader
+from blockhouse_aggregator.kafka.headers import headers_of, runs
+from blockhouse_aggregator.wire.formats import Format
+from blockhouse_aggregator.wire.nucolumnar_messages import request_class
 
 NO_TABLE = ""
 """Stands for the table of messages that name none: they can only be dead-lettered."""
 _BATCH = 5_000
+_offset, _value = methodcaller("offset"), methodcaller("value")
 _PATIENCE = 30.0
 
 
@@ -48,15 +53,25 @@ class ProducedLog:
 
     def __init__(self, cluster: KafkaCluster, topic: str, database: str) -> None:
         self.cluster = cluster.name
+        self.topic_id = ""
+        """Of the topic that was read."""
+        self._facts = ClusterFacts(cluster)
+        self._topic = topic
         self._tail = TopicTail(cluster, topic)
         self._router = Router(database)
         self._tables: dict[tuple[str, int], _Messages] = {}
 
     def read(self) -> None:
-        """Read every stream up to its present end."""
+        """Read every stream up to its present end. Raises Permanent when the topic is not the one that was read before:
+        its offsets would mean other messages."""
+        found = self._facts.topic_id(self._topic)
+        if self.topic_id and found != self.topic_id:
+            raise Permanent(
+                f"topic {self._topic} of {self.cluster} was created again meanwhile", reason="TopicRecreated"
+            )
+        self.topic_id = found
         for stream, messages in self._tail.read():
-            for message in messages:
-                self._note(stream, message)
+            self._note(stream, messages)
 
     @property
     def bounds(self) -> dict[int, Bounds]:
@@ -75,13 +90,12 @@ class ProducedLog:
     def close(self) -> None:
         self._tail.close()
 
-    def _note(self, stream: StreamId, message: Message) -> None:
-        headers: Any = message.headers()
-        value, offset = message.value(), message.offset()
-        assert offset is not None  # data always has one
-        messages = self._tables.setdefault((self._router.route(headers).table, stream.partition), _Messages())
-        messages.offsets.append(offset)
-        messages.rows.append(count_rows(value if isinstance(value, bytes) else b""))
+    def _note(self, stream: StreamId, messages: Sequence[Message]) -> None:
+        for headers, run in runs(messages):
+            route = self._router.route(headers)
+            table = self._tables.setdefault((route.table, stream.partition), _Messages())
+            table.offsets.extend(map(_offset, run))
+            table.rows.extend(_rows(route, value) for value in map(_value, run))
 
 
 def read_window(cluster: KafkaCluster, stream: StreamId, begin: int, end: int, database: str) -> dict[str, Produced]:
@@ -93,11 +107,12 @@ def read_window(cluster: KafkaCluster, stream: StreamId, begin: int, end: int, d
         reader.seek(begin)
         for messages in _until(reader, end):
             for message in messages:
-                offset, headers, value = message.offset(), message.headers(), message.value()
+                offset, value = message.offset(), message.value()
                 if offset is not None and offset < end:
-                    table = found.setdefault(router.route(headers).table, _Messages())  # type: ignore[arg-type]
+                    route = router.route(headers_of(message))
+                    table = found.setdefault(route.table, _Messages())
                     table.offsets.append(offset)
-                    table.rows.append(count_rows(value if isinstance(value, bytes) else b""))
+                    table.rows.append(_rows(route, value))
     finally:
         reader.close()
     return {table: Produced(_ints(of.offsets), _ints(of.rows)) for table, of in found.items()}
@@ -110,10 +125,13 @@ class DeadLetterLog:
         self._topic = topic
         self._cluster = cluster.name
         self._tail = TopicTail(cluster, dead_letter_topic)
+        self._facts = ClusterFacts(cluster)
+        self._topic_id = ""
         self._offsets: dict[int, set[int]] = {}
 
     def read(self) -> None:
         """Read on up to the present end; a topic that does not exist (yet) is an empty one."""
+        self._topic_id = self._topic_id or self._facts.topic_id(self._topic)
         try:
             for _, messages in self._tail.read():
                 for message in messages:
@@ -129,9 +147,13 @@ class DeadLetterLog:
         self._tail.close()
 
     def _note(self, key: object) -> None:
-        """Keys are `cluster/topic/partition/offset`; whatever else is in the topic is not of the aggregators."""
+        """Keys are `cluster/topic/partition/offset@topic-id`, without the id in letters of older versions; those of an
+        older topic of the name, and whatever else is there, are none of ours."""
         text = key.decode(errors="replace") if isinstance(key, bytes) else str(key)
-        stream_text, _, offset = text.rpartition("/")
+        place, _, topic_id = text.partition("@")
+        stream_text, _, offset = place.rpartition("/")
+        if topic_id and topic_id != self._topic_id:
+            return
         try:
             stream = StreamId.parse(stream_text)
             number = int(offset)
@@ -152,11 +174,12 @@ class TopicTail:
         self.bounds: dict[int, Bounds] = {}
 
     def read(self) -> Iterator[tuple[StreamId, list[Message]]]:
-        """Messages in batches. When an error ends it, the next call goes on behind the last batch that was taken."""
+        """Messages in batches. When an error ends it, the next call continues behind the last batch that was taken."""
         for partition in range(self._facts.topic(self._topic).partitions):
             stream = StreamId(self._cluster.name, self._topic, partition)
             found = self._facts.bounds(stream)
-            begin, at = self.bounds.get(partition, Bounds(found.begin, found.begin))
+            known = self.bounds.get(partition, Bounds(found.begin, found.begin))
+            begin, at = known.begin, known.end
             self.bounds[partition] = Bounds(begin, at)
             if found.end > at:
                 for messages in _until(self._reader(stream, at), found.end):
@@ -199,16 +222,30 @@ def _row_batch() -> type[Any]:
 
 
 _ROW_BATCH = _row_batch()
+_REQUEST: Any = request_class(0)
+"""Of format `nucolumnar`: what is in the lists it does not know is none of the count's business."""
 
 
-def count_rows(payload: bytes) -> int:
-    """Rows of a message of format `rows`. One that cannot be counted counts as one: it must not vanish either."""
-    batch = _ROW_BATCH()
+def _rows(route: Route | Misrouted, value: object) -> int:
+    payload = value if isinstance(value, bytes) else b""
+    return count_rows(payload, route.form if isinstance(route, Route) else Format.ROWS)
+
+
+def count_rows(payload: bytes, form: Format = Format.ROWS) -> int:
+    """Rows of a message. One that cannot be counted counts as one: it must not vanish either."""
     try:
-        batch.ParseFromString(payload)
+        match form:
+            case Format.JSON:
+                return sum(1 for line in payload.split(b"\n") if line.strip(b" \t\r"))
+            case Format.NUCOLUMNAR:
+                request = _REQUEST.FromString(payload)
+                return 1 if request.HasField("clickHouseEncoding") else len(request.nucolumnarEncoding.batch_bindings)
+            case Format.ROWS:
+                return len(_ROW_BATCH.FromString(payload).rows) or (1 if payload else 0)
+            case _:
+                assert_never(form)
     except DecodeError:
         return 1
-    return len(batch.rows) or (1 if payload else 0)
 
 
 def _ints(values: array[int]) -> Ints:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -14,6 +14,7 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.audit.compare import Difference, Example
 from blockhouse_aggregator.audit.manifest import ManifestResult
 from blockhouse_aggregator.audit.produced import NO_TABLE
+from blockhouse_aggregator.audit.values.report import ValuesReport
 
 _SHOWN = 5
 
@@ -33,7 +34,8 @@ class Offender:
 class TableResult:
     """One table on one replica. `messages` and `rows` as produced; `rows` without those of dead letters.
 
-    `table` is empty for messages that name none. `exists` tells whether the replica has the table.
+    `table` is empty for messages that name none. `exists` is whether the replica has the table. `others` and `unnamed`
+    count rows that were seen and not judged, as in `stored.Held`.
     """
 
     table: str
@@ -47,6 +49,8 @@ class TableResult:
     missing: int
     unexpected: int
     offenders: tuple[Offender, ...]
+    others: Mapping[str, int] = field(default_factory=dict)
+    unnamed: int = 0
 
     @property
     def exact(self) -> bool:
@@ -62,6 +66,8 @@ def table_result(
     rows: int,
     dead_letters: int,
     differences: Sequence[tuple[StreamId, Difference]],
+    others: Mapping[str, int] | None = None,
+    unnamed: int = 0,
 ) -> TableResult:
     """The sum over all streams of a table."""
     found = [difference for _, difference in differences]
@@ -78,6 +84,8 @@ def table_result(
         missing=sum(d.missing for d in found),
         unexpected=sum(d.unexpected for d in found),
         offenders=tuple(offenders[:_SHOWN]),
+        others=others or {},
+        unnamed=unnamed,
     )
 
 
@@ -86,16 +94,24 @@ class AuditReport:
     """`exact` only if every row of Kafka is on every replica exactly once, and nothing else is.
 
     `expired` counts rows below the begin of the logs that no manifest vouches for: they could not be judged.
+    `values` is there if they were compared; `exact` needs them to be right.
     """
 
     topic: str
     tables: tuple[TableResult, ...]
     manifest: ManifestResult | None = None
     expired: int = 0
+    replicas: tuple[str, ...] = ()
+    """Those that were compared, `host:port`."""
+    values: ValuesReport | None = None
 
     @property
     def exact(self) -> bool:
-        return all(table.exact for table in self.tables) and (self.manifest is None or self.manifest.exact)
+        return (
+            all(table.exact for table in self.tables)
+            and (self.manifest is None or self.manifest.exact)
+            and (self.values is None or self.values.exact)
+        )
 
     def to_json(self) -> dict[str, Any]:
         """`exact` is there for the whole, each table and the manifest."""
@@ -109,8 +125,10 @@ class AuditReport:
             "exact": self.exact,
             "topic": self.topic,
             "expired": self.expired,
+            "replicas": list(self.replicas),
             "manifest": manifest,
             "tables": tables,
+            "values": None if self.values is None else self.values.to_json(),
         }
 
     def render(self) -> RenderableType:
@@ -122,11 +140,14 @@ class AuditReport:
                 absent = "" if table.exists or table.table == NO_TABLE else ": there is no such table"
                 lines.append(Text(f"{where}{absent}", style="bold"))
                 lines += [Text(f"  {offender}", no_wrap=True, overflow="ignore") for offender in table.offenders]
+            lines += [Text(f"{_shown(table.table)} on {table.replica}: {seen}") for seen in _not_judged(table)]
         if self.expired:
             lines.append(Text(f"{self.expired:,} stored rows are older than the logs: they could not be judged"))
         if self.manifest is not None:
             m = self.manifest
             lines.append(Text(f"manifest: {m.messages:,} messages, {m.lost:,} not in Kafka, {m.different:,} different"))
+        if self.values is not None:
+            lines.append(self.values.render())
         verdict = Text("exact: every row once on every replica", style="bold green")
         lines.append(verdict if self.exact else Text("NOT EXACT", style="bold red"))
         return Group(*lines)
@@ -143,6 +164,15 @@ class AuditReport:
             cells = [f"{n:,}" for n in counts] + [f"[red]{n:,}[/red]" if n else "0" for n in faults]
             grid.add_row(_shown(t.table), t.replica, *cells)
         return grid
+
+
+def _not_judged(table: TableResult) -> list[str]:
+    """What else the table holds, in words."""
+    found = [f"{rows:,} rows of another topic, {name}: not judged" for name, rows in table.others.items()]
+    if table.unnamed:
+        text = "rows name no topic, and others of their offsets do: whose they are cannot be judged"
+        found.append(f"{table.unnamed:,} {text}")
+    return found
 
 
 def _shown(table: str) -> str:

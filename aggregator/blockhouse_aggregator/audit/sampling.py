@@ -1,4 +1,4 @@
-"""The audit for ever: windows of (stream, offset), taken by chance, compared with every replica by provenance.
+"""The continuous audit: windows of (stream, offset), taken by chance, compared with every replica by provenance.
 
 Everything below a group's committed offset has been promised: it is stored or dead-lettered. That promise is all that
 is taken from the aggregators; what was to be stored is read from Kafka itself.
@@ -19,7 +19,7 @@ from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import BlockhouseError
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.audit.auditing import AuditSpec
-from blockhouse_aggregator.audit.compare import Ints, Produced, compare
+from blockhouse_aggregator.audit.compare import Ints, Produced, compare, still_dead
 from blockhouse_aggregator.audit.produced import NO_TABLE, DeadLetterLog, read_window
 from blockhouse_aggregator.audit.report import TableResult, table_result
 from blockhouse_aggregator.audit.stored import StoredTables
@@ -98,11 +98,12 @@ class SampledAudit:
         if chosen is None:
             return None
         stream, begin, end = chosen
+        topic_id = ClusterFacts(cluster).topic_id(stream.topic)
         produced = read_window(cluster, stream, begin, end, self._spec.database)
         dead = self._dead_letters(stream)
         until = time.monotonic() + self._grace
         while True:
-            results = tuple(self._judge(stream, begin, end, produced, dead))
+            results = tuple(self._judge(stream, topic_id, (begin, end), produced, dead))
             messages = sum(len(of.offsets) for of in produced.values())
             window = Window(stream, begin, end, messages, results)
             if window.exact or time.monotonic() >= until:
@@ -127,22 +128,28 @@ class SampledAudit:
         return self._dead[stream.cluster].offsets(stream.partition)
 
     def _judge(
-        self, stream: StreamId, begin: int, end: int, produced: Mapping[str, Produced], dead: Ints
+        self,
+        stream: StreamId,
+        topic_id: str,
+        bounds: tuple[int, int],
+        produced: Mapping[str, Produced],
+        dead: Ints,
     ) -> Iterator[TableResult]:
         tables = set(produced) - self._spec.ignore_tables
         for replica in self._replicas:
             existing = replica.existing(tables - {NO_TABLE})
             for table in sorted(tables):
-                live = produced[table].without(dead)
-                exists = table in existing
-                found = replica.window(table, existing[table], stream, begin, end) if exists else replica.nothing()
+                columns = existing.get(table)
+                found = replica.window(table, columns, stream, topic_id, *bounds) if columns else replica.nothing()
+                aside = still_dead(dead, found)
+                live = produced[table].without(aside)
                 yield table_result(
                     table,
                     replica.name,
-                    exists=exists,
+                    exists=columns is not None,
                     messages=len(produced[table].offsets),
                     rows=int(live.rows.sum()),
-                    dead_letters=int(np.isin(produced[table].offsets, dead).sum()),
+                    dead_letters=int(np.isin(produced[table].offsets, aside).sum()),
                     differences=[(stream, compare(live, found))],
                 )
 
@@ -152,11 +159,11 @@ def watch(
     *,
     every: float,
     seconds: float | None,
-    tell: Callable[[Window], None],
+    report: Callable[[Window], None],
     excuse: Callable[[BlockhouseError], None],
 ) -> tuple[int, int]:
-    """Take a window `every` so many seconds, for `seconds` or for ever. Returns how many were compared, and how many of
-    them differed. `excuse` hears why a window could not be compared; that is no difference."""
+    """Take a window `every` so many seconds, for `seconds` or until stopped. Returns how many were compared, and how
+    many of them differed. `excuse` hears why a window could not be compared; that is no difference."""
     compared = wrong = 0
     begun = time.monotonic()
     while True:
@@ -168,7 +175,7 @@ def watch(
         else:
             if window is not None:
                 compared, wrong = compared + 1, wrong + (not window.exact)
-                tell(window)
+                report(window)
         left = None if seconds is None else begun + seconds - time.monotonic()
         if left is not None and left <= 0:
             return compared, wrong

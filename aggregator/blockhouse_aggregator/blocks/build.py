@@ -7,18 +7,20 @@ and by which replica must never show in its bytes. No I/O, no clock.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from blockhouse.config.pipeline import MAX_ROWS
+from blockhouse.config.pipeline import MAX_BLOCK_BYTES, MAX_ROWS
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.streams import StreamId
+from blockhouse_aggregator.blocks.oversized import without_oversized
 from blockhouse_aggregator.blocks.provenance import Provenance
 from blockhouse_aggregator.wire.batch import BadMessage, DecodedBatch, Decoder, interleave
+from blockhouse_aggregator.wire.fields import most_rows
 from blockhouse_aggregator.wire.filling import Evaluate
 from blockhouse_aggregator.wire.formats import Format, MakeDecoder, decoder
 from blockhouse_aggregator.wire.native import ColumnData, ConstantColumn, alike, encode_block
@@ -70,7 +72,8 @@ class Sealed:
 class BlockBuilder:
     """Collects messages of any format, decodes them in portions, seals them into a block.
 
-    A `foreign` block is one of another aggregator, without provenance. `make` gives the decoders.
+    `topic_id` is of the topic its messages are of. A `foreign` block is one of another aggregator, without provenance.
+    `make` gives the decoders. `most_rows` is how many rows a block may have before the server would cut it in two.
     Raises Permanent (UnsupportedType, UnsupportedDefault, NoColumns) when the table cannot be loaded at this revision.
     """
 
@@ -81,16 +84,18 @@ class BlockBuilder:
         stream: StreamId,
         evaluate: Evaluate | None = None,
         *,
+        topic_id: str = "",
         foreign: bool = False,
         make: MakeDecoder = decoder,
     ) -> None:
         self._table = table.name
         self._schema = (table, revision, evaluate)
         self._revision = revision.number
+        self.most_rows = most_rows(revision)
         self._header = tuple((column.name, column.type) for column in revision.insertable)
         self._make = make
         self._decoders: dict[Format, Decoder] = {Format.ROWS: make(Format.ROWS, *self._schema)}
-        self._provenance = Provenance(table.name, revision, stream, foreign=foreign)
+        self._provenance = Provenance(table.name, revision, stream, topic_id, foreign=foreign)
         self._offsets: list[int] = []
         self._timestamps: list[int] = []
         self._waiting: list[bytes] = []
@@ -99,6 +104,7 @@ class BlockBuilder:
         self._bad: dict[int, BadMessage] = {}
         self._rows = 0
         self.payload_bytes = 0
+        self.decoded_bytes = 0
 
     @property
     def messages(self) -> int:
@@ -129,15 +135,29 @@ class BlockBuilder:
         self.payload_bytes += sum(map(len, values))
 
     def decode(self) -> int:
-        """Decodes what came since the last call and lets go of its payloads. Returns the good rows so far."""
+        """Decodes what came since the last call and lets go of its payloads. Returns the good rows so far.
+
+        `decoded_bytes` is what these rows take in memory, about as much as in the block: a row of many columns of
+        which its message names few takes a hundred times the message.
+        """
         if self._waiting:
             first = len(self._offsets) - len(self._waiting)
-            batch = self._decode_waiting(self._timestamps[first:])
+            decoded = self._decode_waiting(self._timestamps[first:])
+            batch = without_oversized(
+                decoded, lambda index, columns: self._encoded(self._offsets[first + index], columns)
+            )
             self._waiting, self._forms = [], []
             self._decoded.append(batch)
             self._bad |= {first + message.index: message for message in batch.bad}
             self._rows += int(batch.rows_per_message.sum())
+            self.decoded_bytes += sum(column.nbytes for column in batch.columns.values())
         return self._rows
+
+    def _encoded(self, offset: int, columns: Mapping[str, pa.Array]) -> int:
+        """Bytes of the block that has nothing but the rows of the message at the offset."""
+        counts = np.array([len(column) for column in columns.values()][:1])
+        provenance = self._provenance.columns(np.array([offset], np.int64), counts)
+        return len(encode_block(self._header, {**columns, **provenance}))
 
     def _decode_waiting(self, timestamps_ms: list[int]) -> DecodedBatch:
         forms = sorted(set(self._forms))
@@ -153,7 +173,8 @@ class BlockBuilder:
         return interleave(parts, len(self._waiting))
 
     def seal(self, max_rows: int) -> Sealed:
-        """The block of the first good messages whose rows do not exceed `max_rows`. Changes nothing: may be repeated.
+        """The block of the first good messages whose rows do not exceed `max_rows`, nor the bytes of a block. Changes
+        nothing: may be repeated.
 
         A message that exceeds `max_rows` alone gets a block alone: whether a message is good must not depend on a
         setting, or a replay under another setting would build another block. Only one above MAX_ROWS, which no block
@@ -168,9 +189,13 @@ class BlockBuilder:
         stored = np.flatnonzero(good)
         totals = np.cumsum(counts[stored])
         fitting = max(1, int(np.searchsorted(totals, min(max_rows, MAX_ROWS), side="right")))
+        block = self._block(stored[:fitting], counts) if len(stored) else None
+        while block is not None and len(block.body) >= MAX_BLOCK_BYTES:  # never of a single message
+            fitting = min(fitting, len(stored)) // 2
+            block = self._block(stored[:fitting], counts)
         cut = int(stored[fitting]) if fitting < len(stored) else None
         return Sealed(
-            block=self._block(stored[:fitting], counts) if len(stored) else None,
+            block=block,
             dead=self._dead_below(len(counts) if cut is None else cut),
             cut_at=None if cut is None else self._offsets[cut],
         )
@@ -187,8 +212,8 @@ class BlockBuilder:
         """
         offsets, counts = self._good()
         numbers = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        wanted = np.array([offset * (MAX_ROWS + 1) + row for offset, row in rows], np.int64)
-        mask = np.isin(np.repeat(offsets, counts) * (MAX_ROWS + 1) + numbers, wanted)
+        kept = np.array([offset * (MAX_ROWS + 1) + row for offset, row in rows], np.int64)
+        mask = np.isin(np.repeat(offsets, counts) * (MAX_ROWS + 1) + numbers, kept)
         left = int(mask.sum())
         columns: dict[str, ColumnData] = {
             name: column.filter(pa.array(mask)) for name, column in self._columns().items()

@@ -18,6 +18,15 @@ from blockhouse_aggregator.wire.formats import Format, MakeDecoder, decoder
 
 DECODE_STEP = 4 << 20
 """Bytes of message values decoded at a time: large enough for the vectorised decoder, small enough to count rows."""
+FIRST_STEP = 16 << 10
+"""The first step of a block, before it is known how much larger its rows are than its messages."""
+STEP_GROWTH = 16
+"""How much larger than the step before a step may be: messages may change in the midst of a block."""
+DECODED_STEP = 16 << 20
+"""Bytes of decoded rows that one step may make."""
+MAX_DECODED = 64 << 20
+"""Bytes of decoded rows after which a block is full, whatever its messages take: a quarter of what a server takes as
+one block, and what a worker holds of one table."""
 
 _offset, _timestamp = methodcaller("offset"), methodcaller("timestamp")
 
@@ -29,7 +38,11 @@ class Message(Protocol):
     def value(self) -> bytes | None: ...
     def key(self) -> bytes | None: ...
     def headers(self) -> list[tuple[str, bytes | None]] | None: ...
+    def set_headers(self, headers: list[tuple[str, bytes | None]], /) -> None: ...
     def timestamp(self) -> tuple[int, int]: ...
+    def leader_epoch(self) -> int | None:
+        """The epoch in which the leader wrote it; None when the client does not know."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +76,18 @@ class TableRound:
         self.size = 0
         self._decoded_size = 0
         self._row_limit_size = limits.max_bytes
+        self._step = FIRST_STEP
         self._dead: dict[int, DeadLetter] = {}
 
     @property
     def taking(self) -> bool:
         """True while messages go into the block: a table that lags does not take what comes after its cursor."""
         return self.builder is not None and self.cursor is None
+
+    @property
+    def decoded_bytes(self) -> int:
+        """What the rows decoded so far take in memory."""
+        return self.builder.decoded_bytes if self.builder is not None else 0
 
     @property
     def full(self) -> bool:
@@ -82,7 +101,7 @@ class TableRound:
         before, count = self.size, 0
         while count < len(messages) and not self.full and self.size - before < room:
             # The next size at which something happens; the message that reaches it is still taken.
-            mark = min(self._decoded_size + DECODE_STEP, self._row_limit_size, before + room)
+            mark = min(self._decoded_size + self._step, self._row_limit_size, before + room)
             part = slice(count, bisect_left(ends, mark - before) + 1)
             taken = messages[part]
             times = [time for _, time in map(_timestamp, taken)]
@@ -90,7 +109,7 @@ class TableRound:
             self.unread.extend(taken)
             count += len(taken)
             self.size = before + ends[count - 1]
-            if self.size - self._decoded_size >= DECODE_STEP:
+            if self.size - self._decoded_size >= self._step:
                 self.decode()
         return count
 
@@ -116,14 +135,18 @@ class TableRound:
         self.unread.clear()
         self._decoded_size = self.size
         if rows:
-            self._row_limit_size = min(self.limits.max_bytes, int(self.size / rows * self.limits.max_rows))
+            growth = max(1e-6, self.builder.decoded_bytes / max(1, self.size))
+            self._step = int(max(1, min(DECODE_STEP, self._step * STEP_GROWTH, DECODED_STEP / growth)))
+            self._row_limit_size = min(
+                self.limits.max_bytes, int(self.size / rows * self.limits.max_rows), int(MAX_DECODED / growth)
+            )
 
     def seal(self, hard_rows: int) -> tuple[EncodedBlock | None, tuple[DeadLetter, ...]]:
         """The block and this table's dead letters. Sets the cursor when the block had to be cut."""
         if self.builder is None:
             return None, tuple(dead for _, dead in sorted(self._dead.items()))
         self.decode()
-        sealed = self.builder.seal(hard_rows)
+        sealed = self.builder.seal(min(hard_rows, self.builder.most_rows))
         if sealed.cut_at is not None and (self.cursor is None or sealed.cut_at < self.cursor):
             self.cursor, self.waits_for = sealed.cut_at, None
         for dead in sealed.dead:  # found only now, such as a message with more rows than a block may hold
@@ -134,7 +157,7 @@ class TableRound:
 
 @dataclass(slots=True)
 class Catalog:
-    """The tables a worker knows, as the driver told it; `evaluate` gives their blocks what only a server can, `make`
+    """The tables a worker knows, as the driver sent them; `evaluate` gives their blocks what only a server can, `make`
     the decoders of the next ones. The usual ones for `rows` are kept: for a small block, making one is most of the
     work."""
 
@@ -150,7 +173,7 @@ class Catalog:
             self.tables[history.name] = history
 
     def builder(
-        self, table: str, revision: int | None, stream: StreamId, *, foreign: bool = False
+        self, table: str, revision: int | None, stream: StreamId, topic_id: str = "", *, foreign: bool = False
     ) -> BlockBuilder | None:
         """A builder at `revision` (None: the current one); None when the table has no such revision."""
         history = self.tables.get(table)
@@ -159,7 +182,9 @@ class Catalog:
         found = history.current if revision is None else history.revision(revision)
         if found is None:
             return None
-        return BlockBuilder(history, found, stream, self.evaluate, foreign=foreign, make=self._decoder)
+        return BlockBuilder(
+            history, found, stream, self.evaluate, topic_id=topic_id, foreign=foreign, make=self._decoder
+        )
 
     def _decoder(self, form: Format, table: TableHistory, revision: Revision, evaluate: Evaluate | None) -> Decoder:
         if self.make is not decoder or form is not Format.ROWS:

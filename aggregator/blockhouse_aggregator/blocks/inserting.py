@@ -5,6 +5,7 @@ It decides nothing: a block without a grant stays where it is, and every answer 
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 import zlib
@@ -21,23 +22,25 @@ from blockhouse_aggregator.blocks.build import BlockBuilder, EncodedBlock
 from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.clickhouse.errors import Fault, ServerFault
 from blockhouse_aggregator.clickhouse.model import InsertRequest
-from blockhouse_aggregator.clickhouse.presence import Absent, Ambiguous, Complete, Partial, decide
+from blockhouse_aggregator.clickhouse.presence import Absent, Ambiguous, Complete, Origin, Partial, decide
 from blockhouse_aggregator.clickhouse.provenance import stored_rows
 from blockhouse_aggregator.clickhouse.tables import describe
 from blockhouse_aggregator.faults.model import Point
 from blockhouse_aggregator.faults.strike import strike_at
-from blockhouse_aggregator.gate.messages import BlockKey, Drop, Grant, Result
+from blockhouse_aggregator.gate.messages import BlockKey, Drop, Go, Grant, Ready, Result
 
 CONCURRENT_INSERTS = 4
 LEAST_LIFETIME = 1.0
 """Seconds without which no try begins."""
+PROOF_SECONDS = 15.0
+"""How long the driver, and ZooKeeper behind it, may take to state that an insert may begin."""
 TRIES = 3
-"""Tries of one grant; beyond them the driver decides, so that a stuck table holds no insert slot for ever."""
+"""Tries of one grant; beyond them the driver decides, so that a stuck table holds no insert slot indefinitely."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A block's bytes and, of a rebuilt one, the builder that can tell its rows apart."""
+    """A block's bytes and, of a rebuilt one, the builder that can separate its rows."""
 
     block: EncodedBlock
     builder: BlockBuilder | None
@@ -56,7 +59,7 @@ class Inserter:
     """Holds the bytes of sealed blocks until they are inserted or dropped. Thread-safe."""
 
     def __init__(
-        self, stream: StreamId, clickhouse: ClickHouse, quorum: Quorum, report: Callable[[Result], None]
+        self, stream: StreamId, clickhouse: ClickHouse, quorum: Quorum, report: Callable[[Result | Ready], None]
     ) -> None:
         self._stream = stream
         self._clickhouse = clickhouse
@@ -67,6 +70,8 @@ class Inserter:
         self._pool = ThreadPoolExecutor(CONCURRENT_INSERTS, thread_name_prefix="insert")
         self._local = threading.local()
         self._replicas: list[Replica] = []
+        self._asked: dict[BlockKey, queue.SimpleQueue[Go]] = {}
+        self._abandoned = False
 
     def hold(self, block: EncodedBlock, builder: BlockBuilder | None = None) -> None:
         with self._lock:
@@ -86,6 +91,21 @@ class Inserter:
         else:
             self._pool.submit(self._insert, grant, held)
 
+    def go(self, go: Go) -> None:
+        """The driver's answer to a `Ready`; one that no one waits for any more is of no meaning."""
+        with self._lock:
+            asked = self._asked.get(go.block)
+        if asked is not None:
+            asked.put(go)
+
+    def abandon(self) -> None:
+        """The driver is gone: nothing may begin any more."""
+        with self._lock:
+            self._abandoned = True
+            asked = dict(self._asked)
+        for block, answers in asked.items():
+            answers.put(Go(block=block, refusal="the driver is gone"))
+
     def close(self) -> None:
         """Wait for running inserts, then close the connections."""
         self._pool.shutdown(wait=True)
@@ -100,21 +120,22 @@ class Inserter:
         return replica
 
     def _insert(self, grant: Grant, held: _Held) -> None:
-        """Every way this can end is reported: a block nobody hears of would stay in flight for ever."""
+        """Every way this can end is reported: a block without a report would stay in flight indefinitely."""
         started = time.monotonic()
         attempt = 0
+        tokens: bool | None = None
         error: BlockhouseError = Retryable(f"{grant.block.table}: the grant's deadline was over before the first try")
         try:
             while attempt < TRIES and (left := _left(grant)) > LEAST_LIFETIME:
                 attempt += 1
                 strike_at(Point.BEFORE_INSERT, grant.faults if attempt == 1 else ())
                 try:
-                    done = (
-                        self._complete(grant, held)
-                        if grant.ask_provenance
-                        # After a try of unknown fate an ALTER must not turn the block into another one.
-                        else self._send_whole(grant, held.block, exact=grant.exact or attempt > 1)
-                    )
+                    if grant.ask_provenance:
+                        done = self._complete(grant, held)
+                    else:
+                        now = self._replica().features().deduplication_token
+                        before, tokens = tokens, now if tokens is None else tokens
+                        done = self._send_whole(grant, held.block, before)
                 except ServerFault as again:
                     error = again
                     if again.fault is not Fault.RESEND:
@@ -130,21 +151,25 @@ class Inserter:
             error = Retryable(f"{grant.block.table}: unexpected {bug!r}", after=5.0)
         self._report(_failure(grant.block, attempt, time.monotonic() - started, error))
 
-    def _send_whole(self, grant: Grant, block: EncodedBlock, *, exact: bool = False) -> _Done:
+    def _send_whole(self, grant: Grant, block: EncodedBlock, tokens: bool | None = None) -> _Done:
+        """`tokens`: whether the first try's server had them, None in that try. Its fate is unknown then, and neither an
+        ALTER nor another server may turn the block into another one: it is recognised by what it was sent with."""
         if block.rows == 0:
             return _Done()
-        return _Done(deduplicated=self._send(grant, block, block.body, block.rows, grant.token, exact=exact))
+        exact, by_token = grant.exact or tokens is False, grant.by_token or tokens is True
+        sent = self._send(grant, block, block.body, block.rows, grant.token, exact=exact, by_token=by_token)
+        return _Done(deduplicated=sent)
 
     def _complete(self, grant: Grant, held: _Held) -> _Done:
-        """Insert only what provenance does not find. Raises Blocked when it cannot tell which rows are missing."""
+        """Insert only what provenance does not find. Raises Blocked when it cannot determine which rows are missing."""
         block, builder = held.block, held.builder
         assert builder is not None, "provenance is only asked for rebuilt blocks"
         database, _, name = block.table.partition(".")
         table = describe(self._replica(), database, name)
         if table is None:
             raise Permanent(f"table {block.table} is gone", reason="UnknownTable")
-        s = self._stream
-        stored = stored_rows(self._replica(), table, s.cluster, s.partition, block.begin, block.end)
+        origin = Origin(self._stream.cluster, self._stream.partition, grant.topic, grant.sole)
+        stored = stored_rows(self._replica(), table, origin, block.begin, block.end)
         presence = decide(builder.rows_by_offset(), stored)
         surplus = sum(presence.surplus.values())
         match presence:
@@ -160,12 +185,20 @@ class Inserter:
             case Ambiguous():
                 raise Blocked(
                     f"table {block.table}: of {len(presence.offsets)} messages, the first at {presence.offsets[0]},"
-                    " some rows are stored, and without column _kafka_row nobody can say which",
-                    on="ProvenanceAmbiguous",
+                    " some rows are stored, and without column _kafka_row no one can determine which",
+                    reason="ProvenanceAmbiguous",
                 )
 
     def _send(
-        self, grant: Grant, block: EncodedBlock, body: bytes, rows: int, token: str, *, exact: bool = False
+        self,
+        grant: Grant,
+        block: EncodedBlock,
+        body: bytes,
+        rows: int,
+        token: str,
+        *,
+        exact: bool = False,
+        by_token: bool = False,
     ) -> bool | None:
         """Send rows of the block; returns whether the server had them already. Raises Retryable when the grant is over:
         since the last look at the clock this process may have been frozen, or provenance asked, and its answer be as
@@ -186,8 +219,29 @@ class Inserter:
             token=token,
             lifetime=lifetime,
             exact=exact,
+            by_token=by_token,
+            before=lambda: self._prove(grant),
         )
         return replica.insert_native(request).deduplicated
+
+    def _prove(self, grant: Grant) -> None:
+        """Ask the driver, who asks ZooKeeper, whether the first byte may be sent now. Raises Retryable when not: since
+        the grant was given this process, or both, may have been suspended, with their clocks."""
+        answers: queue.SimpleQueue[Go] = queue.SimpleQueue()
+        with self._lock:
+            if self._abandoned:
+                raise Retryable(f"{grant.block.table}: the driver is gone")
+            self._asked[grant.block] = answers
+        try:
+            self._report(Ready(block=grant.block))
+            go = answers.get(timeout=max(0.1, min(PROOF_SECONDS, _left(grant))))
+        except queue.Empty:
+            raise Retryable(f"{grant.block.table}: the driver did not report that the insert may begin") from None
+        finally:
+            with self._lock:
+                self._asked.pop(grant.block, None)
+        if go.refusal:
+            raise Retryable(f"{grant.block.table}: the insert may not begin: {go.refusal}")
 
 
 def _left(grant: Grant) -> float:
@@ -213,13 +267,13 @@ def _success(key: BlockKey, attempts: int, elapsed: float, done: _Done) -> Resul
 
 def _failure(key: BlockKey, attempts: int, elapsed: float, error: BlockhouseError) -> Result:
     retryable = isinstance(error, Retryable)
-    reason = getattr(error, "reason", "") or getattr(error, "on", "") or str(getattr(error, "fault", Fault.RESEND))
+    reason = (error.fault or Fault.RESEND) if isinstance(error, Retryable) else error.reason
     return Result(
         block=key,
         outcome="retryable" if retryable else "permanent",
         attempts=attempts,
         elapsed=elapsed,
-        code=getattr(error, "code", None),
+        code=error.code,
         reason=reason,
         message=str(error),
     )

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import groupby
 from operator import methodcaller
 
 from blockhouse.config.pipeline import MAX_ROWS, Blocks
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks.build import EncodedBlock
-from blockhouse_aggregator.blocks.collecting import Catalog, DeadLetter, Limits, Message, TableRound
+from blockhouse_aggregator.blocks.collecting import MAX_DECODED, Catalog, DeadLetter, Limits, Message, TableRound
 from blockhouse_aggregator.blocks.routing import Misrouted, Route, Router
 from blockhouse_aggregator.gate.messages import BuiltBlock, Scan, TableReport
+from blockhouse_aggregator.kafka.headers import runs
 
-_headers, _offset, _value = methodcaller("headers"), methodcaller("offset"), methodcaller("value")
+_offset, _value = methodcaller("offset"), methodcaller("value")
 
 
 class Round:
@@ -35,6 +35,7 @@ class Round:
         self._excluded = frozenset(order.exclude)
         self._entries = order.entries
         self._size = 0
+        self._decoded = 0
         self._dead: list[DeadLetter] = []
         self.headless = 0
         self.busy = False
@@ -50,8 +51,7 @@ class Round:
         Fewer than all when it is `full`, or when the next one is of a table there is no room for.
         """
         held = 0
-        for headers, group in groupby(messages, _headers):
-            run = list(group)
+        for headers, run in runs(messages):
             count = self._add_run(self._router.route(headers), run, arrived)
             held += count
             if count < len(run) or self.full:
@@ -61,9 +61,9 @@ class Round:
     def _add_run(self, route: Route | Misrouted, run: Sequence[Message], arrived: float) -> int:
         """`add` for messages with equal headers."""
         old = bisect_left(run, self._order.position, key=_offset)
-        if not route.table:
+        if isinstance(route, Misrouted) and not route.table:
             self.headless += len(run) - old
-            self._dead += [DeadLetter(message, "NoTableHeader", "") for message in run[old:]]
+            self._dead += [DeadLetter(message, route.reason, "") for message in run[old:]]
             return len(run)
         table = self._tables.get(route.table)
         if table is None:
@@ -101,10 +101,12 @@ class Round:
             return len(run)
         self.busy = True
         self.deadline = min(self.deadline, arrived + table.limits.max_age)
-        before = table.size
+        before, decoded = table.size, table.decoded_bytes
         count = table.take(run, filled, route.form, room=self._blocks.max_bytes_per_round - self._size)
         self._size += table.size - before
-        self.full = table.full or self._size >= self._blocks.max_bytes_per_round
+        self._decoded += table.decoded_bytes - decoded
+        most = self._blocks.max_bytes_per_round
+        self.full = table.full or self._size >= most or self._decoded >= MAX_DECODED + most
         return count
 
     def _open(self, name: str, lowest: int) -> TableRound:
@@ -116,14 +118,14 @@ class Round:
             else Limits(order.max_bytes, order.max_rows, max(self._blocks.max_age, order.max_age))
         )
         takes = name not in self._excluded
-        builder = self._catalog.builder(name, None, self._stream) if takes else None
+        builder = self._catalog.builder(name, None, self._stream, order.topic_id) if takes else None
         table = self._tables[name] = TableRound(name, limits, lowest=lowest, builder=builder)
         if takes and name not in order.resume:
             self._entries -= 1
         return table
 
     def seal(self) -> tuple[list[EncodedBlock], tuple[TableReport, ...], list[DeadLetter]]:
-        """The blocks, what the driver is told of every table, and the dead letters."""
+        """The blocks, what is reported to the driver of every table, and the dead letters."""
         blocks: list[EncodedBlock] = []
         reports: list[TableReport] = []
         dead = list(self._dead)
@@ -145,7 +147,7 @@ class Round:
 
 
 def describe(block: EncodedBlock) -> BuiltBlock:
-    """What the driver is told of a block; the bytes stay here."""
+    """What is reported to the driver of a block; the bytes stay here."""
     return BuiltBlock(
         table=block.table,
         begin=block.begin,

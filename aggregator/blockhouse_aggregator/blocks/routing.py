@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+from blockhouse_aggregator.kafka.headers import Headers, Unreadable
 from blockhouse_aggregator.wire.formats import Format
 
-Headers = Sequence[tuple[str, bytes | None]]
 _REMEMBERED = 4096
 
 
@@ -36,8 +35,10 @@ class Router:
         self._default = default_format
         self._known: dict[tuple[tuple[str, bytes | None], ...], Route | Misrouted] = {}
 
-    def route(self, headers: Headers | None) -> Route | Misrouted:
-        key = tuple(headers) if headers else ()
+    def route(self, headers: Headers | Unreadable) -> Route | Misrouted:
+        if isinstance(headers, Unreadable):
+            return Misrouted("", "BadHeaders")
+        key = tuple(headers)
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= _REMEMBERED:

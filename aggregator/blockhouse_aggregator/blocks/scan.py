@@ -30,11 +30,12 @@ from blockhouse_aggregator.gate.messages import (
     Scan,
     Sealed,
 )
+from blockhouse_aggregator.kafka.headers import headers_of
 from blockhouse_aggregator.wire.filling import Evaluate
 from blockhouse_aggregator.wire.formats import Format, MakeDecoder, decoder
 
 POLL = 0.25
-"""Seconds one read waits at most, so that a waiting scan can be told to finish."""
+"""Seconds one read waits at most, so that a waiting scan can be ended."""
 ANSWER = 0.5
 """Seconds in which a broker that is asked for what is there has answered."""
 BATCH = 1000
@@ -50,6 +51,8 @@ class Reader(Protocol):
 
     @property
     def position(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
     @property
     def log_end(self) -> int: ...
     def seek(self, offset: int, leader_epoch: int | None = None) -> None: ...
@@ -117,7 +120,7 @@ class Scanner:
             stop=stop,
             tables=reports,
             headless=scan_round.headless,
-            leader_epoch=-1,
+            leader_epoch=self._epoch_at(stop),
             log_end=self._reader.log_end,
             elapsed=self._clock() - started,
         )
@@ -176,11 +179,19 @@ class Scanner:
     def _place(self, order: Scan) -> int:
         """Where the range ends when no message ends it: the reader's position, holes included.
 
-        A scan that is told to finish before it has read finds what the one before it has put back.
+        A scan that is ended before it has read finds what the one before it has put back.
         """
         position = self._unused[0].offset() if self._unused else self._reader.position
         self._next = max(position, order.start)
         return self._next if order.stop is None else min(self._next, order.stop)
+
+    def _epoch_at(self, stop: int) -> int:
+        """The leader epoch of the range's end, by which a reader that continues there detects a cut log. That
+        of the message that follows serves as well: in a log that was not cut, its epoch reaches beyond `stop`."""
+        if self._unused:
+            epoch = self._unused[0].leader_epoch()
+            return -1 if epoch is None else epoch
+        return self._reader.epoch if stop == self._reader.position else -1
 
     def _seek(self, offset: int, leader_epoch: int = -1) -> None:
         if offset == self._next:
@@ -213,14 +224,14 @@ class Scanner:
 
     def _replay(self, order: Replay, finished: Callable[[], bool]) -> tuple[Rebuilt, list[Built]]:
         self.catalog.learn(order.catalog)
-        wanted = {b.table: b for b in order.blocks}
-        builders = {table: self._builder(block) for table, block in wanted.items()}
+        orders = {b.table: b for b in order.blocks}
+        builders = {table: self._builder(block, order.topic_id) for table, block in orders.items()}
         end = max(b.end for b in order.blocks)
         self._next = -1
         self._seek(min(b.begin for b in order.blocks))
         for message in self._until(end, finished):
-            route = self._router.route(message.headers())
-            block, value = wanted.get(route.table), message.value()
+            route = self._router.route(headers_of(message))
+            block, value = orders.get(route.table), message.value()
             builder = builders.get(route.table)
             if isinstance(route, Misrouted) or block is None or builder is None or value is None:
                 continue
@@ -230,7 +241,7 @@ class Scanner:
         strike_at(Point.DURING_REPLAY, order.faults)
         built: list[Built] = []
         missing: list[BlockKey] = []
-        for table, wish in wanted.items():
+        for table, wish in orders.items():
             builder = builders[table]
             sealed = builder.seal(MAX_ROWS).block if builder is not None else None
             if builder is None or sealed is None or (sealed.begin, sealed.end) != (wish.begin, wish.end):
@@ -241,15 +252,15 @@ class Scanner:
             round=order.round, blocks=tuple(describe(block) for block, _ in built), missing=tuple(missing)
         ), built
 
-    def _builder(self, block: ReplayBlock) -> BlockBuilder | None:
+    def _builder(self, block: ReplayBlock, topic_id: str) -> BlockBuilder | None:
         """None when it cannot be built, as after a return to an older version: the others are not to wait for it."""
         try:
-            return self.catalog.builder(block.table, block.revision, self._stream, foreign=block.foreign)
+            return self.catalog.builder(block.table, block.revision, self._stream, topic_id, foreign=block.foreign)
         except Permanent:
             return None
 
     def _until(self, end: int, finished: Callable[[], bool]) -> Iterable[Message]:
-        """Every message up to and including offset `end`. Raises Retryable when told to finish before that."""
+        """Every message up to and including offset `end`. Raises Retryable when it is ended before that."""
         while self._reader.position <= end:
             if finished():
                 raise Retryable(
@@ -262,7 +273,7 @@ class Scanner:
 
 
 Built = tuple[EncodedBlock, BlockBuilder]
-"""A rebuilt block with its builder, which can still tell its rows apart should provenance be asked."""
+"""A rebuilt block with its builder, which can still separate its rows should provenance be asked."""
 
 
 def _below(messages: Sequence[Message], stop: int | None) -> Sequence[Message]:

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 from clickhouse_driver import Client, defines
@@ -19,6 +20,7 @@ from clickhouse_driver.protocol import ServerPacketTypes
 from clickhouse_driver.settings.available import settings as typed_settings
 
 from blockhouse.config.endpoints import ClickHouse
+from blockhouse.config.files import unreadable
 from blockhouse.errors import Permanent, Retryable
 from blockhouse_aggregator.clickhouse.errors import classify, interrupted, unreachable
 from blockhouse_aggregator.clickhouse.model import (
@@ -28,6 +30,7 @@ from blockhouse_aggregator.clickhouse.model import (
     InsertResult,
     Scalar,
     difference,
+    reports_duplicate,
 )
 from blockhouse_aggregator.clickhouse.names import identifiers, qualified
 
@@ -81,6 +84,14 @@ class Replica:
             result = self._connection().execute(sql, dict(params) if params else None, settings=dict(settings or {}))
         return result if isinstance(result, list) else []
 
+    def columns(self, sql: str, params: Mapping[str, Any] | None = None) -> list[Sequence[Any]]:
+        """The columns of a SELECT, strings as bytes; an empty list when it gives no row."""
+        with self._translated(self.name):
+            found: list[Sequence[Any]] = self._connection().execute(
+                sql, dict(params) if params else None, columnar=True, settings={"strings_as_bytes": True}
+            )
+        return found
+
     def select_from(self, name: str, body: bytes, sql: str) -> Sequence[Any]:
         """The one column that `sql` gives over the external table `name`, whose rows are `body`, one Native block.
 
@@ -99,14 +110,20 @@ class Replica:
         return columns[0] if columns else ()
 
     def features(self) -> Features:
-        """What this server can do; asked once per connection."""
+        """What this server can do; asked once per connection, and whether it does: Permanent(SettingForbidden) when it
+        has another value of a setting than an insert sends, for a profile may change or ignore what is sent."""
         if self._features is None:
             with self._translated(self.name):
                 client = self._connection()
                 names = frozenset(name for (name,) in client.execute("SELECT name FROM system.settings"))
                 info = client.connection.server_info
                 as_text = info.used_revision >= defines.DBMS_MIN_REVISION_WITH_SETTINGS_SERIALIZED_AS_STRINGS
-                self._features = Features(info.version_tuple(), names, as_text)
+                features = Features(info.version_tuple(), names, as_text)
+                effective, logs = _effective_settings(client, features)
+                if refused := features.refused(effective):
+                    text = f"{self.name}: {refused}: allow it in the constraints of the user's profile"
+                    raise Permanent(text, reason="SettingForbidden")
+                self._features = replace(features, logs=logs)
         return self._features
 
     def sample(self, database: str, table: str, columns: Sequence[str]) -> Header:
@@ -120,7 +137,7 @@ class Replica:
         return tuple(block.columns_with_types)
 
     def insert_native(self, request: InsertRequest) -> InsertResult:
-        """Store one block as one Data packet; returns when the server says that it is stored, with quorum.
+        """Store one block as one Data packet; returns when the server reports that it is stored, with quorum.
 
         The header must equal the server's own: Permanent(ColumnsDiffer) otherwise, and no row is sent. After any
         other error the fate of the block is unknown: resend the same request (`exact` from then on, for an ALTER in
@@ -135,14 +152,19 @@ class Replica:
             self._within(request) as deadline,
         ):
             features = self.features()
+            if (request.exact and features.deduplication_token) or (
+                request.by_token and not features.deduplication_token
+            ):
+                text = f"its server has tokens: {features.deduplication_token}, which the block's first insert had not"
+                raise Retryable(f"{self.name}: block for {request.database}.{request.table} refused: {text}", after=0.5)
             settings = request.settings(features)
             self._refuse_unknown(settings)
             client = self._connection()
             with client.disconnect_on_error("", settings):
                 self._insert(client.connection, request, deadline)
                 lines = _read_until_end(client.connection, deadline)
-        deduplicated = any("Block with ID" in line and "already exists" in line for line in lines)
-        return InsertResult(time.monotonic() - started, deduplicated if features.query_logs else None)
+        known = any(reports_duplicate(source, text, request.database, request.table) for source, text in lines)
+        return InsertResult(time.monotonic() - started, known if known or features.logs else None)
 
     def _insert(self, connection: Any, request: InsertRequest, deadline: Deadline) -> None:
         if self._features is None or connection.server_info.version_tuple() != self._features.version:
@@ -159,6 +181,7 @@ class Replica:
                 f"{self.name}: block for {request.database}.{request.table} refused: {found}", reason="ColumnsDiffer"
             )
         connection.fout.flush()
+        request.before()
         body = memoryview(request.body)
         connection.socket.sendall(_packet(""))
         for at in range(0, len(body), _CHUNK):
@@ -195,6 +218,8 @@ class Replica:
     def _connection(self) -> Any:
         if self._client is None:
             config = self._config
+            if problem := unreadable(config):
+                raise unreachable(self.name, problem)
             self._client = Client(
                 config.host,
                 port=config.port,
@@ -222,7 +247,7 @@ class Replica:
 
     @contextmanager
     def _translated(self, where: str) -> Iterator[None]:
-        """Turn what the driver raises into our errors; after any of them the connection is made anew."""
+        """Turn what the driver raises into our errors; after any of them the connection is opened again."""
         try:
             yield
         except driver.ServerException as error:
@@ -257,9 +282,28 @@ def _begin_insert(client: Any, database: str, table: str, columns: Sequence[str]
     return client.receive_sample_block()
 
 
-def _read_until_end(connection: Any, deadline: Deadline) -> list[str]:
-    """The server's log lines of the running INSERT. Raises the server's exception."""
-    lines: list[str] = []
+def _effective_settings(client: Any, features: Features) -> tuple[dict[str, str], bool]:
+    """The values an insert's settings have when they are sent, by name, and whether the server sends log lines."""
+    settings = {**features.switches, **({"send_logs_level": "trace"} if features.log_lines else {})}
+    rows: list[tuple[str, str]] = []
+    logs = False
+    with client.disconnect_on_error("", settings):
+        connection = client.connection
+        names = ", ".join(f"'{name}'" for name in features.switches)
+        connection.send_query(f"SELECT name, value FROM system.settings WHERE name IN ({names})")
+        connection.send_external_tables(None)
+        while (packet := connection.receive_packet()).type != ServerPacketTypes.END_OF_STREAM:
+            if packet.type == ServerPacketTypes.EXCEPTION:
+                raise packet.exception
+            if packet.type == ServerPacketTypes.DATA:
+                rows += packet.block.get_rows()
+            logs = logs or packet.type == ServerPacketTypes.LOG
+    return dict(rows), logs
+
+
+def _read_until_end(connection: Any, deadline: Deadline) -> list[tuple[str, str]]:
+    """The server's log lines of the running INSERT: logger and text. Raises the server's exception."""
+    lines: list[tuple[str, str]] = []
     while True:
         connection.socket.settimeout(deadline.remaining())
         packet = connection.receive_packet()
@@ -269,7 +313,8 @@ def _read_until_end(connection: Any, deadline: Deadline) -> list[str]:
             raise packet.exception
         if packet.type == ServerPacketTypes.LOG:
             names = [name for name, _ in packet.block.columns_with_types]
-            lines += packet.block.get_columns()[names.index("text")]
+            columns = packet.block.get_columns()
+            lines += zip(columns[names.index("source")], columns[names.index("text")], strict=True)
 
 
 def _set_timeouts(connection: Any, connect: float, ping: float, exchange: float) -> None:

@@ -1,6 +1,6 @@
 """Make the local replica's table what its owner declares: create it, or add columns; never anything else.
 
-A replicated ALTER reaches every replica of the shard. Whoever calls `add_columns` has made sure that no block of the
+A replicated ALTER reaches every replica of the shard. The caller of `add_columns` has made sure that no block of the
 table is on its way to any of them.
 """
 
@@ -28,9 +28,15 @@ def create(
 ) -> None:
     """Create database and table here, as replica `name` of the table at `path`, unless they exist."""
     replica.query(f"CREATE DATABASE IF NOT EXISTS {identifier(declared.database)}")
-    replica.query(create_statement(declared, path=path, replica=name, settings=settings))
+    replica.query(create_statement(_fitted(replica, declared), path=path, replica=name, settings=settings))
 
 
 def add_columns(replica: Replica, declared: Declaration, added: Sequence[DeclaredColumn]) -> None:
     """Add the columns on all replicas; returns when this one has them."""
-    replica.query(add_columns_statement(declared, added))
+    fitted, names = _fitted(replica, declared), {each.column.name for each in added}
+    replica.query(add_columns_statement(fitted, [each for each in fitted.columns if each.column.name in names]))
+
+
+def _fitted(replica: Replica, declared: Declaration) -> Declaration:
+    """With the types that this server has for what was not declared."""
+    return declared.with_compact_topic() if replica.features().low_cardinality else declared

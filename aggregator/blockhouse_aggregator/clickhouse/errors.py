@@ -1,4 +1,4 @@
-"""The one table that says what a ClickHouse error code means for a block, and the words a person reads about it.
+"""The one table of what a ClickHouse error code means for a block, and the words a person reads about it.
 
 It decides between "send the same bytes again", "this replica is at fault", "the shard is at fault" and "never". A code
 in the wrong row costs availability, never data. An unknown code is always worth a retry. It must never import the
@@ -16,19 +16,19 @@ class Fault(StrEnum):
     """Whose fault a retryable error is; the block is resent, byte by byte the same, in every case."""
 
     RESEND = "resend"
-    """Nobody's in particular: the fate of the insert is unknown or the server was busy. Resend soon."""
+    """No one's in particular: the fate of the insert is unknown or the server was busy. Resend soon."""
     REPLICA = "replica"
     """The local replica is down, read-only, full or cut off from ZooKeeper: another replica may do better."""
     SHARD = "shard"
-    """No replica can write this table with quorum now: nobody else would do better, wait loudly."""
+    """No replica can write this table with quorum now: no other aggregator would do better, wait loudly."""
 
 
 class ServerFault(Retryable):
-    """A ClickHouse error after which the same request may succeed. `fault` says whom to suspect."""
+    """A ClickHouse error after which the same request may succeed. `fault` names what to suspect."""
 
     def __init__(self, message: str, *, fault: Fault, after: float = 0.2, code: int | None = None) -> None:
         super().__init__(message, after=after, code=code)
-        self.fault = fault
+        self.fault: Fault = fault
 
 
 TOO_MANY_PARTS = 252

@@ -36,7 +36,7 @@ _OF_THE_VALUES = frozenset(
         675,  # CANNOT_PARSE_IPV4
         676,  # CANNOT_PARSE_IPV6
         691,  # UNKNOWN_ELEMENT_OF_ENUM
-        49,  # LOGICAL_ERROR: 18.16 says it of an Enum's unknown element
+        49,  # LOGICAL_ERROR: 18.16 reports it for an Enum's unknown element
     }
 )
 
@@ -52,9 +52,10 @@ class DefaultValues:
         try:
             return self._replica.select_from(ROWS, body, select)
         except BlockhouseError as error:
-            if getattr(error, "code", None) in _OF_THE_VALUES:
+            if error.code in _OF_THE_VALUES:
                 raise ValueError(str(error)) from error
             raise Retryable(f"a DEFAULT cannot be evaluated now: {error}", after=1.0) from error
 
     def close(self) -> None:
+        """Close its connection to the server, if it has one."""
         self._replica.close()

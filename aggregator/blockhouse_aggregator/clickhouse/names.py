@@ -11,6 +11,7 @@ def identifier(name: str) -> str:
 
 
 def qualified(database: str, table: str) -> str:
+    """`database.table`, both quoted for SQL."""
     return f"{identifier(database)}.{identifier(table)}"
 
 

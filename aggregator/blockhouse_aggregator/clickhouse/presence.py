@@ -1,6 +1,6 @@
 """What of a block is stored already? The pure decision behind every intent too old to trust deduplication.
 
-Pure: no I/O, no clock. It must never guess: rows that cannot be told apart are reported as Ambiguous, never inserted.
+Pure: no I/O, no clock. It must never guess: rows that cannot be separated are reported as Ambiguous, never inserted.
 """
 
 from __future__ import annotations
@@ -8,6 +8,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Which stream a block's rows are of, and what separates them from those of another topic.
+
+    `topic` is what `_kafka_topic` holds in them, empty when the block's revision has no such column. Rows without it
+    answer for the block only if they are the stream's for certain, `sole`: its topic was never created again, and no
+    one else loads the table.
+    """
+
+    cluster: str
+    partition: int
+    topic: str = ""
+    sole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +64,7 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Ambiguous:
-    """These offsets have some of their rows, and without `_kafka_row` nobody can say which: a person must decide."""
+    """These offsets have some of their rows; without `_kafka_row` no one can determine which: a person must decide."""
 
     offsets: tuple[int, ...]
     surplus: Mapping[int, int] = field(default_factory=dict)

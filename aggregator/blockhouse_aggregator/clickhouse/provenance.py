@@ -1,4 +1,4 @@
-"""Which rows of a block does this replica have? Provenance columns tell, when an intent is too old for deduplication.
+"""Which rows of a block does this replica have? Provenance columns answer, when an intent is too old for deduplication.
 
 Ask only with the table's lock held, and believe the answer only when no quorum was pending before and after
 (`quorum.acknowledgeable`). It must never answer from a replica that lacks a part: that is a retryable fault. What the
@@ -12,26 +12,28 @@ second witness that this replica has every part that reached its quorum.
 from __future__ import annotations
 
 from blockhouse.errors import Blocked
+from blockhouse.schema.model import TOPIC_COLUMN
 from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.clickhouse.errors import Fault, ServerFault
 from blockhouse_aggregator.clickhouse.names import qualified
-from blockhouse_aggregator.clickhouse.presence import StoredRows
+from blockhouse_aggregator.clickhouse.presence import Origin, StoredRows
 from blockhouse_aggregator.clickhouse.tables import ServerTable, caught_up
 
 _REQUIRED = frozenset({"_kafka_cluster", "_kafka_partition", "_kafka_offset"})
+_NO_TOPIC = (
+    "rows of these offsets are there that name no topic, and the topic was created again since, or another pipeline"
+    " loads the table: no one can determine whose rows they are"
+)
 
 
-def stored_rows(replica: Replica, table: ServerTable, cluster: str, partition: int, begin: int, end: int) -> StoredRows:
+def stored_rows(replica: Replica, table: ServerTable, origin: Origin, begin: int, end: int) -> StoredRows:
     """Rows of the messages `[begin, end]` (both included) of one stream in `table`.
 
-    Raises Blocked for a table without provenance columns, ServerFault when this replica does not have all parts yet.
+    Raises Blocked for a table without provenance columns or one that merges rows, or when rows are found that may be
+    another topic's; ServerFault when this replica does not have all parts yet.
     """
-    if not table.provenance >= _REQUIRED:
-        raise Blocked(
-            f"table {table.full_name} has no columns {', '.join(sorted(_REQUIRED - table.provenance))}: nobody can say"
-            f" whether block {begin}..{end} of {cluster}/{partition} is stored: `blockhouse streams resolve` decides",
-            on="ProvenanceMissing",
-        )
+    cluster, partition = origin.cluster, origin.partition
+    _check_decidable(table, f"{begin}..{end} of {cluster}/{partition}")
     if table.replicated and not caught_up(replica, table.database, table.name):
         raise ServerFault(
             f"{replica.name}, table {table.full_name}: replica has not fetched all parts yet, or is read-only",
@@ -41,12 +43,34 @@ def stored_rows(replica: Replica, table: ServerTable, cluster: str, partition: i
     where = qualified(table.database, table.name)
     if table.replicated:
         replica.query(f"SELECT 1 FROM {where} LIMIT 0", settings={"select_sequential_consistency": 1})  # 289 if not
-    numbered = "_kafka_row" in table.provenance
+    numbered, named = "_kafka_row" in table.provenance, TOPIC_COLUMN in table.provenance
+    of_topic = f" AND {TOPIC_COLUMN} = %(topic)s" if named else ""
     found = replica.query(
         f"SELECT _kafka_offset, count(){', groupArray(_kafka_row)' if numbered else ''} FROM {where}"
         " WHERE _kafka_cluster = %(cluster)s AND _kafka_partition = %(partition)s"
-        " AND _kafka_offset >= %(begin)s AND _kafka_offset <= %(end)s GROUP BY _kafka_offset",
-        {"cluster": cluster, "partition": partition, "begin": begin, "end": end},
+        f" AND _kafka_offset >= %(begin)s AND _kafka_offset <= %(end)s{of_topic} GROUP BY _kafka_offset",
+        {"cluster": cluster, "partition": partition, "begin": begin, "end": end, "topic": origin.topic},
     )
+    if found and not origin.sole and not (named and origin.topic):
+        text = f"table {table.full_name}, block {begin}..{end} of {cluster}/{partition}: {_NO_TOPIC}"
+        raise Blocked(f"{text}: compare them, then `blockhouse streams resolve`", reason="ProvenanceAmbiguous")
     counts = {row[0]: row[1] for row in found}
     return StoredRows(counts, {row[0]: tuple(sorted(row[2])) for row in found} if numbered else None)
+
+
+def _check_decidable(table: ServerTable, block: str) -> None:
+    """Raises Blocked for a table whose rows never show whether a block is stored."""
+    if not table.provenance >= _REQUIRED:
+        raise Blocked(
+            f"table {table.full_name} has no columns {', '.join(sorted(_REQUIRED - table.provenance))}: no one can"
+            f" determine whether block {block} is stored:"
+            " `blockhouse streams resolve` decides",
+            reason="ProvenanceMissing",
+        )
+    if table.merges_rows:
+        raise Blocked(
+            f"table {table.full_name}: engine {table.engine} merges rows of different messages: what is there does not"
+            f" show whether block {block} was stored: `blockhouse streams resolve`"
+            " decides",
+            reason="MergingEngine",
+        )

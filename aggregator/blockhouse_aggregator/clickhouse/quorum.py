@@ -2,18 +2,21 @@
 
 Read-only. It must never be the reason to insert something twice: every doubt is answered "no".
 
-Layout, seen on 18.16 and the same on current servers but for the parallel node:
+Layout, seen on 18.16 and on 26.9, which has the parallel node and the second directory of hashes as well:
   <table>/quorum/status         the part that waits for its quorum; gone once enough replicas have it
   <table>/quorum/parallel/<p>   the same, one per part (`insert_quorum_parallel`)
   <table>/quorum/failed_parts   a child per part whose writer was lost before any other replica had fetched it: its rows
-                                are gone, and its hash leaves <table>/blocks in the same transaction
+                                are gone, and its hash leaves its directory in the same transaction
   <table>/blocks/<hash>         one per deduplicated part, named <partition>_<hash>, trimmed by a cleaner
+  <table>/deduplication_hashes  the same since 26.2, where `blocks` may stay empty
+  <table>/async_blocks/<hash>   of asynchronous inserts, which are not ours; trimmed by a window of their own
   <table>/columns               the shard's columns, written by ALTER before any replica applies it
   <table>/replicas/<r>/columns  what replica r has applied
 """
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -24,6 +27,12 @@ from blockhouse_aggregator.coordination.znodes import Znode, Znodes
 
 SAFETY = 2
 """Only the first half of either window is trusted: parts written meanwhile, the cleaner's schedule, clocks."""
+HASH_DIRECTORIES = ("blocks", "deduplication_hashes")
+"""Where the hashes of our inserts are; each is trimmed to the window by itself."""
+UNKNOWN = 1 << 62
+"""More entries than any window holds: nothing is certain."""
+_OTHER_NODES = frozenset({"async_blocks", "block_numbers", "nonincrement_block_numbers"})
+_OF_DEDUPLICATION = re.compile("block|dedup|hash")
 _BATCH = 1000
 _VANISHED = 1 << 62
 """The time of an entry whose age cannot be asked any more: later than any."""
@@ -49,7 +58,7 @@ class QuorumProbe:
     """Reads the table's nodes through a connected client, of the ensemble that this shard's ClickHouse uses.
 
     Thread-safe. `chroot` is the `<root>` of ClickHouse's own `<zookeeper>` configuration, if it has one.
-    Raises Retryable while ZooKeeper is away.
+    Raises Retryable while ZooKeeper is unavailable.
     """
 
     def __init__(self, zk: KazooClient, *, chroot: str = "", timeout: float = 10.0) -> None:
@@ -78,26 +87,40 @@ class QuorumProbe:
         what was read before and the number of changes since are too.
 
         An entry that vanishes while we count is counted. So is one of a part that failed since: it is gone now, but the
-        cleaner may have pushed another out to make room for it.
+        cleaner may have pushed another out to make room for it. Of several directories the fullest counts: a hash is
+        in one of them, and each is trimmed by itself. UNKNOWN for a table without any, or with one of a version that
+        this code has never seen.
         """
         table = f"{self._chroot}{zookeeper_path}"
         self._znodes.sync(table)
         failed = self._made_since(f"{table}/quorum/failed_parts", since_ms)
-        blocks = self._znodes.get(f"{table}/blocks")
-        if blocks is None:
-            return failed
-        if blocks.children + failed <= enough:
-            return blocks.children + failed
-        known = self._known.get(table)
-        if known is not None and known.of.created_ms == blocks.created_ms:
-            changes = blocks.children_version - known.of.children_version
-            bound = _since(known.made_ms, since_ms) + changes + failed
+        names = self._znodes.children(table)
+        known = {*HASH_DIRECTORIES, *_OTHER_NODES}
+        if any(_OF_DEDUPLICATION.search(name) and name not in known for name in names):
+            return UNKNOWN
+        paths = [f"{table}/{name}" for name in HASH_DIRECTORIES if name in names]
+        nodes = self._znodes.get_many(paths)
+        counts = [
+            self._entries_since(path, node, since_ms, enough - failed)
+            for path, node in zip(paths, nodes, strict=True)
+            if node is not None
+        ]
+        return max(counts) + failed if counts else UNKNOWN
+
+    def _entries_since(self, directory: str, node: Znode, since_ms: int, enough: int) -> int:
+        """Of one directory, whose node was read just before. Only a count above `enough` is exact."""
+        if node.children <= enough:
+            return node.children
+        known = self._known.get(directory)
+        if known is not None and known.of.created_ms == node.created_ms:
+            changes = node.children_version - known.of.children_version
+            bound = _since(known.made_ms, since_ms) + changes
             if bound <= enough:
                 return bound
-        # What changes while we read is counted again by the next call: the node was looked at before.
-        made_ms = self._made(f"{table}/blocks")
-        self._known[table] = _Ages(blocks, made_ms)
-        return _since(made_ms, since_ms) + failed
+        # What changes while we read is counted again by the next call: the node was read before.
+        made_ms = self._made(directory)
+        self._known[directory] = _Ages(node, made_ms)
+        return _since(made_ms, since_ms)
 
     def _made_since(self, parent: str, since_ms: int) -> int:
         return _since(self._made(parent), since_ms)
@@ -133,7 +156,7 @@ def acknowledgeable(before: QuorumSnapshot, after: QuorumSnapshot) -> bool:
     """Whether an "ok" that came after a retry or a takeover acknowledges the block.
 
     `before` is taken before the insert, `after` after its "ok". While `after.pending`, ask again later with the same
-    `before`: an identical block may be waiting for its quorum, and its copy is told "ok" at once. When the failed parts
+    `before`: an identical block may be waiting for its quorum, and its copy gets "ok" at once. When the failed parts
     changed, the rows may be gone together with their hash: resend.
     """
     return not after.pending and before.failed_parts_version == after.failed_parts_version

@@ -1,4 +1,4 @@
-"""A table's quorum as its ZooKeeper nodes tell it, and the one transaction that gives a lost part up.
+"""A table's quorum as its ZooKeeper nodes record it, and the one transaction that gives a lost part up.
 
 Layouts of 18.16 and of current servers; where they differ both are read:
   <table>/quorum/status, quorum/parallel/<part>         a part that waits, one at a time or several
@@ -16,10 +16,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from blockhouse.errors import Permanent
+from blockhouse_aggregator.clickhouse.quorum import HASH_DIRECTORIES
 from blockhouse_aggregator.clickhouse.stuck import PendingPart, QuorumState, ReplicaState
 from blockhouse_aggregator.coordination.znodes import Check, Create, Delete, Znode, Znodes
 
-_HASHES = ("blocks", "async_blocks", "deduplication_hashes")
+_HASHES = (*HASH_DIRECTORIES, "async_blocks")
 _BATCH = 1000
 _PART = re.compile(r"^(?P<partition>[^_]+)_(?P<min>\d+)_(?P<max>\d+)_(?P<level>\d+)(?:_(?P<mutation>\d+))?$")
 
@@ -57,7 +58,7 @@ class PartName:
 def read_quorum(znodes: Znodes, table_path: str) -> QuorumState:
     """The quorum of the table at `table_path`, chroot included. Costs a few requests unless a part waits.
 
-    Raises Permanent(NoSuchTable) when nothing is there, Retryable while the ensemble is away.
+    Raises Permanent(NoSuchTable) when nothing is there, Retryable while the ensemble is unavailable.
     """
     znodes.sync(table_path)
     replicas_node = znodes.get(f"{table_path}/replicas")
@@ -77,7 +78,7 @@ def read_quorum(znodes: Znodes, table_path: str) -> QuorumState:
 
 
 def give_up(znodes: Znodes, state: QuorumState, part: PendingPart) -> None:
-    """What a replica of the server does with a part that nobody has: all of it or nothing.
+    """What a replica of the server does with a part that no replica has: all of it or nothing.
 
     Raises VersionConflict when a replica became active or was added since `state` was read, or the part's node changed.
     """
@@ -147,9 +148,9 @@ def _replica(znodes: Znodes, path: str, parts: Sequence[str], log: Mapping[str, 
     holds = queued = unread = frozenset[str]()
     if parts:
         # The queue before the parts: a part that is fetched in between is seen twice, not missed.
-        queued = _wanted(parts, _entries(znodes, f"{path}/queue").values())
+        queued = _named_in(parts, _entries(znodes, f"{path}/queue").values())
         first = int(pointer.data or b"0") if pointer is not None else 0
-        unread = _wanted(parts, [text for name, text in log.items() if int(name.rpartition("-")[2]) >= first])
+        unread = _named_in(parts, [text for name, text in log.items() if int(name.rpartition("-")[2]) >= first])
         holds = _held(parts, znodes.children(f"{path}/parts"))
     return ReplicaState(
         name=path.rpartition("/")[2],
@@ -164,7 +165,7 @@ def _replica(znodes: Znodes, path: str, parts: Sequence[str], log: Mapping[str, 
     )
 
 
-def _wanted(parts: Sequence[str], entries: Iterable[str]) -> frozenset[str]:
+def _named_in(parts: Sequence[str], entries: Iterable[str]) -> frozenset[str]:
     """Parts named by a line of any entry."""
     lines = {line for text in entries for line in text.splitlines()}
     return frozenset(part for part in parts if part in lines)
@@ -176,7 +177,7 @@ def _held(parts: Sequence[str], stored: Sequence[str]) -> frozenset[str]:
     return frozenset(
         part
         for part in parts
-        if part in exact or ((wanted := PartName.parse(part)) and any(name.covers(wanted) for name in names))
+        if part in exact or ((covered := PartName.parse(part)) and any(name.covers(covered) for name in names))
     )
 
 

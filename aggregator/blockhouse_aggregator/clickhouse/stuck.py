@@ -2,7 +2,7 @@
 
 Pure: no I/O, no clock. It must never call a part lost that an active replica holds or that any replica will still ask
 for: giving such a part up could throw away rows that a server is about to acknowledge, or leave a replica asking for it
-for ever. Every doubt is a refusal with its reason.
+indefinitely. Every doubt is a refusal with its reason.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class PendingPart:
-    """A part that waits for its quorum. `path` and `version` are of the node that says so, `since_ms` its creation in
+    """A part that waits for its quorum. `path` and `version` are of its node, `since_ms` its creation in
     Unix milliseconds of the ensemble; `listed` are the replicas it names; `blocks` the nodes of its deduplication."""
 
     name: str
@@ -31,7 +31,7 @@ class ReplicaState:
 
     `holds`: it has the part, or one that covers it. `queued`: an entry of its queue will fetch the part. `unread`: it
     has not read a log entry yet that will. `host_path` and `host_version` change when the replica becomes active.
-    `address` is (host, native port), None when the node does not say.
+    `address` is (host, native port), None when the node has none.
     """
 
     name: str
@@ -48,7 +48,7 @@ class ReplicaState:
 @dataclass(frozen=True, slots=True)
 class QuorumState:
     """A table's quorum at one moment. `table_path` is the table's node, chroot included; `replicas_version` changes
-    when a replica is added; `failed` are parts that were given up before."""
+    when a replica is added; `failed` are parts that were abandoned before."""
 
     table_path: str
     replicas_version: int
@@ -78,7 +78,7 @@ class StartFetches:
 
 @dataclass(frozen=True, slots=True)
 class RestartReplica:
-    """`SYSTEM RESTART REPLICA` on this one: it holds the part, and says so to ZooKeeper when it starts."""
+    """`SYSTEM RESTART REPLICA` on this one: it holds the part, and records that in ZooKeeper when it starts."""
 
     replica: str
 
@@ -94,7 +94,7 @@ Remedy = StartFetches | RestartReplica | GiveUp
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is known of one pending part. Without `remedy` nothing may be done, and `text` says what to do instead."""
+    """What is known of one pending part. Without `remedy` nothing may be done, and `text` is what to do instead."""
 
     part: PendingPart
     cause: Cause
@@ -125,7 +125,7 @@ def _diagnose(part: PendingPart, replicas: tuple[ReplicaState, ...], now_ms: int
 
 
 def _met(part: PendingPart, holders: list[ReplicaState]) -> Finding:
-    """Enough replicas have it and the node does not say so: one died between its fetch and its report."""
+    """Enough replicas have it and the node does not list them: one died between its fetch and its report."""
     text = f"{_names(holders)} have it, which is a quorum of {part.required}, but its node lists {_listed(part)}"
     silent = [r for r in holders if r.active and r.name not in part.listed]
     if not silent:
@@ -153,8 +153,8 @@ def _held(part: PendingPart, replicas: tuple[ReplicaState, ...], holders: list[R
 
 
 def _lost(part: PendingPart, replicas: tuple[ReplicaState, ...], holders: list[ReplicaState]) -> Finding:
-    """No active replica has the part. Nobody was told that its rows are stored: they are sent again."""
-    where = f"only {_names(holders)} has it and is away" if holders else "no replica has it"
+    """No active replica has the part. Its rows were never reported as stored: they are sent again."""
+    where = f"only {_names(holders)} has it and is unavailable" if holders else "no replica has it"
     asking = [r for r in replicas if part.name in r.queued | r.unread]
     able = tuple(r.name for r in asking if r.active and part.name in r.queued)
     if able:
@@ -162,7 +162,7 @@ def _lost(part: PendingPart, replicas: tuple[ReplicaState, ...], holders: list[R
         return Finding(part, Cause.WRITER_LOST, text, StartFetches(able))
     if asking:
         text = (
-            f"{where}; {_names(asking)} would ask for it for ever if it were given up now: "
+            f"{where}; {_names(asking)} would ask for it indefinitely if it were abandoned now: "
             "start that replica, which gives it up by itself, or drop it from ZooKeeper if it never comes back"
         )
         return Finding(part, Cause.WRITER_LOST, text)
@@ -171,8 +171,8 @@ def _lost(part: PendingPart, replicas: tuple[ReplicaState, ...], holders: list[R
 
 
 def _names(replicas: list[ReplicaState]) -> str:
-    return ", ".join(r.name for r in replicas) or "nobody"
+    return ", ".join(r.name for r in replicas) or "no replica"
 
 
 def _listed(part: PendingPart) -> str:
-    return ", ".join(sorted(part.listed)) or "nobody"
+    return ", ".join(sorted(part.listed)) or "no replica"

@@ -1,4 +1,4 @@
-"""What the server says of its tables: columns, replication, deduplication window, provenance, views on it.
+"""What the server reports of its tables: columns, replication, deduplication window, provenance, views on it.
 
 Read from `system.*` in columns that 18.16 and current servers share. It never writes, and it guesses nothing: a window
 that cannot be read is taken as the smallest any version ever had by default.
@@ -7,15 +7,39 @@ that cannot be read is taken as the smallest any version ever had by default.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
-from blockhouse.schema.model import PROVENANCE_COLUMNS, DefaultKind, ServerColumn
+from blockhouse.schema.model import PROVENANCE_COLUMNS, TOPIC_COLUMN, DefaultKind, ServerColumn
 from blockhouse_aggregator.clickhouse.client import Replica
 
 _WINDOW = "deduplication_window"
 _SECONDS = "deduplication_window_seconds"
 _SMALLEST = {_WINDOW: 100, _SECONDS: 3600}
 _SYSTEM_DATABASES = ("system", "INFORMATION_SCHEMA", "information_schema")
+
+
+class By(StrEnum):
+    """What a block of the table is recognised by when it is sent again."""
+
+    CONTENT = "content"
+    """Its rows and columns: the servers of the shard have no tokens."""
+    TOKEN = "token"
+    """Its token, whatever its bytes: every replica of the shard has tokens."""
+    NOTHING = "nothing"
+    """Some replicas have tokens and others do not, or that is not known of all: neither holds from one to another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """`since_ms`: of blocks inserted before this moment (Unix milliseconds of the ensemble) it does not hold."""
+
+    by: By = By.CONTENT
+    since_ms: int = 0
+
+
+_APART = frozenset({"_kafka_cluster", "_kafka_partition", "_kafka_offset", "_kafka_row"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +64,20 @@ class ServerTable:
     materialized_views: tuple[str, ...]
     partition_key: str
     sorting_key: str = ""
+    identity: Identity = Identity()
 
     @property
     def full_name(self) -> str:
         return f"{self.database}.{self.name}"
+
+    @property
+    def merges_rows(self) -> bool:
+        """Its engine makes one row of several messages' rows, or of none: what is stored then is no proof of what was
+        inserted. Rows whose sorting key names the message they are of stay apart, and its topic where rows name it: one
+        that was created again begins at the same offsets."""
+        family = self.engine.removeprefix("Replicated").removeprefix("Shared")
+        apart = _APART | ({TOPIC_COLUMN} & self.provenance)
+        return family.endswith("MergeTree") and family != "MergeTree" and not set(self.sorting_key.split(", ")) >= apart
 
 
 def describe(replica: Replica, database: str, table: str) -> ServerTable | None:
@@ -70,11 +104,18 @@ def describe(replica: Replica, database: str, table: str) -> ServerTable | None:
         columns=columns,
         deduplication_window=window,
         deduplication_window_seconds=seconds,
-        provenance=frozenset(PROVENANCE_COLUMNS) & {column.name for column in columns},
+        provenance=_provenance(columns),
         materialized_views=tuple(sorted(f"{db}.{view}" for db, view in zip(view_databases, view_names, strict=True))),
         partition_key=partition_key,
         sorting_key=sorting_key,
     )
+
+
+def _provenance(columns: Sequence[ServerColumn]) -> frozenset[str]:
+    """A topic's column of another kind is none: no block could fill it."""
+    return frozenset(PROVENANCE_COLUMNS) & {
+        column.name for column in columns if column.name != TOPIC_COLUMN or column.default_kind.insertable
+    }
 
 
 def list_tables(replica: Replica, database: str | None = None) -> tuple[str, ...]:
@@ -93,11 +134,30 @@ def replicated_tables(replica: Replica) -> dict[str, str]:
     return {f"{database}.{table}": path for database, table, path in rows}
 
 
+def fingerprints(replica: Replica) -> dict[str, int]:
+    """By `database.table` a number that changes when any column does, its engine, or what views hang on it."""
+    rows = replica.query(
+        "SELECT of, sum(print) FROM (SELECT concat(database, '.', table) AS of,"
+        " cityHash64(name, type, default_kind, default_expression) AS print"
+        " FROM system.columns WHERE database != 'system'"
+        " UNION ALL SELECT concat(database, '.', name) AS of, cityHash64(engine, arrayStringConcat(arraySort("
+        "arrayMap((d, t) -> concat(d, '.', t), dependencies_database, dependencies_table)), ',')) AS print"
+        " FROM system.tables WHERE database != 'system') GROUP BY of",
+    )
+    return dict(rows)
+
+
+def started_ms(replica: Replica) -> int:
+    """When the server was started: Unix milliseconds of its own clock, a second or two late at most."""
+    ((seconds,),) = replica.query("SELECT toUnixTimestamp(now()) - toUInt32(uptime()) + 1")
+    return int(seconds) * 1000
+
+
 def caught_up(replica: Replica, database: str, table: str) -> bool:
     """Whether this replica has read the whole replication log and fetched every part in it.
 
     False also when the table is read-only, unknown or not replicated here. A positive answer is of a moment: it means
-    something only while nobody else inserts.
+    something only while no other process inserts.
     """
     rows = replica.query(
         "SELECT is_readonly OR is_session_expired, log_pointer, log_max_index, inserts_in_queue, zookeeper_path"
@@ -107,7 +167,7 @@ def caught_up(replica: Replica, database: str, table: str) -> bool:
     if not rows or rows[0][0]:
         return False
     _, pointer, newest, waiting, path = rows[0]
-    if pointer == newest == 0:  # says both an empty log and one whose first entry was not read yet
+    if pointer == newest == 0:  # means both an empty log and one whose first entry was not read yet
         entries = replica.query("SELECT count() FROM system.zookeeper WHERE path = %(log)s", {"log": f"{path}/log"})
         return bool(entries[0][0] == 0)
     return bool(pointer > newest and waiting == 0)

@@ -4,7 +4,7 @@ Durable, for a hold must outlive the aggregator that was asked for it, and every
 
     <root>/holds/<shard>/<table>    {"rollout": ..., "since_ms": ...}
 
-It never expires by itself: whoever began a rollout ends it, and until then it is shown wherever people look.
+It never expires by itself: the rollout that began it ends it, and until then every status page shows it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Hold(BaseModel):
 
 
 class TableHolds:
-    """The holds of one shard. Thread-safe. Raises Retryable while ZooKeeper is away."""
+    """The holds of one shard. Thread-safe. Raises Retryable while ZooKeeper is unavailable."""
 
     def __init__(self, session: Session, shard: str) -> None:
         self._session = session
@@ -46,7 +46,7 @@ class TableHolds:
     def put(self, table: str, hold: Hold) -> Hold:
         """Hold the table; returns the hold that counts, which is an older one of the same rollout if there is one.
 
-        Raises Blocked(on="HeldByOther") when another rollout holds the table.
+        Raises Blocked(reason="HeldByOther") when another rollout holds the table.
         """
         if self._znodes.create(self._path(table), hold.model_dump_json().encode()):
             return hold
@@ -55,17 +55,21 @@ class TableHolds:
             return self.put(table, hold)  # released in this moment
         found = self._parse(table, node)
         if found.rollout != hold.rollout:
-            raise Blocked(f"table {table} of shard {self._shard} is held by rollout {found.rollout}", on="HeldByOther")
+            raise Blocked(
+                f"table {table} of shard {self._shard} is held by rollout {found.rollout}", reason="HeldByOther"
+            )
         return found
 
     def remove(self, table: str, rollout: str) -> bool:
-        """Release the table; False when it was not held. Raises Blocked(on="HeldByOther") as `put` does."""
+        """Release the table; False when it was not held. Raises Blocked(reason="HeldByOther") as `put` does."""
         node = self._znodes.get(self._path(table))
         if node is None:
             return False
         found = self._parse(table, node)
         if found.rollout != rollout:
-            raise Blocked(f"table {table} of shard {self._shard} is held by rollout {found.rollout}", on="HeldByOther")
+            raise Blocked(
+                f"table {table} of shard {self._shard} is held by rollout {found.rollout}", reason="HeldByOther"
+            )
         return self._znodes.delete(self._path(table), node.version)
 
     def _path(self, table: str) -> str:

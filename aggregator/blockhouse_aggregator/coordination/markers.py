@@ -3,20 +3,23 @@
 Group offsets expire; without a marker, an expired stream would look like a new one and be loaded again from the
 earliest offset. Markers are never deleted by the aggregator.
 
-    <root>/streams/<cluster>/<topic>/<partition>   {"topic_id": ..., "started_ms": ..., "replica": ...}
+    <root>/streams/<cluster>/<topic>/<partition>   {"topic_id": ..., "started_ms": ..., "replica": ...,
+                                                    "seq": 812, "position": 90211, "owner": ...}
     <root>/decisions/<subject>                     {"action": ..., "by": ..., "at_ms": ...}
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from threading import Lock
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from blockhouse.errors import Permanent
+from blockhouse.errors import Permanent, Retryable
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.coordination.session import Session
-from blockhouse_aggregator.coordination.znodes import VersionConflict, Znode
+from blockhouse_aggregator.coordination.znodes import Check, VersionConflict, Write, Znode
 
 
 class _Record(BaseModel):
@@ -24,15 +27,42 @@ class _Record(BaseModel):
 
 
 class StreamMarker(_Record):
-    """A stream had its first commit: of which incarnation of the topic, when (Unix milliseconds), by whom."""
+    """A stream had its first commit: of which incarnation of the topic, when (Unix milliseconds), by whom.
+
+    `seq` and `position` are of the newest metadata of which a block may be stored (-1: an older version wrote it):
+    what is committed in Kafka is never behind them, unless it went back. `owner` is who claimed the stream last,
+    `history` the identity of the schema history whose table ids its metadata uses (empty: not known). `former` are the
+    ids of topics of its name that it was of before; an empty one stands for whatever a marker that was lost named.
+    """
 
     topic_id: str
     started_ms: int
     replica: str
+    seq: int = -1
+    position: int = -1
+    owner: str = ""
+    history: str = ""
+    former: tuple[str, ...] = ()
+
+    def followed_by(self, new: StreamMarker) -> StreamMarker:
+        """What is written in place of this marker: `new`, which remembers the topics there were before."""
+        older = (self.topic_id,) if self.topic_id != new.topic_id else ()
+        return new.model_copy(update={"former": (*self.former, *older)})
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who is about to insert for a stream, and what is committed of it."""
+
+    owner: str
+    topic_id: str
+    seq: int
+    position: int
+    history: str
 
 
 class Decision(_Record):
-    """What an operator decided about a blocked stream or table: taken once, by whoever owns the subject."""
+    """What an operator decided about a blocked stream or table: taken once, by the owner of the subject."""
 
     action: str
     by: str
@@ -43,11 +73,15 @@ RecordT = TypeVar("RecordT", bound=_Record)
 
 
 class StreamMarkers:
-    """Markers of the streams. Thread-safe. Raises Retryable while ZooKeeper is away, Permanent for foreign content."""
+    """Markers of the streams. Thread-safe. Raises Retryable while ZooKeeper is unavailable, Permanent for garbage."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._znodes = session.znodes
+        self._guard = Lock()
+        self._claimed: dict[StreamId, tuple[str, int, StreamMarker]] = {}
+        """Of each stream: who of us has claimed it for certain, and version and content of its marker as that claim
+        left it. The version is -1 when the fate of a later write is unknown."""
 
     def get(self, stream: StreamId) -> StreamMarker | None:
         node = self._znodes.get(self._path(stream))
@@ -65,6 +99,50 @@ class StreamMarkers:
         if node is None or _parse(StreamMarker, path, node) != old:
             raise VersionConflict(f"zookeeper {path}: the marker of {stream} is another by now", after=0.0)
         self._znodes.write(path, new.model_dump_json().encode(), node.version)
+
+    def prove(self, stream: StreamId, claim: Claim, *lock_nodes: str) -> None:
+        """In one transaction: the lock's nodes are there, no one else has claimed the stream since, and its marker
+        states what is committed. Only one thread at a time may ask for one stream.
+
+        Raises Retryable when one of that is not so, or ZooKeeper is unavailable: nothing may be inserted then.
+        """
+        path = self._path(stream)
+        version, marker = self._as_claimed(stream, claim)
+        update = {"owner": claim.owner, "seq": claim.seq, "position": claim.position, "history": claim.history}
+        after = marker.model_copy(update=update)
+        unchanged = after == marker
+        change = Check(path, version) if unchanged else Write(path, after.model_dump_json().encode(), version)
+        with self._guard:
+            if stream in self._claimed and self._claimed[stream][0] == claim.owner:
+                self._claimed[stream] = (claim.owner, -1, marker)
+        try:
+            self._znodes.together(*(Check(node, 0) for node in lock_nodes), change)
+        except VersionConflict as conflict:
+            raise Retryable(
+                f"{stream}: its lock or the stream itself is another owner's by now", after=0.5
+            ) from conflict
+        with self._guard:
+            self._claimed[stream] = (claim.owner, version if unchanged else version + 1, after)
+
+    def _as_claimed(self, stream: StreamId, claim: Claim) -> tuple[int, StreamMarker]:
+        """Version and content of the marker, if the claim may be made on it."""
+        with self._guard:
+            claimed = self._claimed.get(stream)
+        ours = claimed is not None and claimed[0] == claim.owner
+        if ours and claimed is not None and claimed[1] >= 0:
+            return claimed[1], claimed[2]
+        node = self._znodes.get(self._path(stream))
+        if node is None:
+            raise Retryable(f"zookeeper {self._path(stream)}: the marker of {stream} is gone", after=1.0)
+        found = _parse(StreamMarker, self._path(stream), node)
+        if ours and found.owner != claim.owner:
+            raise Retryable(f"{stream}: {found.owner} has claimed it since", after=0.5)
+        if found.history not in ("", claim.history):
+            raise Retryable(f"{stream}: its table ids are of another schema history", after=1.0)
+        if found.topic_id != claim.topic_id or found.seq > claim.seq:
+            text = f"{stream}: its marker states number {found.seq} of topic id {found.topic_id}"
+            raise Retryable(f"{text}, ours is {claim.seq} of {claim.topic_id}: another owner continues", after=0.5)
+        return node.version, found
 
     def _path(self, stream: StreamId) -> str:
         return self._session.path("streams", stream.cluster, stream.topic, str(stream.partition))
@@ -87,13 +165,13 @@ class Decisions:
         return _parse(Decision, self._path(subject), node) if node else None
 
     def put(self, subject: str, decision: Decision) -> None:
-        """Record a decision; a former one that nobody has taken is replaced."""
+        """Record a decision; an earlier one that was not taken yet is replaced."""
         data = decision.model_dump_json().encode()
         if not self._znodes.create(self._path(subject), data):
             self._znodes.write(self._path(subject), data, -1)
 
     def consume(self, subject: str, decision: Decision) -> bool:
-        """Take the decision away once it is carried out; False when it is gone or is another by now.
+        """Delete the decision once it is carried out; False when it is gone or is another by now.
 
         Of several that try, exactly one gets True. Carry out first: a crash in between repeats the deed, which must
         therefore be idempotent; the other order would forget it.

@@ -25,7 +25,7 @@ class RestartDemand(BaseModel):
 
 
 class RestartDemands:
-    """The demands on one shard. Thread-safe. Raises Retryable while ZooKeeper is away."""
+    """The demands on one shard. Thread-safe. Raises Retryable while ZooKeeper is unavailable."""
 
     def __init__(self, session: Session, shard: str) -> None:
         self._znodes = session.znodes
@@ -46,7 +46,7 @@ class RestartDemands:
             if node is None:
                 if self._znodes.create(self._path, data):
                     return added
-                continue  # somebody else was first: look again
+                continue  # another process was first: read again
             try:
                 self._znodes.write(self._path, data, node.version)
             except VersionConflict:

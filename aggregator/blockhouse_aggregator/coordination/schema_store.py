@@ -1,43 +1,55 @@
 """The durable home of the schema history: written by a rollout, or by an aggregator that runs alone; read by all.
 
-    <root>/schema/next              the next free table id
-    <root>/schema/tables/<name>     {"id": 7}; name is `database.table`, percent-encoded
+    <root>/schema/id                identity of this history: a random text, written once
+    <root>/schema/next              how many-th table the next one is
+    <root>/schema/tables/<name>     {"id": 7340123}; name is `database.table`, percent-encoded
     <root>/schema/tables/<name>/<n> revision n, as JSON, written once
 
 Append-only: ids and revisions are never changed nor deleted, for the metadata of streams and messages in Kafka refer to
-them. A node per revision keeps every node far below ZooKeeper's 1 MiB, however old a table grows.
+them. An id is the table's number, which makes older tables' ids lower, with random digits behind it: a history that is
+set up again, or restored from a backup, does not give out numbers that the metadata knows as other tables. (Older
+versions have no digits there.) A node per revision keeps every node far below ZooKeeper's 1 MiB, however old a table
+grows.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from secrets import randbelow
 from urllib.parse import unquote
+from uuid import uuid4
 
 from blockhouse.errors import Permanent, Retryable
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse_aggregator.coordination.session import Session
 from blockhouse_aggregator.coordination.znodes import Create, VersionConflict, Write, Znode
 
+_RANDOM = 36**3
+"""Values of the random digits: three characters in the metadata, which is in base 36."""
+
 
 class RevisionConflict(Retryable):
     """Another process appended first: `history` is what the store holds now. Decide again from there."""
 
     def __init__(self, history: TableHistory, number: int) -> None:
-        super().__init__(f"schema history of {history.name}: revision {number} was written by somebody else", after=0.0)
+        super().__init__(
+            f"schema history of {history.name}: revision {number} was written by another process", after=0.0
+        )
         self.history = history
 
 
 class SchemaStore:
     """Histories of all tables of a pipeline. Thread-safe, and safe with any number of processes.
 
-    Raises Retryable while ZooKeeper is away, Permanent for content that is not a schema history.
+    Raises Retryable while ZooKeeper is unavailable, Permanent for content that is not a schema history.
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._znodes = session.znodes
         self._next = session.path("schema", "next")
+        self._id = session.path("schema", "id")
         self._tables = session.path("schema", "tables")
 
     def get(self, name: str) -> TableHistory | None:
@@ -49,8 +61,14 @@ class SchemaStore:
         names = [unquote(node) for node in self._znodes.children(self._tables)]
         return tuple(history for history in self._read(names) if history is not None)
 
+    def identity(self) -> str:
+        """What distinguishes this history from another one in its place; the first who asks makes it."""
+        while (node := self._znodes.get(self._id)) is None:
+            self._znodes.create(self._id, uuid4().hex.encode())
+        return node.data.decode()
+
     def ensure_id(self, name: str) -> TableHistory:
-        """The history of a table, which gets the next free id (1, 2, 3, ...) if it had none."""
+        """The history of a table, which gets a free id if it had none."""
         while True:
             if (known := self.get(name)) is not None:
                 return known
@@ -59,10 +77,10 @@ class SchemaStore:
             try:
                 self._znodes.together(
                     Write(self._next, str(number + 1).encode(), counter.version),
-                    Create(self._path(name), json.dumps({"id": number}).encode()),
+                    Create(self._path(name), json.dumps({"id": number * _RANDOM + randbelow(_RANDOM)}).encode()),
                 )
             except VersionConflict:
-                continue  # somebody took the id, or named the table: look again
+                continue  # another process took the id, or named the table: read again
 
     def append(self, name: str, expected_revision_count: int, revision: Revision) -> TableHistory:
         """Write the revision after the `expected_revision_count` known ones; returns the history with it.
@@ -87,7 +105,7 @@ class SchemaStore:
     def watch(self, callback: Callable[[str], None]) -> None:
         """Call `callback(name)`, in a kazoo thread, for every table now and whenever it gets a revision.
 
-        Goes on for the life of the session, across reconnects.
+        Continues for the life of the session, across reconnects.
         """
         self._znodes.ensure(self._tables)
         watched: set[str] = set()
@@ -109,7 +127,7 @@ class SchemaStore:
         self._znodes.create(self._next, b"1")
         counter = self._znodes.get(self._next)
         if counter is None or not counter.data.isdigit():
-            raise Permanent(f"zookeeper {self._next}: not a table id", reason="SchemaHistoryUnreadable")
+            raise Permanent(f"zookeeper {self._next}: not a number", reason="SchemaHistoryUnreadable")
         return counter
 
     def _read(self, names: list[str]) -> list[TableHistory | None]:

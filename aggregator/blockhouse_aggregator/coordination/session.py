@@ -1,6 +1,6 @@
 """The pipeline's one ZooKeeper session: everything ephemeral a driver owns (its locks) lives and dies with it.
 
-The only module that creates a KazooClient. It must never hide a lost session: whoever holds something by it compares
+The only module that creates a KazooClient. It must never hide a lost session: a holder of something by it compares
 generations. Listeners run in kazoo's connection thread and must never wait for ZooKeeper.
 """
 
@@ -22,6 +22,8 @@ from blockhouse_aggregator.coordination.znodes import Znodes, translated
 
 
 class SessionState(StrEnum):
+    """What is known of the session with the ensemble; locks are held only while it is CONNECTED."""
+
     CONNECTED = "connected"
     SUSPENDED = "suspended"
     """No connection: the session may or may not still live on the server."""
@@ -79,7 +81,7 @@ class Session:
             return self._generation
 
     def add_listener(self, listener: Listener) -> None:
-        """Be told of every change of state, at once, in kazoo's thread."""
+        """Call this at every change of state, at once, in kazoo's thread."""
         with self._guard:
             self._listeners.append(listener)
 

@@ -1,7 +1,8 @@
-"""ZooKeeper reads and writes as everybody here wants them: typed, bounded in time, failing in our words.
+"""ZooKeeper reads and writes as all callers here need them: typed, bounded in time, failing in our words.
 
-kazoo's plain calls wait for ever while the ensemble is away; these end after `timeout` seconds. It must never create
-a client of its own (that is `session.py`) and never retry a write whose fate is unknown: callers know what is safe.
+kazoo's plain calls wait indefinitely while the ensemble is unavailable; these end after `timeout` seconds. It must
+never create a client of its own (that is `session.py`) and never retry a write whose fate is unknown: callers know what
+is safe.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from kazoo import exceptions as kazoo
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.security import OPEN_ACL_UNSAFE
 
 from blockhouse.errors import BlockhouseError, Permanent, Retryable
 
@@ -33,6 +35,8 @@ class Znode:
     modified_ms: int = 0
     children: int = 0
     children_version: int = 0
+    created_zxid: int = 0
+    """Of the transaction that made it: a node that is made again has another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +73,14 @@ class Check:
 
 
 class VersionConflict(Retryable):
-    """Somebody else wrote first: read again and decide again."""
+    """Another process wrote first: read again and decide again."""
 
 
 class Znodes:
     """A thin layer over one connected KazooClient. Thread-safe, as kazoo is. All paths are absolute.
 
-    Raises Retryable when the ensemble is away or slow (the fate of a write is then unknown), Permanent when it refuses.
+    Raises Retryable when the ensemble is unavailable or slow (a write's fate is unknown then), Permanent when it
+    refuses.
     """
 
     def __init__(self, client: KazooClient, *, timeout: float = 10.0) -> None:
@@ -104,13 +109,14 @@ class Znodes:
         requests = [(path, self._client.get_children_async(path)) for path in paths]
         return [self._result(request, path, absent=kazoo.NoNodeError, of=sorted) or [] for path, request in requests]
 
-    def ensure(self, path: str) -> None:
-        """Make the node and its parents unless they exist."""
-        self._result(self._client.ensure_path_async(path), path)
+    def ensure(self, path: str, *, of_all: bool = False) -> None:
+        """Make the node and its parents unless they exist; `of_all`: so that every login may use it."""
+        acl = OPEN_ACL_UNSAFE if of_all else None
+        self._result(self._client.ensure_path_async(path, acl), path)
 
-    def create(self, path: str, data: bytes) -> bool:
-        """Make the node; False when it exists. Parents are made as needed."""
-        made = self._client.create_async(path, data, makepath=True)
+    def create(self, path: str, data: bytes, *, of_all: bool = False) -> bool:
+        """Make the node; False when it exists. Parents are made as needed. `of_all` as in `ensure`."""
+        made = self._client.create_async(path, data, OPEN_ACL_UNSAFE if of_all else None, makepath=True)
         return self._result(made, path, absent=kazoo.NodeExistsError, of=lambda _: True) or False
 
     def write(self, path: str, data: bytes, version: int) -> None:
@@ -156,7 +162,7 @@ _COMPANIONS = (kazoo.RolledBackError, kazoo.RuntimeInconsistency)
 
 def _znode(answer: tuple[bytes, Any]) -> Znode:
     data, stat = answer
-    return Znode(data, stat.version, stat.ctime, stat.pzxid, stat.mtime, stat.numChildren, stat.cversion)
+    return Znode(data, stat.version, stat.ctime, stat.pzxid, stat.mtime, stat.numChildren, stat.cversion, stat.czxid)
 
 
 @contextmanager
@@ -168,7 +174,7 @@ def translated(what: str) -> Iterator[None]:
         raise
     except (kazoo.BadVersionError, kazoo.NodeExistsError, kazoo.NoNodeError, kazoo.NotEmptyError) as error:
         raise VersionConflict(
-            f"zookeeper {what}: changed by somebody else ({type(error).__name__})", after=0.0
+            f"zookeeper {what}: changed by another process ({type(error).__name__})", after=0.0
         ) from error
     except (kazoo.NoAuthError, kazoo.AuthFailedError, kazoo.InvalidACLError) as error:
         raise Permanent(

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from blockhouse.cli.tables import Wide, print_table
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.config.load import load
 from blockhouse.config.pipeline import AggregatorConfig
+from blockhouse.errors import BlockhouseError
 from blockhouse_aggregator.dlq.letters import Letter, Selection
 from blockhouse_aggregator.dlq.log import BATCH, Resender, read
+from blockhouse_aggregator.dlq.stored import loaded
+from blockhouse_aggregator.kafka.facts import ClusterFacts
+from blockhouse_aggregator.kafka.reachable import unreachable, without
 
 app = typer.Typer(no_args_is_help=True, help="Messages that could not be loaded: list, show, send again.")
 
@@ -28,7 +31,8 @@ OneTable = Annotated[str, typer.Option("--table", help="Only for this `database.
 OneReason = Annotated[str, typer.Option("--reason", help="Only for this reason, e.g. OutOfRange.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many, oldest first.")]
 
-_WIDTH = 200
+PARTIAL = 3
+"""Exit code: what is shown is right, and not all there is."""
 _EXCERPT = 256
 
 
@@ -38,25 +42,49 @@ def list_letters(
     stream: OneStream = "",
     table: OneTable = "",
     reason: OneReason = "",
-    replayed: Annotated[bool, typer.Option("--all", help="Also those that were sent again already.")] = False,
+    replayed: Annotated[bool, typer.Option("--all", help="Also those sent again or loaded after all.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     limit: Limit = 100,
+    wide: Wide = False,
 ) -> None:
     """Every message that waits in the dead-letter topics, each once, however often it was written there.
 
+    One that a later owner has loaded after all does not wait: its rows are in the table. Exit code 3 when a Kafka
+    cluster does not answer: its letters are not shown, those of the others are.
+
     Example: blockhouse dlq list --config aggregator.yaml --reason OutOfRange
     """
-    found = _find(load(config), Selection(stream=stream, table=table, reason=reason, replayed=replayed))
+    settings, silent = _reachable(load(config))
+    found = _find(settings, Selection(stream=stream, table=table, reason=reason, replayed=replayed))
+    done: frozenset[str] = frozenset()
+    try:
+        done = _loaded(settings, found)
+    except BlockhouseError as error:
+        text = f"whether some were loaded after all cannot be known now: {error}"
+        typer.secho(text, fg=typer.colors.YELLOW, err=True)
+    if not replayed:
+        found = [letter for letter in found if letter.key not in done]
     if as_json:
         for letter in found[:limit]:
-            typer.echo(json.dumps(_summary(letter)))
-        return
-    shown = Table("key", "table", "reason", "time", "bytes", "copies", "sent again as")
+            typer.echo(json.dumps({**_summary(letter), "loaded": letter.key in done}))
+        raise typer.Exit(PARTIAL if silent else 0)
+    shown = Table("key", "table", "reason", "time", "bytes", "copies", "sent again as", "loaded")
     for letter in found[:limit]:
         facts = _summary(letter)
-        shown.add_row(*(str(facts[name]) for name in ("key", "table", "reason", "time", "bytes", "copies", "replayed")))
-    Console(width=None if sys.stdout.isatty() else _WIDTH).print(shown)
-    _tell_counts(found, limit)
+        cells = (str(facts[name]) for name in ("key", "table", "reason", "time", "bytes", "copies", "replayed"))
+        shown.add_row(*cells, "after all" if letter.key in done else "")
+    print_table(shown, wide=wide)
+    _print_counts(found, limit)
+    if silent:
+        raise typer.Exit(PARTIAL)
+
+
+def _reachable(settings: AggregatorConfig) -> tuple[AggregatorConfig, Mapping[str, str]]:
+    """The settings with the clusters that answer; the others are named."""
+    silent = unreachable(settings.kafka.clusters)
+    for name, why in sorted(silent.items()):
+        typer.secho(f"not shown: dead letters of Kafka cluster {name}: {why}", fg=typer.colors.RED, err=True)
+    return without(settings, silent), silent
 
 
 @app.command()
@@ -73,6 +101,10 @@ def show(
     found = _find(load(config), selection, values=True)
     if not found:
         typer.secho(f"no dead letter {key}: see `blockhouse dlq list --all`", fg=typer.colors.RED, err=True)
+        raise typer.Exit(1)
+    if len(found) > 1:
+        text = f"{key} is in several topics of that name: state which: {', '.join(letter.key for letter in found)}"
+        typer.secho(text, fg=typer.colors.RED, err=True)
         raise typer.Exit(1)
     (letter,) = found
     value = letter.value or b""
@@ -97,11 +129,11 @@ def replay(
     table: OneTable = "",
     reason: OneReason = "",
     limit: Limit = 1000,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this, only say what would happen.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this, only show what would happen.")] = False,
 ) -> None:
     """Send messages again, unchanged, into the topic and partition they came from: as new messages with new offsets.
 
-    Mend the cause first: a message that fails again becomes a new dead letter. What was sent again is marked in the
+    Fix the cause first: a message that fails again becomes a new dead letter. What was sent again is marked in the
     dead-letter topic, in the same transaction, and is not sent a second time.
 
     Example: blockhouse dlq replay --config aggregator.yaml --table db.clicks --reason UnknownTable --yes
@@ -111,9 +143,23 @@ def replay(
     if not selection.named:
         raise typer.BadParameter("name messages by their keys, or choose them by --stream, --table or --reason")
     chosen = _find(settings, selection)[:limit]
-    if missing := selection.keys - {letter.key for letter in chosen}:
+    if missing := selection.keys - {name for letter in chosen for name in (letter.key, letter.place)}:
         typer.secho(f"not there, or sent again already: {', '.join(sorted(missing))}", fg=typer.colors.RED, err=True)
         raise typer.Exit(1)
+    done = _loaded(settings, chosen)
+    if done:
+        text = f"{len(done)} were loaded after all and are left out: sent again, their rows would be doubled"
+        typer.secho(text, fg=typer.colors.YELLOW, err=True)
+        chosen = [letter for letter in chosen if letter.key not in done]
+    if bare := [letter for letter in chosen if letter.omitted]:
+        typer.secho(
+            f"{bare[0].key} cannot be sent again: the dead-letter topic had no room for its {bare[0].omitted} bytes."
+            f" Produce it again from {bare[0].stream} offset {bare[0].offset}, where it is until retention deletes it"
+            f" ({len(bare)} such letters are left out)",
+            fg=typer.colors.YELLOW,
+            err=True,
+        )
+        chosen = [letter for letter in chosen if not letter.omitted]
     for name, count in sorted(Counter((str(c.stream), c.table, c.reason) for c in chosen).items()):
         typer.echo(f"{count} of {name[0]}, table {name[1] or '(none)'}, {name[2]}")
     if not chosen:
@@ -138,6 +184,14 @@ def _send(cluster: KafkaCluster, topic: str, letters: Sequence[Letter]) -> None:
             typer.echo(f"{key} was sent again as {place}")
 
 
+def _loaded(settings: AggregatorConfig, letters: Sequence[Letter]) -> frozenset[str]:
+    """Keys of those that have rows in their tables. Raises BlockhouseError when that cannot be known."""
+    if not letters:
+        return frozenset()
+    ids = {c.name: ClusterFacts(c).topic_id(settings.kafka.topic) for c in settings.kafka.clusters}
+    return loaded(settings.clickhouse, letters, ids)
+
+
 def _find(settings: AggregatorConfig, selection: Selection, *, values: bool = False) -> list[Letter]:
     topic = settings.kafka.dead_letters
     return [
@@ -155,12 +209,13 @@ def _summary(letter: Letter) -> dict[str, Any]:
         "reason": letter.reason,
         "time": datetime.fromtimestamp(letter.timestamp_ms / 1000, UTC).isoformat(timespec="seconds"),
         "bytes": letter.size,
+        "omitted": letter.omitted,
         "copies": letter.copies,
         "replayed": letter.replayed,
     }
 
 
-def _tell_counts(found: Iterable[Letter], limit: int) -> None:
+def _print_counts(found: Iterable[Letter], limit: int) -> None:
     counts = Counter(letter.reason for letter in found)
     text = ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
     total = counts.total()

@@ -1,6 +1,6 @@
 """What the records of a dead-letter topic mean: letters, marks that a letter was sent again, copies of either. Pure.
 
-Delivery into the topic is at least once, so the key (stream and offset of the message) is the letter's identity.
+Delivery into the topic is at least once, so the key (stream, offset, topic id of the message) is its identity.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from blockhouse.streams import StreamId
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
-STREAM, OFFSET, REASON, TABLE, KEY, TIMESTAMP = (
-    f"blockhouse.{name}" for name in ("stream", "offset", "reason", "table", "key", "timestamp")
+STREAM, OFFSET, REASON, TABLE, KEY, TIMESTAMP, OMITTED, TOPIC_ID = (
+    f"blockhouse.{name}" for name in ("stream", "offset", "reason", "table", "key", "timestamp", "omitted", "topicId")
 )
 REPLAYED = "blockhouse.replayed"
 """On a mark: where the message was sent again, as `cluster/topic/partition/offset`."""
 ORIGIN = "blockhouse.origin"
 """On a message that was sent again: the key of its letter, of the first one if it failed more than once."""
-_OURS = frozenset({STREAM, OFFSET, REASON, TABLE, KEY, TIMESTAMP})
+_OURS = frozenset({STREAM, OFFSET, REASON, TABLE, KEY, TIMESTAMP, OMITTED, TOPIC_ID})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,13 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A message that could not be loaded, as its producer sent it, `timestamp_ms` included. `copies` counts its
-    records, `replayed` is where it was sent again, empty when it was not. `size` is the value's, which is left out
-    (None) where nobody asks for it."""
+    """A message that could not be loaded, as its producer sent it, `timestamp_ms` included.
+
+    `topic_id` is that of the topic it was read from, empty in letters of older versions: in a topic created again under
+    its name the same offsets are other messages. `copies` counts its records, `replayed` is where it was sent
+    again, empty when it was not. `size` is the value's in bytes; the value itself is None where no one asked for it.
+    `omitted` is what the topic had no room for.
+    """
 
     key: str
     stream: StreamId
@@ -50,6 +54,13 @@ class Letter:
     size: int
     copies: int = 1
     replayed: str = ""
+    omitted: str = ""
+    topic_id: str = ""
+
+    @property
+    def place(self) -> str:
+        """Its key without the topic id."""
+        return f"{self.stream}/{self.offset}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +72,7 @@ class Mark:
 
 
 def parse(record: Record) -> Letter | Mark | None:
-    """What a record says; None for one that is not ours."""
+    """What a record is; None for one that is not ours."""
     found = dict(record.headers)
     key = _text(record.key)
     if key and found.get(REPLAYED) is not None and STREAM not in found:
@@ -72,8 +83,9 @@ def parse(record: Record) -> Letter | Mark | None:
         timestamp_ms = int(_text(ours[TIMESTAMP])) if TIMESTAMP in ours else record.timestamp_ms
     except ValueError:
         return None
+    topic_id = _text(ours.get(TOPIC_ID))
     return Letter(
-        key=f"{stream}/{offset}",
+        key=f"{stream}/{offset}" + (f"@{topic_id}" if topic_id else ""),
         stream=stream,
         offset=offset,
         reason=_text(ours.get(REASON)),
@@ -83,6 +95,8 @@ def parse(record: Record) -> Letter | Mark | None:
         headers=own,
         timestamp_ms=timestamp_ms,
         size=len(record.value or b""),
+        omitted=_text(ours.get(OMITTED)),
+        topic_id=topic_id,
     )
 
 
@@ -105,7 +119,8 @@ def headers_again(letter: Letter) -> Headers:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which letters are wanted; empty fields want all. Replayed ones only where `replayed` says so."""
+    """Which letters are selected; empty fields select all. Replayed ones only where `replayed` is true. `keys` may lack
+    the topic id."""
 
     keys: frozenset[str] = frozenset()
     stream: str = ""
@@ -121,7 +136,7 @@ class Selection:
     def wants(self, letter: Letter) -> bool:
         """Leaves out whether it was replayed: that is only known at the end of the topic."""
         return (
-            (not self.keys or letter.key in self.keys)
+            (not self.keys or letter.key in self.keys or letter.place in self.keys)
             and (not self.stream or str(letter.stream) == self.stream)
             and (not self.table or letter.table == self.table)
             and (not self.reason or letter.reason == self.reason)
@@ -130,7 +145,7 @@ class Selection:
 
 @dataclass(slots=True)
 class Collection:
-    """The wanted letters of a topic, each once; without values a letter takes about half a kilobyte."""
+    """The selected letters of a topic, each once; without values a letter takes about half a kilobyte."""
 
     selection: Selection
     values: bool = False
@@ -145,16 +160,19 @@ class Collection:
                     self.foreign += 1
                 case Mark(key=key, to=to):
                     self._marks[key] = to
-                case Letter() as letter if self.selection.wants(letter):
+                case Letter() as letter:
+                    if not self.selection.wants(letter):
+                        continue
                     known = self._letters.get(letter.key)
                     again = replace(known, copies=known.copies + 1) if known is not None else letter
                     self._letters[letter.key] = again if self.values else replace(again, value=None)
 
     def result(self) -> list[Letter]:
-        """By stream and offset. A mark may come anywhere after its letter, so only the whole topic tells."""
+        """By stream and offset. A mark may come anywhere after its letter, so only the whole topic is enough to
+        know."""
         marked = [replace(letter, replayed=self._marks.get(key, "")) for key, letter in self._letters.items()]
-        wanted = [letter for letter in marked if self.selection.replayed or not letter.replayed]
-        return sorted(wanted, key=lambda letter: (letter.stream, letter.offset))
+        selected = [letter for letter in marked if self.selection.replayed or not letter.replayed]
+        return sorted(selected, key=lambda letter: (letter.stream, letter.offset))
 
 
 def _text(value: bytes | None) -> str:

@@ -14,16 +14,17 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import BlockhouseError, Permanent, Retryable
+from blockhouse.kafka_errors import translate
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.dlq.letters import REPLAYED, Collection, Letter, Record, Selection, headers_again
-from blockhouse_aggregator.kafka.errors import translate
+from blockhouse_aggregator.kafka.headers import Unreadable, headers_of
 
 BATCH = 100
 """Letters of one transaction."""
 _SECONDS = 20.0
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 _PATIENCE = 60.0
-"""Seconds without any progress after which reading is given up."""
+"""Seconds without any progress after which reading is abandoned."""
 
 
 def read(cluster: KafkaCluster, topic: str, selection: Selection, *, values: bool = False) -> Collection:
@@ -82,8 +83,9 @@ def _until_the_ends(consumer: Consumer, open_partitions: set[int], doing: str) -
 def _record(message: Message) -> Record:
     key: Any = message.key()
     value: Any = message.value()
-    headers: Any = message.headers()
-    return Record(key, value, tuple(headers or ()), message.timestamp()[1])
+    headers = headers_of(message)
+    # A record whose headers cannot be read was written by others: without headers it is counted as such.
+    return Record(key, value, () if isinstance(headers, Unreadable) else tuple(headers), message.timestamp()[1])
 
 
 class Resender:
@@ -110,7 +112,7 @@ class Resender:
         )
 
     def start(self) -> None:
-        """Fence whoever sends letters of this topic; finish or undo what it had begun."""
+        """Fence any other process that sends letters of this topic; finish or undo what it had begun."""
         try:
             self._producer.init_transactions(_SECONDS)
         except KafkaException as error:
@@ -120,7 +122,7 @@ class Resender:
         """Send at most BATCH letters, all or none; returns where each went, as `cluster/topic/partition/offset`.
 
         Raises Retryable, or Permanent (fenced by another operator, not authorized, too large). When the fate is not
-        known, the marks in the topic tell: `dlq list` afterwards.
+        known, the marks in the topic show it: `dlq list` afterwards.
         """
         doing = f"sending {len(letters)} dead letters of {self._topic} in cluster {self._cluster.name} again"
         try:
@@ -190,11 +192,11 @@ class Resender:
             return
 
     def _note(self, error: KafkaError) -> None:
-        """The client tells of a fence here too, before or instead of an answer to the call that met it."""
+        """The client reports a fence here too, before or instead of an answer to the call that met it."""
         self._fenced |= error.code() in _FENCED
 
     def _explained(self, cause: KafkaError, doing: str) -> BlockhouseError:
         if self._fenced or cause.code() in _FENCED:
-            text = f"Kafka: {doing} failed: somebody else does so now; look at `blockhouse dlq list`"
+            text = f"Kafka: {doing} failed: another process does so now; see `blockhouse dlq list`"
             return Permanent(text, reason="Fenced")
         return translate(cause, doing)

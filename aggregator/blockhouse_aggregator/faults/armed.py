@@ -57,7 +57,7 @@ class Faults:
             self._waiting[fault.point] = _Waiting(fault, until)
 
     def disarm(self, point: Point | None = None) -> None:
-        """Forget the fault of one point, or all of them. What already strikes goes on."""
+        """Forget the fault of one point, or all of them. What already strikes continues."""
         with self._guard:
             for one in [point] if point is not None else list(self._waiting):
                 self._waiting.pop(one, None)

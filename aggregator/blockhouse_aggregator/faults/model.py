@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class Point(StrEnum):
+    """A moment of an aggregator's work at which a fault may strike."""
+
     BEFORE_COMMIT = "before-commit"
     """The intent is about to be sent to Kafka."""
     AFTER_COMMIT = "after-commit"
@@ -15,7 +17,7 @@ class Point(StrEnum):
     BEFORE_INSERT = "before-insert"
     """The worker is about to send a granted block; its last look at the deadline is over."""
     AFTER_INSERT = "after-insert"
-    """The server said ok; nobody has been told yet."""
+    """The server answered "ok"; no one knows yet."""
     DURING_FETCH = "during-fetch"
     """A scan has read its messages; nothing of them is sealed yet."""
     DURING_REPLAY = "during-replay"
@@ -25,12 +27,14 @@ class Point(StrEnum):
 
 
 class Action(StrEnum):
+    """What happens at the point."""
+
     KILL_AGGREGATOR = "kill-aggregator"
     """SIGKILL the driver process."""
     KILL_WORKER = "kill-worker"
     """SIGKILL the Python worker that is at the point."""
     DELAY = "delay"
-    """Wait `seconds` at the point, then go on as if nothing had happened."""
+    """Wait `seconds` at the point, then continue as if nothing had happened."""
     FAIL = "fail"
     """Make the step fail: see the table in docs/faults.md for what that means at each point."""
 
@@ -91,7 +95,9 @@ class ArmedFault(BaseModel):
         return self
 
     def concerns(self, stream: str, table: str) -> bool:
+        """Whether it strikes this stream and table; an empty name of its own means any."""
         return self.stream in ("", stream) and self.table in ("", table)
 
     def injection(self) -> Injection:
+        """What is sent to the process that is at the point."""
         return Injection(point=self.point, action=self.action, seconds=self.seconds)

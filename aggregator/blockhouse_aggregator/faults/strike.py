@@ -15,7 +15,7 @@ KILLS = frozenset({Action.KILL_AGGREGATOR, Action.KILL_WORKER})
 
 
 def strike(injection: Injection | None) -> None:
-    """Die, block this thread, or raise Retryable, as told; nothing without an injection."""
+    """Die, block this thread, or raise Retryable, as ordered; nothing without an injection."""
     if injection is None:
         return
     if injection.action in KILLS:

@@ -1,7 +1,7 @@
 """The vocabulary of the gate. A task never inserts a block it has no grant for; a grant is given at most once.
 
 task                                   driver
-Hello(stream, epoch, lease)      ->         <- Welcome(settings)
+Hello(work, epoch, lease)        ->         <- Welcome(settings)
                                             <- Scan | Replay | Finish | Stop     (one order at a time)
 Sealed(report) | Rebuilt(blocks) ->         <- Grant(block) ... | Drop(block)    (at any time)
 Result(block, outcome)           ->
@@ -13,19 +13,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from blockhouse.config.pipeline import Blocks, Quorum
+from blockhouse.gate.messages import Greeting, Hello, Message
 from blockhouse.schema.model import TableHistory
 from blockhouse_aggregator.faults.model import Injection
 
 
-class Message(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
 class BlockKey(Message):
-    """Names one block of the stream: one is in flight per table, so an old answer can be told from a new one."""
+    """Names one block of the stream: one is in flight per table, so an old answer is not taken for a new one."""
 
     table: str
     begin: int
@@ -44,24 +41,6 @@ class BuiltBlock(BlockKey):
 
 
 # --- task -> driver -----------------------------------------------------------------------------------------
-
-
-class Challenge(Message):
-    """The driver's first line, before anybody is believed."""
-
-    nonce: str
-
-
-class Hello(Message):
-    """`nonce` is the challenge the driver must answer, `proof` the task's answer to the driver's."""
-
-    type: Literal["hello"] = "hello"
-    stream: str
-    epoch: int
-    lease: int
-    pid: int
-    proof: str
-    nonce: str
 
 
 class TableReport(Message):
@@ -88,6 +67,10 @@ class Sealed(Message):
     log_end: int
     elapsed: float
 
+    @property
+    def blocks(self) -> tuple[BuiltBlock, ...]:
+        return tuple(table.block for table in self.tables if table.block is not None)
+
 
 class Rebuilt(Message):
     """Blocks rebuilt for a replay; `missing` names those whose messages the log no longer holds in full."""
@@ -99,8 +82,8 @@ class Rebuilt(Message):
 
 
 class Result(Message):
-    """What became of a granted insert. `outcome`: stored (the server said ok, or provenance found every row),
-    retryable, permanent. `presence` is what provenance said, where it was asked; `surplus` counts rows stored more
+    """What became of a granted insert. `outcome`: stored (the server answered ok, or provenance found every row),
+    retryable, permanent. `presence` is what provenance answered, where it was asked; `surplus` counts rows stored more
     than once.
     """
 
@@ -115,6 +98,13 @@ class Result(Message):
     code: int | None = None
     reason: str = ""
     message: str = ""
+
+
+class Ready(Message):
+    """Everything about the granted insert is done but its first byte: may it be sent now? Answered by `Go`."""
+
+    type: Literal["ready"] = "ready"
+    block: BlockKey
 
 
 class Trouble(Message):
@@ -139,11 +129,10 @@ class Bye(Message):
 # --- driver -> task -----------------------------------------------------------------------------------------
 
 
-class Welcome(Message):
-    """Accepted: `proof` answers the task's nonce."""
+class Welcome(Greeting):
+    """Accepted, with the settings that a task works by."""
 
     type: Literal["welcome"] = "welcome"
-    proof: str
     blocks: Blocks
     quorum: Quorum
     database: str
@@ -157,9 +146,10 @@ class Scan(Message):
     of this round (they grow while catching up), `entries` how many tables without an entry the metadata has room for.
     `max_age` is the least age at which a block is sealed, seconds: while catching up it is raised so that blocks fill.
     Messages of `dead_tables` are dead-lettered for the reason given there, and below offset `expiring` those of a
-    revision that nobody knows: retention would take them.
+    revision that is not known: retention would take them.
     `careful`: workers have died on it, see `isolation`; so in `Replay`.
     With `seal_at_end` (the stream was behind) they are sealed as soon as nothing more is to be read.
+    `topic_id` goes into its rows and into the keys of its dead letters.
     A scan ends by itself after `patience` seconds without any message, and after `max_seconds` in any case.
     """
 
@@ -182,6 +172,7 @@ class Scan(Message):
     patience: float
     max_seconds: float
     careful: bool = False
+    topic_id: str = ""
     faults: tuple[Injection, ...] = ()
 
 
@@ -193,24 +184,26 @@ class ReplayBlock(BlockKey):
 
 
 class Replay(Message):
-    """Rebuild blocks exactly: all messages of each table in [begin, end]."""
+    """Rebuild blocks exactly: all messages of each table in [begin, end], of the topic `topic_id`."""
 
     type: Literal["replay"] = "replay"
     round: int
     blocks: tuple[ReplayBlock, ...]
     catalog: tuple[TableHistory, ...] = ()
+    topic_id: str = ""
     careful: bool = False
     faults: tuple[Injection, ...] = ()
 
 
 class Grant(Message):
     """Insert this block now. With `ask_provenance` deduplication is not trusted for it: insert only the rows that the
-    provenance columns show to be missing.
+    provenance columns show to be missing; `topic` and `sole` are as in `clickhouse.presence.Origin`.
 
-    `exact`: deduplication is relied on, which holds only while the table has exactly the block's columns: refuse the
-    insert otherwise. (Every try after the first is exact.)
-    `token` is the deduplication token for servers that know it. No try may begin after `deadline_ms` (Unix time,
-    milliseconds), and each must end about then. `faults` were armed on purpose, here and in orders.
+    `exact` and `by_token`: deduplication is relied on, by content, which holds only while the server has no tokens and
+    the table exactly the block's columns, or by token, which holds only while the server has tokens: refuse the insert
+    otherwise. (So is every try after the first.) `token` is the deduplication token for servers that know it. No try
+    may begin after `deadline_ms` (Unix time, milliseconds), and each must end about then. `faults` were armed on
+    purpose, here and in orders.
     """
 
     type: Literal["grant"] = "grant"
@@ -218,8 +211,19 @@ class Grant(Message):
     token: str
     deadline_ms: int
     ask_provenance: bool = False
+    topic: str = ""
+    sole: bool = True
     exact: bool = False
+    by_token: bool = False
     faults: tuple[Injection, ...] = ()
+
+
+class Go(Message):
+    """The answer to `Ready`: send it now, unless `refusal` states why not."""
+
+    type: Literal["go"] = "go"
+    block: BlockKey
+    refusal: str = ""
 
 
 class Drop(Message):
@@ -241,8 +245,8 @@ class Stop(Message):
     type: Literal["stop"] = "stop"
 
 
-FromTask = Annotated[Hello | Sealed | Rebuilt | Result | Trouble | Working | Bye, Field(discriminator="type")]
-FromDriver = Annotated[Welcome | Scan | Replay | Grant | Drop | Finish | Stop, Field(discriminator="type")]
+FromTask = Annotated[Hello | Sealed | Rebuilt | Result | Ready | Trouble | Working | Bye, Field(discriminator="type")]
+FromDriver = Annotated[Welcome | Scan | Replay | Grant | Go | Drop | Finish | Stop, Field(discriminator="type")]
 
 FROM_TASK: TypeAdapter[FromTask] = TypeAdapter(FromTask)
 FROM_DRIVER: TypeAdapter[FromDriver] = TypeAdapter(FromDriver)

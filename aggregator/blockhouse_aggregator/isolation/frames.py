@@ -1,4 +1,4 @@
-"""What a worker and its decoding process say to each other: length-prefixed pickles over the process's own pipes.
+"""What a worker and its decoding process send to each other: length-prefixed pickles over the process's own pipes.
 
 worker                                child
 Prepare(key, form, table, revision) ->                                         once per decoder and process

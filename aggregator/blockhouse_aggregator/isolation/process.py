@@ -18,7 +18,7 @@ from blockhouse_aggregator.wire.formats import Format
 
 MODULE = "blockhouse_aggregator.isolation.child"
 PATIENCE = 120.0
-"""Seconds without a word after which the process is given up: less than the driver's patience with us."""
+"""Seconds without a word after which the process is abandoned: less than the driver's patience with us."""
 
 Key = tuple[Format, TableHistory, Revision]
 """What makes a decoder."""
@@ -76,10 +76,10 @@ class DecodingProcess:
         return process
 
     def _heard(self, process: subprocess.Popen[bytes]) -> frames.Frame:
-        """Its next frame: nothing of it is buffered before, for it never says two things at once."""
+        """Its next frame: nothing of it is buffered before, for it never sends two at once."""
         if not select.select([_out(process)], [], [], PATIENCE)[0]:
             self.close()
-            raise Retryable(f"the decoding process has said nothing for {PATIENCE:.0f} s", after=1.0)
+            raise Retryable(f"the decoding process has not answered for {PATIENCE:.0f} s", after=1.0)
         return frames.read(_out(process))
 
     def _buried(self, process: subprocess.Popen[bytes]) -> str:
@@ -109,7 +109,7 @@ class DecodingProcess:
 def _asked(evaluate: Evaluate | None, question: frames.Ask) -> frames.Frame:
     try:
         if evaluate is None:
-            raise Retryable("nobody can be asked for a DEFAULT here")
+            raise Retryable("there is no server here to evaluate a DEFAULT")
         return frames.Answer(evaluate(question.select, question.body))
     except ValueError as error:
         return frames.NoAnswer(str(error))

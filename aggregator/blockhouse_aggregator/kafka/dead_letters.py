@@ -1,25 +1,30 @@
 """Keeps messages that could not be loaded: with their content, where they came from and why, in a topic of their own.
 
 Delivery is at least once: readers deduplicate by the record's key. Must never return before every message is
-acknowledged, because the caller commits past them.
+acknowledged, because the caller commits past them; and must never stop a stream because a letter is too large: what the
+topic refuses is written without its value, which Kafka still has where the message came from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass, replace
+from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined] # re-exported, undeclared
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined] # re-exported, undeclared
 
 from blockhouse.config.endpoints import KafkaCluster
-from blockhouse.errors import Permanent, Retryable
+from blockhouse.errors import BlockhouseError, Permanent, Retryable
+from blockhouse.kafka_errors import translate
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.kafka.errors import translate
+from blockhouse_aggregator.kafka.connecting import admin_client
 from blockhouse_aggregator.kafka.facts import ClusterFacts
 
 Header = tuple[str, str | bytes | None]
 Delivered = Callable[[KafkaError | None, Message], None]
+_TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 
 # What our headers and the longer key add to a message that was as large as its own topic allows.
 _OVERHEAD_BYTES = 64 << 10
@@ -28,7 +33,9 @@ _GIVE_UP_AFTER = 2.0
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One message as it was, and why it was not loaded. `table` is empty when not known; `timestamp_ms` is Kafka's."""
+    """One message as it was, and why it was not loaded. `table` is empty when not known; `timestamp_ms` is Kafka's.
+    `topic_id` is that of the topic it was read from (empty: not known); `omitted` names what the dead-letter topic had
+    no room for, with its size in bytes, such as `value 3200000`."""
 
     stream: StreamId
     offset: int
@@ -38,11 +45,14 @@ class DeadLetter:
     timestamp_ms: int
     reason: str
     table: str = ""
+    omitted: str = ""
+    topic_id: str = ""
 
     @property
     def record_key(self) -> str:
-        """`cluster/topic/partition/offset`: equal for every copy of the same message."""
-        return f"{self.stream}/{self.offset}"
+        """`cluster/topic/partition/offset@topic-id`: equal for every copy of a message, and different from any other's,
+        though a topic that is created again has the same offsets."""
+        return f"{self.stream}/{self.offset}" + (f"@{self.topic_id}" if self.topic_id else "")
 
     def record_headers(self) -> list[Header]:
         """The message's own headers first, then ours; its own key is among them, as the record has another."""
@@ -53,9 +63,22 @@ class DeadLetter:
             ("blockhouse.table", self.table.encode()),
             ("blockhouse.timestamp", str(self.timestamp_ms).encode()),
         ]
+        if self.topic_id:
+            ours.append(("blockhouse.topicId", self.topic_id.encode()))
+        if self.omitted:
+            ours.append(("blockhouse.omitted", self.omitted.encode()))
         if self.key is not None:
             ours.append(("blockhouse.key", self.key))
         return [*self.headers, *ours]
+
+    def smaller(self) -> DeadLetter | None:
+        """The letter without its value, then also without key and headers of its own; None when nothing is left."""
+        if self.value:
+            return replace(self, value=None, omitted=f"value {len(self.value)}")
+        if self.key or self.headers:
+            size = len(self.key or b"") + sum(len(name) + len(value or b"") for name, value in self.headers)
+            return replace(self, key=None, headers=(), omitted=f"{self.omitted} key and headers {size}".strip())
+        return None
 
 
 class DeadLetterWriter:
@@ -68,50 +91,89 @@ class DeadLetterWriter:
         self._producer = self._connect()
 
     def _connect(self) -> Producer:
-        return Producer(
-            {
-                **self._cluster.client_config(),
-                "client.id": "blockhouse-dead-letters",
-                "acks": "all",
-                "enable.idempotence": True,
-                "delivery.timeout.ms": int(self._timeout * 1000),
-                "request.timeout.ms": min(5_000, int(self._timeout * 1000)),
-                "message.max.bytes": 1_000_000_000,  # the topic's own limit decides
-                "linger.ms": 0,
-                "log_level": 0,
-            }
-        )
+        config: dict[str, str | int | float | bool] = {
+            **self._cluster.client_config(),
+            "client.id": "blockhouse-dead-letters",
+            "acks": "all",
+            "enable.idempotence": True,
+            "delivery.timeout.ms": int(self._timeout * 1000),
+            "request.timeout.ms": min(5_000, int(self._timeout * 1000)),
+            "message.max.bytes": 1_000_000_000,  # the topic's own limit decides
+            # As large as the source allows may mean compressed: uncompressed it would not fit into a like topic.
+            "compression.type": "zstd",
+            "linger.ms": 0,
+            "log_level": 0,
+        }
+        try:
+            return Producer(config)
+        except KafkaException as error:  # a certificate that is not where it was
+            raise translate(error, f"connecting a producer of dead letters to cluster {self._cluster.name}") from error
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
         """Returns when the brokers have all of `letters`. Raises Retryable, or Permanent (not authorized, no such
-        topic, message too large); some may then be written already, and are written again by the next try."""
-        failures: list[KafkaError] = []
+        topic, no room even for a letter without its message); some may then be written already, and are written again
+        by the next try."""
+        refused = self._send(letters)
+        if len(letters) > 1:
+            # A batch may be too large though none of its letters is.
+            refused = [letter for one in refused for letter in self._send([one])]
+        for letter in refused:
+            self._send_smaller(letter)
 
-        def delivered(error: KafkaError | None, _: Message) -> None:
-            if error is not None:
+    def _send_smaller(self, letter: DeadLetter) -> None:
+        smaller = letter.smaller()
+        while smaller is not None and self._send([smaller]):
+            smaller = smaller.smaller()
+        if smaller is None:
+            raise Permanent(
+                f"Kafka: {self._topic} in cluster {self._cluster.name} refuses the dead letter of {letter.record_key}"
+                " even without the message: raise max.message.bytes of the topic",
+                reason="MessageTooLarge",
+            )
+
+    def _send(self, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
+        """Write letters; returns those that the topic refused for their size."""
+        failures: list[KafkaError] = []
+        refused: list[DeadLetter] = []
+
+        def delivered(letter: DeadLetter, error: KafkaError | None, _: Message) -> None:
+            if error is not None and error.code() in _TOO_LARGE:
+                refused.append(letter)
+            elif error is not None:
                 failures.append(error)
 
         doing = f"writing {len(letters)} dead letters to {self._topic} in cluster {self._cluster.name}"
         try:
             for letter in letters:
-                self._produce(letter, delivered)
+                self._produce(letter, partial(delivered, letter))
         except KafkaException as error:
-            self._start_anew()
+            self._start_again()
             raise translate(error, doing) from error
         unacknowledged = self._producer.flush(self._timeout + _GIVE_UP_AFTER)
-        if unacknowledged or failures:
-            self._start_anew()
-        if failures:
+        if unacknowledged or failures or refused:
+            self._start_again()
+        if failures and failures[0].code() != KafkaError._MSG_TIMED_OUT:
             raise translate(failures[0], doing)
-        if unacknowledged:
-            raise Retryable(f"Kafka: {doing}: {unacknowledged} not acknowledged in {self._timeout:g} s", after=1.0)
+        if failures or unacknowledged:
+            late = len(failures) + unacknowledged
+            text = f"Kafka: {doing}: {late} not acknowledged in {self._timeout:g} s"
+            raise Retryable(f"{text}{self._why_late()}", after=1.0)
+        return refused
+
+    def _why_late(self) -> str:
+        """What the brokers lack to acknowledge: the client reports a time-out for whatever made it try again."""
+        try:
+            found = ClusterFacts(self._cluster, timeout=5.0).unwritable(self._topic)
+        except BlockhouseError as error:
+            return f"; the cause is not known, for asking the brokers failed: {error}"
+        return f": {found}" if found else ""
 
     def ensure_topic(self, source: str, *, retention_ms: int = 30 * 86_400_000) -> None:
         """Create the topic unless it exists: partitions and replicas as `source` has them, room for its largest
         message. Existing topics are left alone. Raises Retryable or Permanent."""
         facts = ClusterFacts(self._cluster, timeout=self._timeout)
         try:
-            facts.topic(self._topic)
+            facts.topic_id(self._topic)
             return
         except Permanent as error:
             if error.reason != "UnknownTopic":
@@ -127,12 +189,15 @@ class DeadLetterWriter:
                 "max.message.bytes": str(like.max_message_bytes + _OVERHEAD_BYTES),
             },
         )
-        admin = AdminClient({**self._cluster.client_config(), "log_level": 0})
+        admin = admin_client(self._cluster, {})
         try:
             admin.create_topics([new], operation_timeout=self._timeout)[self._topic].result(self._timeout + 1)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another replica was quicker
                 raise translate(error, f"creating topic {self._topic} in {self._cluster.name}") from error
+        except FutureTimeoutError as error:
+            text = f"Kafka: creating topic {self._topic} in {self._cluster.name} took longer than {self._timeout:g} s"
+            raise Retryable(text, after=1.0) from error
 
     def close(self) -> None:
         """Nothing is pending between writes, so nothing is lost."""
@@ -152,7 +217,7 @@ class DeadLetterWriter:
             except BufferError:
                 self._producer.poll(0.05)  # the local queue is full: deliveries make room, or time out
 
-    def _start_anew(self) -> None:
+    def _start_again(self) -> None:
         """Forget what is queued (the caller sends all of it again), and a producer that may have failed for good."""
         self._producer.purge()
         self._producer = self._connect()

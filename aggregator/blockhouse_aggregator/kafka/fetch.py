@@ -6,15 +6,16 @@ the position is. Must never commit, never choose an offset by itself and never s
 
 from __future__ import annotations
 
+import time
 from types import TracebackType
 from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from blockhouse.config.endpoints import KafkaCluster
-from blockhouse.errors import Blocked, BlockhouseError
+from blockhouse.errors import Blocked, BlockhouseError, Retryable
+from blockhouse.kafka_errors import translate
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.kafka.errors import translate
 
 _QUERY_SECONDS = 10.0
 FETCH_BYTES = 64 << 10
@@ -35,17 +36,17 @@ _EXPLAINING = {
 class OffsetOutOfRange(Blocked):
     """The stream has no message at `offset` and cannot get one: it holds [begin, end) now.
 
-    `on` is `BelowLogStart` (retention or deletion was faster than we) or `BeyondLogEnd` (truncated, rewound, or the
-    topic was created anew).
+    `reason` is `BelowLogStart` (retention or deletion was faster than we) or `BeyondLogEnd` (truncated, rewound, or the
+    topic was created again).
     """
 
     def __init__(self, stream: StreamId, offset: int, begin: int, end: int) -> None:
         below = offset < begin
-        cause = "retention has deleted it" if below else "the log was truncated, or the topic was created anew"
+        cause = "retention has deleted it" if below else "the log was truncated, or the topic was created again"
         super().__init__(
             f"Kafka: stream {stream} has no offset {offset}, only [{begin}, {end}): {cause}; "
             f"compare with the committed position before anything is skipped",
-            on="BelowLogStart" if below else "BeyondLogEnd",
+            reason="BelowLogStart" if below else "BeyondLogEnd",
         )
         self.offset, self.begin, self.end = offset, begin, end
 
@@ -69,11 +70,28 @@ def settings(cluster: KafkaCluster, group: str, prefetch_bytes: int, fetch_wait:
         "fetch.wait.max.ms": int(fetch_wait * 1000),
         # How long a full prefetch queue sleeps before it looks again; the default of 1 s halves the throughput.
         "fetch.queue.backoff.ms": 5,
-        # A topic that does not exist, or was deleted, is said after this; a new one may be unknown for a moment.
+        # A topic that does not exist, or was deleted, is reported after this; a new one may be unknown for a moment.
         "topic.metadata.refresh.interval.ms": 5_000,
         "topic.metadata.propagation.max.ms": 5_000,
         "log_level": 0,
     }
+
+
+def reaches(cluster: KafkaCluster, stream: StreamId, position: int, leader_epoch: int, timeout: float) -> bool:
+    """Whether the log, as it is now, still reaches `position` in `leader_epoch`: False when it was cut below. True also
+    when retention has taken the evidence. Raises Retryable when the broker does not answer within `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    with StreamReader(cluster, stream, prefetch_bytes=1 << 20, fetch_wait=0.05) as reader:
+        reader.seek(position, leader_epoch)
+        try:
+            while time.monotonic() < deadline:
+                if reader.read(1, 0.2) or reader.at_end:
+                    return True
+        except OffsetOutOfRange as error:
+            return error.reason == "BelowLogStart"
+        except Blocked:
+            return False
+    raise Retryable(f"Kafka: stream {stream} does not report in {timeout:g} s whether its log was cut", after=1.0)
 
 
 class StreamReader:
@@ -96,8 +114,12 @@ class StreamReader:
         self.stream = stream
         self._partition = TopicPartition(stream.topic, stream.partition)
         config = settings(cluster, group, prefetch_bytes, fetch_wait)
-        self._consumer = Consumer({**config, "error_cb": self._note})
+        try:
+            self._consumer = Consumer({**config, "error_cb": self._note})
+        except KafkaException as error:  # the client refuses its settings, e.g. an unreadable certificate
+            raise translate(error, f"connecting a reader of {stream}") from error
         self._position = -1
+        self._epoch = self._epoch_of = -1
         self._at_end = False
         self._positioned = False
         self._failure: tuple[KafkaError, int] | None = None
@@ -117,6 +139,12 @@ class StreamReader:
         return self._position
 
     @property
+    def epoch(self) -> int:
+        """The leader epoch of the position, with which a later `seek` to it finds out whether the log was cut; -1 when
+        it is not known. That of the last message would not do: a marker of a later epoch may follow it."""
+        return self._epoch if self._epoch_of == self._position else -1
+
+    @property
     def at_end(self) -> bool:
         """The last `read` reached the last stable offset: beyond the position nothing was committed yet."""
         return self._at_end
@@ -133,7 +161,8 @@ class StreamReader:
     def seek(self, offset: int, leader_epoch: int | None = None) -> None:
         """Continue at `offset`; keeps what is prefetched when it already is the position.
 
-        `leader_epoch` of the last message below `offset` lets the broker detect that the log was truncated since.
+        With the `leader_epoch` of that position, `read` raises `LogTruncated` if the log was cut below it since. The
+        client asks only when it learns of a leader, so of a reader that knows it already: not at all. `reaches` asks.
         """
         if self._positioned and offset == self._position:
             return
@@ -142,6 +171,7 @@ class StreamReader:
         )
         self._consumer.assign([target])
         self._position, self._at_end, self._positioned = offset, False, True
+        self._epoch, self._epoch_of = -1 if leader_epoch is None else leader_epoch, offset
         self._failure = self._event = None
 
     def read(self, max_messages: int, timeout: float) -> list[Message]:
@@ -173,6 +203,7 @@ class StreamReader:
         return messages
 
     def close(self) -> None:
+        """Close its consumer; reading is not possible afterwards."""
         self._consumer.close()
 
     def _without_events(self, messages: list[Message]) -> list[Message]:
@@ -198,16 +229,16 @@ class StreamReader:
             self._position = max(self._position, last + 1)
         # The client's own position also passes the control record behind the last message.
         (known,) = self._consumer.position([self._partition])
-        self._position = max(self._position, known.offset)
+        if known.offset >= self._position:
+            epoch = known.leader_epoch
+            self._position = self._epoch_of = known.offset
+            self._epoch = -1 if epoch is None else epoch
 
     def _explain(self, error: KafkaError, offset: int) -> BlockhouseError:
         """The error to raise for `error` at `offset`. It is forgotten only once it is understood."""
         code = error.code()
-        if code == KafkaError._AUTO_OFFSET_RESET:
-            explained: BlockhouseError = self._out_of_range(offset)
-        elif code == KafkaError._LOG_TRUNCATION:
-            text = f"Kafka: stream {self.stream} was truncated below offset {self._position}: {error.str()}; "
-            explained = Blocked(text + "an unclean leader election lost messages", on="LogTruncated")
+        if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
+            explained: BlockhouseError = self._out_of_range(error, offset)
         else:
             explained = translate(error, f"reading stream {self.stream} at {self._position}")
         self._failure = None
@@ -215,12 +246,18 @@ class StreamReader:
         self._positioned = False
         return explained
 
-    def _out_of_range(self, offset: int) -> BlockhouseError:
+    def _out_of_range(self, reported: KafkaError, offset: int) -> BlockhouseError:
+        """The client reports the same of a log that was cut (then without an offset) and of a position outside of
+        the log: the bounds show which."""
         try:
             begin, end = self._consumer.get_watermark_offsets(self._partition, timeout=_QUERY_SECONDS)
         except KafkaException as error:
             raise translate(error, f"reading the bounds of stream {self.stream}") from error
-        return OffsetOutOfRange(self.stream, offset, begin, end)
+        at = offset or self._position
+        if begin <= at <= end:
+            text = f"Kafka: stream {self.stream} was cut below offset {at} and written again: {reported.str()}; "
+            return Blocked(text + "other messages took the place of what was read", reason="LogTruncated")
+        return OffsetOutOfRange(self.stream, at, begin, end)
 
     def _note(self, error: KafkaError) -> None:
         if error.code() in _EXPLAINING:

@@ -1,7 +1,6 @@
-"""The words between a group member and whoever owns the protocol state: values and one interface, no I/O.
+"""The words between a group member and the owner of the protocol state: values and one interface, no I/O.
 
-`CommitOutcome` is the important one. Its three verdicts are exhaustive and must never be blurred: what is not
-provably applied or provably not applied is UNKNOWN.
+What became of a commit is a `protocol.commits.CommitOutcome`; `judge` must never call Refused what may yet be applied.
 """
 
 from __future__ import annotations
@@ -9,45 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from enum import Enum
 from typing import Literal, Protocol
 
 from confluent_kafka import KafkaError
 
 from blockhouse.errors import BlockhouseError
 from blockhouse.streams import StreamId
+from blockhouse_aggregator.protocol.commits import APPLIED, CommitOutcome, Refused, Unknown
 
 DropReason = Literal["revoked", "lost", "rejoin"]
-"""revoked: given up in order. lost: the broker threw us out. rejoin: our own doing, a commit's fate is unknown."""
-
-
-class Verdict(Enum):
-    COMMITTED = "committed"
-    REFUSED = "refused"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class CommitOutcome:
-    """What became of one commit.
-
-    COMMITTED: offset and metadata are stored. REFUSED: certainly not applied, now or later; `reason` says why, and
-    `retry` that the very same commit may succeed when sent again, as long as the stream is not dropped. UNKNOWN: may
-    have been applied or may still be on its way; the member drops every stream at once and joins under a
-    new member id, which fences the request, so committed metadata read after the next `assigned` is final.
-    """
-
-    verdict: Verdict
-    reason: str = ""
-    retry: bool = False
-
-    @classmethod
-    def refused(cls, reason: str, *, retry: bool = False) -> CommitOutcome:
-        return cls(Verdict.REFUSED, reason, retry)
-
-
-COMMITTED = CommitOutcome(Verdict.COMMITTED)
-STALE_EPOCH = CommitOutcome.refused("StaleEpoch")
+"""revoked: released in order. lost: the broker threw us out. rejoin: our own doing, a commit's fate is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +30,13 @@ class Committed:
 
 
 class GroupListener(Protocol):
-    """Told on the member's thread what it owns. Must return fast: the group waits for it."""
+    """Called on the member's thread with what it owns. Must return fast: the group waits for it."""
 
     def assigned(self, stream: StreamId, epoch: int) -> None:
         """The stream is ours under `epoch` until it is dropped; `commit` and `committed` want this epoch."""
 
     def settling(self, held: Mapping[StreamId, int]) -> Future[None]:
-        """These streams, by their epochs, are about to be given up in order, and can be committed until then. Done when
+        """These streams, by their epochs, are about to be released in order, and can be committed until then. Done when
         there is nothing left to commit; cancelled when that took too long."""
 
     def dropped(self, stream: StreamId, epoch: int, reason: DropReason) -> None:
@@ -74,7 +44,7 @@ class GroupListener(Protocol):
 
     def failed(self, error: BlockhouseError) -> None:
         """The cluster is unreachable or refuses us. After a Permanent InstanceFenced (the second in a minute),
-        ClientFatal or Crashed the member has left and stays out until `join`; otherwise it goes on trying by itself."""
+        ClientFatal or Crashed the member has left and stays out until `join`; otherwise it keeps trying by itself."""
 
     def recovered(self) -> None:
         """The cause of the last `failed` is gone."""
@@ -107,8 +77,8 @@ _RETRY = {KafkaError.REBALANCE_IN_PROGRESS, KafkaError.ILLEGAL_GENERATION, Kafka
 def judge(error: KafkaError | None) -> CommitOutcome:
     """The outcome of a commit whose only request was answered with `error` (None: without one)."""
     if error is None:
-        return COMMITTED
+        return APPLIED
     code = error.code()
     if code in _REFUSALS:
-        return CommitOutcome.refused(_REFUSALS[code], retry=code in _RETRY)
-    return CommitOutcome(Verdict.UNKNOWN, error.name())
+        return Refused(_REFUSALS[code], retry=code in _RETRY)
+    return Unknown(error.name())

@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Retryable
+from blockhouse.kafka_errors import translate
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.kafka.errors import translate
 from blockhouse_aggregator.kafka.group import Committed
 
 
@@ -52,7 +52,7 @@ def _admin(cluster: KafkaCluster) -> AdminClient:
 
 
 def _answer(future: Future[ConsumerGroupTopicPartitions], doing: str, timeout: float) -> ConsumerGroupTopicPartitions:
-    """Raises Retryable or Permanent; `doing` is what the message says was tried."""
+    """Raises Retryable or Permanent; `doing` is, for the message, what was tried."""
     try:
         return future.result(timeout + 1)
     except KafkaException as error:

@@ -11,14 +11,14 @@ import time
 from confluent_kafka import KafkaError
 
 from blockhouse.errors import BlockhouseError, Permanent
-from blockhouse_aggregator.kafka.errors import is_fatal, translate
+from blockhouse.kafka_errors import is_fatal, translate
 from blockhouse_aggregator.kafka.group import GroupListener
 from blockhouse_aggregator.kafka.session import Session
 
 _PROBE_SECONDS = 1.0
 _PAUSE_SECONDS = 1.0
 
-# Said by the group callbacks already, or harmless for a member that fetches nothing.
+# Reported by the group callbacks already, or harmless for a member that fetches nothing.
 _IGNORED = {KafkaError._MAX_POLL_EXCEEDED, KafkaError._AUTO_OFFSET_RESET, KafkaError._PARTITION_EOF}
 # A metadata probe would succeed in spite of these: only an assignment shows that they are gone.
 _UNTIL_ASSIGNED = {KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.INCONSISTENT_GROUP_PROTOCOL}
@@ -33,7 +33,7 @@ class Health:
         self.reset()
 
     def reset(self) -> None:
-        """Forget everything without telling: a new session begins."""
+        """Forget everything silently: a new session begins."""
         self.fatal: BlockhouseError | None = None
         self._suspicion: KafkaError | None = None
         self._failure: BlockhouseError | None = None
@@ -49,6 +49,10 @@ class Health:
             self._fail(translate(error, self._doing))
         elif error.code() not in _IGNORED and not self._explained():
             self._suspicion = error
+
+    def absent(self, error: BlockhouseError) -> None:
+        """There is no session, for `error`; one that is made later is probed, and so found to be well."""
+        self._fail(error)
 
     def _explained(self) -> bool:
         """A wrong password comes with plain disconnects before and after it: keep the better explanation."""
@@ -76,8 +80,8 @@ class Health:
             self._fail(error)
 
     def _fail(self, error: BlockhouseError) -> None:
-        told = self._failure
-        if told is None or (type(told), getattr(told, "reason", "")) != (type(error), getattr(error, "reason", "")):
+        reported = self._failure
+        if reported is None or (type(reported), reported.reason) != (type(error), error.reason):
             self._failure = error
             self._listener.failed(error)
 

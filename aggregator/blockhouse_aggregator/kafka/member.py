@@ -1,8 +1,8 @@
 """Membership in the consumer group of one Kafka cluster: which streams are ours, and the commits for them.
 
-One thread owns the consumer; everybody else posts to its queue and gets a future. It fetches no data. It must never
+One thread owns the consumer; all others post to its queue and get a future. It fetches no data. It must never
 commit for a stream that is not owned in the given epoch (Kafka would accept it: the fence is member and generation,
-not ownership), must never poll between that check and the commit, and after a commit of unknown fate must not go on
+not ownership), must never poll between that check and the commit, and after a commit of unknown fate must not continue
 under the same member id.
 """
 
@@ -24,20 +24,18 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.config.pipeline import Kafka
-from blockhouse.errors import BlockhouseError, Permanent
+from blockhouse.errors import BlockhouseError, Permanent, Retryable
+from blockhouse.kafka_errors import translate
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.coverage import Coverage
-from blockhouse_aggregator.kafka.errors import translate
 from blockhouse_aggregator.kafka.group import (
-    STALE_EPOCH,
-    CommitOutcome,
     Committed,
     DropReason,
     GroupListener,
-    Verdict,
 )
 from blockhouse_aggregator.kafka.health import Health
 from blockhouse_aggregator.kafka.session import Session, settings
+from blockhouse_aggregator.protocol.commits import STALE_EPOCH, CommitOutcome, Unknown
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -47,14 +45,15 @@ _LEAVE_SECONDS = 5.0
 _READ_SECONDS = 5.0
 _SETTLE_SECONDS, _SETTLE_POLL = 5.0, 0.02
 """How long a rebalance waits for what is in flight of the streams it takes: what is stored and recorded by then need
-not be replayed by whoever gets them. At most half the patience of a commit: those of members that have rejoined
+not be replayed by their next owners. At most half the patience of a commit: those of members that have rejoined
 already wait for us."""
 _TWIN_SECONDS = 60.0
+_OPEN_AGAIN_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """What somebody asked for; `settles` when it may be carried out while streams are being given up."""
+    """What was asked for; `settles` when it may be carried out while streams are being released."""
 
     run: Callable[[], None]
     settles: bool
@@ -78,6 +77,8 @@ class GroupMember:
         self._owned: dict[StreamId, int] = {}
         self._epoch = 0
         self._fenced_at = -math.inf
+        self._open_again_at: float | None = None
+        """When to try once more what failed for want of a secret or a certificate."""
         self._health = Health(listener, cluster.name)
         self._coverage = Coverage(cluster, kafka, instance_id)
         self._closed = False
@@ -142,12 +143,15 @@ class GroupMember:
         next_poll = time.monotonic()
         while not self._closed:
             # Waiting for commands, not in poll: librdkafka cannot be woken, and a commit must not wait for it.
-            wait = None if self._session is None else max(0.0, next_poll - time.monotonic())
+            due = next_poll if self._session is not None else self._open_again_at
+            wait = None if due is None else max(0.0, due - time.monotonic())
             with contextlib.suppress(queue.Empty):
                 (self._postponed.popleft() if self._postponed else self._commands.get(timeout=wait)).run()
             if self._session is not None and time.monotonic() >= next_poll:
                 self._poll(self._session)
                 next_poll = time.monotonic() + _POLL_SECONDS
+            elif self._open_again_at is not None and time.monotonic() >= self._open_again_at:
+                self._open()
 
     def _poll(self, session: Session) -> None:
         try:
@@ -181,8 +185,12 @@ class GroupMember:
                 on_lost=lambda _, partitions: self._on_drop(partitions, "lost"),
                 on_error=self._health.report,
             )
-        except KafkaException as error:  # the client refuses its settings, e.g. an unreadable certificate
-            raise translate(error, f"joining group {self._kafka.group} in cluster {self._cluster.name}") from error
+        except (KafkaException, Retryable) as error:  # the client refuses its settings, e.g. an unreadable certificate
+            doing = f"joining group {self._kafka.group} in cluster {self._cluster.name}"
+            self._health.absent(translate(error, doing) if isinstance(error, KafkaException) else error)
+            self._open_again_at = time.monotonic() + _OPEN_AGAIN_SECONDS
+            return
+        self._open_again_at = None
         self._coverage.forget()
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -239,7 +247,7 @@ class GroupMember:
             return STALE_EPOCH
         commit = session.commit_in_callback if self._settling else session.commit
         outcome = commit(target, self._kafka.commit_timeout)
-        if outcome.verdict is Verdict.UNKNOWN:
+        if isinstance(outcome, Unknown):
             # The same instance under a new member id makes the old id, and every request of it, invalid.
             log.warning("commit_fate_unknown", stream=str(stream), cause=outcome.reason)
             if self._settling:
@@ -261,6 +269,7 @@ class GroupMember:
         return Committed(answer.offset, answer.metadata, answer.leader_epoch)
 
     def _leave(self) -> None:
+        self._open_again_at = None
         session = self._session
         if session is None:
             return
@@ -271,7 +280,7 @@ class GroupMember:
         self._drop(list(self._owned), "lost")
 
     def _begin_round(self) -> None:
-        """Leave and come back: either makes the group assign every stream anew."""
+        """Leave and come back: either makes the group assign every stream again."""
         self._leave()
         self._health.fatal = None  # of the session that has ended
         self._open()
@@ -300,7 +309,7 @@ class GroupMember:
 
     def _expelled(self, error: BlockhouseError) -> None:
         """Once we come back: what fenced us may have been our own request to join, kept by the network until it healed
-        and delivered after its repetition. Whoever is fenced again soon has a twin, of which the newer one stays."""
+        and delivered after its repetition. A member that is fenced again soon has a twin: the newer of both stays."""
         twin = time.monotonic() - self._fenced_at < _TWIN_SECONDS
         if not isinstance(error, Permanent) or error.reason != "InstanceFenced" or twin:
             self._fatal(error)

@@ -21,8 +21,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.config.pipeline import Kafka
 from blockhouse.errors import BlockhouseError
-from blockhouse_aggregator.kafka.errors import translate
-from blockhouse_aggregator.kafka.group import CommitOutcome, Verdict, judge
+from blockhouse.kafka_errors import translate
+from blockhouse_aggregator.kafka.group import judge
+from blockhouse_aggregator.protocol.commits import CommitOutcome, Unknown
 
 T = TypeVar("T")
 PartitionsCallback = Callable[[Consumer, list[TopicPartition]], None]
@@ -37,7 +38,7 @@ _BURST = 100
 def settings(cluster: KafkaCluster, kafka: Kafka, instance_id: str) -> dict[str, Any]:
     """librdkafka settings of a group member.
 
-    librdkafka retries a commit by itself after a lost connection. A retried answer tells nothing about the first
+    librdkafka retries a commit by itself after a lost connection. A retried answer proves nothing about the first
     request, which may still arrive. Hence the back-off is longer than we wait for an answer: whatever is answered in
     time answers the only request there is. (The wait is not shortened to seconds: while the member rejoins, the
     broker answers a commit only after the join, which takes a heartbeat interval of the other members.)
@@ -53,7 +54,7 @@ def settings(cluster: KafkaCluster, kafka: Kafka, instance_id: str) -> dict[str,
         "partition.assignment.strategy": "cooperative-sticky",
         "session.timeout.ms": session_ms,
         "heartbeat.interval.ms": int(kafka.heartbeat_interval * 1000),
-        # A member whose thread is stuck (its heartbeats go on by themselves) is thrown out after this.
+        # A member whose thread is stuck (its heartbeats continue by themselves) is thrown out after this.
         "max.poll.interval.ms": max(60_000, 3 * session_ms, 2 * backoff_ms),
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
@@ -70,8 +71,8 @@ def settings(cluster: KafkaCluster, kafka: Kafka, instance_id: str) -> dict[str,
 class _Lane:
     """A daemon thread for the two calls librdkafka does not bound in time: commit and close.
 
-    While one of them runs nobody else touches the consumer (a commit beside a poll hangs for ever); if it does not
-    come back, lane and consumer are given up together. A ThreadPoolExecutor would keep the process from exiting.
+    While one of them runs no other touches the consumer (a commit beside a poll hangs indefinitely); if it does not
+    come back, lane and consumer are abandoned together. A ThreadPoolExecutor would keep the process from exiting.
     """
 
     def __init__(self, name: str) -> None:
@@ -88,7 +89,7 @@ class _Lane:
         def work() -> None:
             try:
                 future.set_result(function())
-            except Exception as error:  # noqa: BLE001 - whoever waits for the future judges it
+            except Exception as error:  # noqa: BLE001 - the caller that waits for the future judges it
                 future.set_exception(error)
 
         self._work.put(work)
@@ -119,7 +120,7 @@ class Session:
         self._consumer.subscribe([topic], **{name: self._unless_closing(call) for name, call in callbacks.items()})
 
     def _unless_closing(self, callback: PartitionsCallback) -> PartitionsCallback:
-        """What the group still says to a consumer that closes is nobody's any more: there may be another session."""
+        """What the group still sends to a consumer that closes is for no one any more: there may be another session."""
 
         def heard(consumer: Consumer, partitions: list[TopicPartition]) -> None:
             if self._closing:
@@ -132,9 +133,9 @@ class Session:
     def _await_end(self, consumer: Consumer) -> None:
         """Wait until the client's group thread has ended, or is seen to wait for an answer of ours.
 
-        After a rebalance callback confluent-kafka tells that thread that the partitions are taken or given up, and
+        After a rebalance callback confluent-kafka informs that thread that the partitions are taken or released, and
         waits for its answer without limit, with the interpreter's lock held. A thread about to end throws the request
-        away (librdkafka 2.16: `rd_kafka_cgrp_op_serve` when terminated), and the whole process stands still for ever.
+        away (librdkafka 2.16: `rd_kafka_cgrp_op_serve` when terminated), and the whole process stands still forever.
         Of one that has ended the requests fail at once. Only this question has a limit of time.
         """
         deadline = time.monotonic() + _ENDED_SECONDS
@@ -164,7 +165,7 @@ class Session:
         try:
             return answer.result(patience)
         except FutureTimeoutError:
-            return CommitOutcome(Verdict.UNKNOWN, f"no answer within {patience:g} s")
+            return Unknown(f"no answer within {patience:g} s")
 
     def commit_in_callback(self, target: TopicPartition, patience: float) -> CommitOutcome:
         """The same inside a callback, where only the polling thread may commit: nothing bounds the wait for a cluster
@@ -172,7 +173,7 @@ class Session:
         began = time.monotonic()
         outcome = self._commit(target)
         if time.monotonic() - began > patience:
-            return CommitOutcome(Verdict.UNKNOWN, f"no answer within {patience:g} s")
+            return Unknown(f"no answer within {patience:g} s")
         return outcome
 
     def _commit(self, target: TopicPartition) -> CommitOutcome:
@@ -199,9 +200,9 @@ class Session:
         return None if problem is None else translate(problem, f"subscribing to topic {self._topic}")
 
     def leave(self, timeout: float) -> None:
-        """Tell the group that we go, so that it rebalances at once, then close.
+        """Announce to the group that we go, so that it rebalances at once, then close.
 
-        A closing static member says nothing, by design of Kafka; an unsubscribing one does, once its revoke
+        A closing static member announces nothing, by design of Kafka; an unsubscribing one does, once its revoke
         callback was served. The client forgets its member id in the moment it sends the request.
         """
         # A client that met a fatal error (it was fenced) refuses: nothing is left to leave.

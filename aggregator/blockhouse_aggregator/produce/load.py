@@ -18,7 +18,7 @@ from blockhouse_aggregator.produce.pool import Kind, MessagePool
 
 _CHUNK = 4096
 _LINGER_MS = 50
-"""As whoever produces much does: brokers work for every request, not for every message."""
+"""As producers of much do: brokers work for every request, not for every message."""
 _BURST = 0.01
 """Seconds of the load that are sent at once: waiting for each of thousands a second would cost more than sending it."""
 _POLL_EVERY = 256
@@ -179,4 +179,4 @@ def _flush(transports: Sequence[Transport]) -> None:
         try:
             transport.flush(_PATIENCE)
         except DeliveryFailed:
-            continue  # every failure was told to the recorder, which counts them
+            continue  # every failure was reported to the recorder, which counts them

@@ -1,7 +1,7 @@
 """Messages of one table, made from rows that were encoded beforehand: building one costs microseconds.
 
 Each row is one of a pool, with one 64-bit column (if the table has one) replaced by a number that no other row of this
-seed has, so that rows can be told apart. The bytes are what the official runtime would write: fields in order.
+seed has, so that rows can be distinguished. The bytes are what the official runtime would write: fields in order.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ class MessagePool:
                 return self.message(rows), {**self.headers, "table": f"{self.table}_unknown"}
             case Kind.UNDECODABLE:
                 return self.message(rows)[:-1] + b"\x0a\x7f", self.headers
-            case _:
+            case Kind.GOOD:
+                raise ValueError("a good message was asked for: call message()")
+            case Kind.WRONG_TYPE:
                 return self.message(rows) + self._wrongly_typed(), self.headers
 
     def _number(self) -> bytes:

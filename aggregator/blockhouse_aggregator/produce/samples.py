@@ -6,7 +6,7 @@ Times lie within twenty days of one month, so that a table partitioned by day or
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, assert_never
 
 from blockhouse.schema.types import Array, Decimal, Fixed, Float, Integer, Map, Nullable, Text, Tuple, Type, Unit, plain
 
@@ -37,6 +37,8 @@ def sample(type_: Type, rng: random.Random) -> Any:
             return {sample(key, rng): sample(value, rng) for _ in range(rng.randint(0, 3))}
         case Tuple(elements=elements):
             return [sample(element, rng) for element in elements]
+        case unreachable:
+            assert_never(unreachable)
 
 
 def _integer(type_: Integer, rng: random.Random) -> int:

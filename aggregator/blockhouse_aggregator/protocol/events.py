@@ -39,7 +39,7 @@ class TableScan:
 @dataclass(frozen=True, slots=True)
 class ScanReport:
     """A scan of [start, stop). `headless` counts messages at or above the position before the scan that were
-    dead-lettered because they name no table; `leader_epoch` is that of the last message read (-1: not known)."""
+    dead-lettered because they name no table; `leader_epoch` is that of `stop` (-1: not known)."""
 
     start: int
     stop: int
@@ -53,7 +53,7 @@ class ScanReport:
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """A worker sealed a round, as `report` says; `resumed` are the lagging tables the scan was told to take up."""
+    """A worker sealed a round, as in `report`; `resumed` are the lagging tables the scan had to take up."""
 
     report: ScanReport
     resumed: frozenset[int] = frozenset()
@@ -107,7 +107,7 @@ class Rebuilt:
 
 @dataclass(frozen=True, slots=True)
 class Condemned:
-    """Somebody found that the table's in-flight block can never be inserted as it is."""
+    """It was found that the table's in-flight block can never be inserted as it is."""
 
     table: int
     reason: str
@@ -122,8 +122,8 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Recut:
-    """Somebody gave up the bounds of the blocked block [begin, end], after it was proved that no row of it is stored
-    and none can come any more: its messages are cut anew."""
+    """The bounds of the stalled block [begin, end] were abandoned, after it was proved that no row of it is stored
+    and none can come any more: its messages are cut again."""
 
     table: int
     begin: int

@@ -1,4 +1,4 @@
-"""From the metadata of eBay's aggregator (v0, v1) and a look at its log to metadata of ours, and back. Pure.
+"""From the metadata of eBay's aggregator (v0, v1) and a survey of its log to metadata of ours, and back. Pure.
 
 There each table has a place of its own: everything below `begin` is stored, `[begin, end]` was committed as one block
 and may be stored or not, nothing above `end` is. Here one position P serves all tables, so P becomes the offset behind
@@ -18,7 +18,7 @@ from blockhouse.metadata.model import FOREIGN, InFlight, Metadata, TableEntry, W
 
 @dataclass(frozen=True, slots=True)
 class ForeignTable:
-    """What the metadata says of one table; `begin = end + 1` means that nothing is in flight. `revision` is the one
+    """What the metadata records of one table; `begin = end + 1` means that nothing is in flight. `revision` is the one
     with which its block is rebuilt."""
 
     table: int
@@ -62,8 +62,9 @@ def bounds(offset: int, tables: tuple[ForeignTable, ...], log_begin: int) -> tup
     return min(max(offset, log_begin), stop), stop
 
 
-def adopt(tables: tuple[ForeignTable, ...], survey: Survey, *, topic_id: str, now_ms: int) -> Metadata:
-    """The metadata a writer of ours would have committed in this place."""
+def adopt(tables: tuple[ForeignTable, ...], survey: Survey, *, topic_id: str, seq: int, now_ms: int) -> Metadata:
+    """The metadata a writer of ours would have committed in this place. `seq`: the number to continue from, which is
+    not 0 when the stream was ours before it was handed back."""
     named = {table.table: table for table in tables}
     found = {seen.table: seen for seen in survey.tables}
     entries = []
@@ -78,7 +79,7 @@ def adopt(tables: tuple[ForeignTable, ...], survey: Survey, *, topic_id: str, no
     holes = max(0, survey.stop - survey.start - sealed - pending)
     return Metadata(
         replica="",
-        seq=0,
+        seq=seq,
         intent_ms=now_ms,
         topic_id=topic_id,
         leader_epoch=-1,
@@ -96,10 +97,11 @@ def _in_flight(foreign: ForeignTable, seen: Surveyed, now_ms: int) -> InFlight:
 
 
 def hand_back(metadata: Metadata, names: Mapping[int, str], replica: str) -> EbayMetadata:
-    """The same place in the stream in version 1, for eBay's aggregator to go on from. `names` are all tables there are.
+    """The same place in the stream in version 1, for eBay's aggregator to continue from. `names` are all tables.
 
     A table that is not named there was never read, so each is named. Nothing may be in flight: that aggregator would
-    send the block as it sends blocks, without provenance, which is another block. Raises ValueError then.
+    send the block as it sends blocks, without provenance, which is another block. Nor may every table lag: version 1
+    would not record how far the stream was read: its return would look as if offsets went back. Raises ValueError then.
     """
     entries = {entry.table: entry for entry in metadata.tables}
     if any(entry.in_flight is not None for entry in metadata.tables) or entries.keys() - names.keys():
@@ -109,4 +111,6 @@ def hand_back(metadata: Metadata, names: Mapping[int, str], replica: str) -> Eba
         entry = entries.get(number)
         begin = metadata.position if entry is None or entry.cursor is None else entry.cursor
         tables[name] = EbayTable(begin, begin - 1, 0)
+    if tables and all(table.begin < metadata.position for table in tables.values()):
+        raise ValueError("every table lags behind the position")
     return EbayMetadata(1, replica, -1, tables)

@@ -35,7 +35,7 @@ class ReplayRequest:
 def replays(state: StreamState, ready: frozenset[int]) -> ReplayRequest | None:
     """The inherited or failed blocks to rebuild next, of the tables in `ready` (not held back by a retry delay).
 
-    None before the owner is confirmed: a block somebody else has made since would not be fresh for him any more.
+    None before the owner is confirmed: a block that another owner has made since would not be fresh for it any more.
     """
     if not state.confirmed:
         return None
@@ -56,7 +56,7 @@ def replays(state: StreamState, ready: frozenset[int]) -> ReplayRequest | None:
 
 
 def lagging(state: StreamState, held: frozenset[int]) -> tuple[TableState, ...]:
-    """Tables that could go on from their cursor now."""
+    """Tables that could continue from their cursor now."""
     return tuple(t for t in state.tables if t.block is None and t.cursor is not None and t.table not in held)
 
 

@@ -53,7 +53,8 @@ def seal(
         after,
         position=max(state.position, report.stop),
         window=window,
-        leader_epoch=max(state.leader_epoch, report.leader_epoch),
+        # The epoch of another position would report a truncation that is none: rather not known.
+        leader_epoch=report.leader_epoch if report.stop > state.position else state.leader_epoch,
     )
     return after, tuple(alarms)
 

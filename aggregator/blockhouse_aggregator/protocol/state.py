@@ -19,9 +19,9 @@ class Stage(Enum):
     INSERTING = "inserting"
     """Its intent is committed and the worker that holds its bytes may insert it."""
     REPLAY = "replay"
-    """Its intent is committed but nobody holds its bytes: it must be rebuilt exactly before it is inserted."""
+    """Its intent is committed but no task holds its bytes: it must be rebuilt exactly before it is inserted."""
     BLOCKED = "blocked"
-    """It must not be inserted until somebody decides; the table's later messages lag behind it."""
+    """It must not be inserted until a person decides; the table's later messages lag behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class StreamState:
     `seq` is the number of the metadata last read or written, `committing` the one on its way (None when none is),
     `recorded` what the broker holds for certain (None before the first commit of a new stream) and `window_opened_ms`
     when the counts of `window` began, for the forced flush only. `confirmed` once a commit of this owner has succeeded:
-    reading metadata proves nothing, for whoever has lost the stream can still read; committing does.
+    reading metadata proves nothing, for an owner that has lost the stream can still read; committing does.
     """
 
     replica: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import assert_never
 
 from blockhouse.metadata.model import Window
 from blockhouse_aggregator.protocol.events import (
@@ -62,6 +63,8 @@ def step(state: StreamState, event: Event, now_ms: int) -> Step:
             return _recut(state, event)
         case Flush():
             return _flush(state, event, now_ms)
+        case _:
+            assert_never(event)
 
 
 def _awaited(state: StreamState, seq: int) -> bool:
@@ -85,7 +88,7 @@ def _scanned(state: StreamState, event: Scanned, now_ms: int) -> Step:
 
 
 def _commit(state: StreamState, now_ms: int) -> Step:
-    """Commit the state if it says anything the broker does not hold yet, or to prove that the stream is ours."""
+    """Commit the state if it has anything the broker does not hold yet, or to prove that the stream is ours."""
     metadata = metadata_of(state, now_ms)
     must_confirm = bool(state.in_flight) and not state.confirmed
     if same_log(state.recorded, metadata) and not must_confirm:
@@ -183,7 +186,7 @@ def _recut(state: StreamState, event: Recut) -> Step:
     entry, messages = state.table(event.table), block.intent.messages
     window = replace(state.window, sealed=state.window.sealed - messages)
     lagging = TableState(event.table, None, event.begin, entry.pending + messages)
-    text = f"block [{event.begin}, {event.end}] of {messages} messages was given up; they are cut anew"
+    text = f"block [{event.begin}, {event.end}] of {messages} messages was abandoned; its messages are cut again"
     return replace(state.with_table(lagging), window=window), (Alarm("BlockRecut", text, event.table),)
 
 

@@ -1,4 +1,4 @@
-"""From what the broker, ZooKeeper and the log say to a state one may go on from, or to a reason not to.
+"""From what the broker, ZooKeeper and the log report to a state to continue from, or to a reason not to.
 
 The table of abnormal cases in `docs/protocol.md` is this module: every branch names its case with an example.
 """
@@ -12,17 +12,23 @@ from blockhouse_aggregator.protocol.events import Alarm
 from blockhouse_aggregator.protocol.foreign import ForeignTable, bounds
 from blockhouse_aggregator.protocol.state import Block, Stage, StreamState, TableState
 
+MARKER_MISSING = "MarkerMissing"
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of a stream when it is assigned.
 
     `offset` and `metadata` as committed (None: no committed offset / metadata empty), `unreadable` why the metadata
-    could not be decoded (else empty), `log_begin` and `log_end` the log's bounds, `marker_topic_id` the topic id under
-    which the stream was started (None: never), `accepted` the reason an operator has accepted for this stream
-    (`streams accept`) and `accepted_from` where it shall then start (None: at the earliest offset). `epoch_end` is
-    where the log, as it is now, ends the leader epoch the metadata records (None: not known). `foreign` are the tables
-    of metadata in another writer's format, which becomes `metadata`, and `adopted`, when its log was surveyed.
+    could not be decoded (else empty), `log_begin` and `log_end` the log's bounds, `topic_id` its identity (empty: the
+    brokers give topics none), `marker_topic_id` the topic id under which the stream was started (None: never),
+    `marker_seq` and `marker_position` of the newest metadata of which a block may be stored (-1: not known), `history`
+    the identity of the schema history and `marker_history` of the one whose table ids the metadata uses (empty: not
+    known), `marker_former` the ids of topics of its name that the stream was of before, `accepted` the reason an
+    operator has accepted for this stream (`streams accept`) and `accepted_from` where
+    it shall then start (None: at the earliest offset). `cut`: the log, as it is now, does not reach the position in the
+    leader epoch the metadata records. `foreign` are the tables of metadata in another writer's format, which becomes
+    `metadata`, and `adopted`, when its log was surveyed.
     """
 
     offset: int | None
@@ -33,9 +39,14 @@ class Facts:
     topic_id: str
     compacted: bool
     marker_topic_id: str | None
+    marker_seq: int = -1
+    marker_position: int = -1
+    marker_history: str = ""
+    marker_former: tuple[str, ...] = ()
+    history: str = ""
     accepted: str = ""
     accepted_from: int | None = None
-    epoch_end: int | None = None
+    cut: bool = False
     foreign: tuple[ForeignTable, ...] | None = None
     adopted: bool = False
 
@@ -50,7 +61,7 @@ class NeedsSurvey:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The stream must not be consumed: going on could lose or double rows. `reason` is CamelCase."""
+    """The stream must not be consumed: continuing could lose or double rows. `reason` is CamelCase."""
 
     reason: str
     message: str
@@ -63,13 +74,15 @@ class Start:
 
 
 def take_over(facts: Facts, *, replica: str, epoch: int, now_ms: int) -> Start | Stop | NeedsSurvey:
-    """Decide how to go on with a stream. Total: every combination of facts has an answer."""
+    """Decide how to continue a stream. Total: every combination of facts has an answer."""
     if facts.compacted:
         return Stop("CompactedTopic", "a compacted topic drops messages on its own: blocks could not be rebuilt")
     stop = _refusal(facts)
     if stop is not None:
         if facts.accepted != stop.reason:
             return stop
+        if stop.reason == MARKER_MISSING and facts.metadata is not None:
+            return _adopted_marker(_resume(facts, facts.metadata, replica, epoch, now_ms))
         start = max(facts.log_begin, facts.log_begin if facts.accepted_from is None else facts.accepted_from)
         text = f"{stop.reason} was accepted by an operator: starting afresh at offset {start}"
         return Start(_fresh(facts, start, replica, epoch, now_ms), (Alarm("StreamRestarted", text),))
@@ -90,7 +103,7 @@ def _refusal(facts: Facts) -> Stop | None:
     started = facts.marker_topic_id is not None
     # Metadata taken over from a format without topic ids has none: then the marker, if any, must agree.
     recorded_id = (metadata.topic_id if metadata is not None else "") or facts.marker_topic_id
-    if recorded_id and recorded_id != facts.topic_id:
+    if recorded_id and facts.topic_id and recorded_id != facts.topic_id:
         # Deleted and created again: offsets of the two topics must never be mixed. Recorded id X, now Y.
         return Stop("TopicRecreated", f"the stream was started on topic id {recorded_id}, now it is {facts.topic_id}")
     if facts.foreign is not None and metadata is None and facts.offset is not None:
@@ -102,7 +115,7 @@ def _refusal(facts: Facts) -> Stop | None:
             # The group was empty for longer than offsets.retention.minutes: starting at the earliest would double rows.
             return Stop("OffsetsExpired", "the stream was started before, but the group has no committed offset")
         if started:
-            return Stop("OffsetsReset", f"offset {facts.offset} was committed without metadata by somebody else")
+            return Stop("OffsetsReset", f"offset {facts.offset} was committed without metadata by another client")
         if facts.offset is not None and facts.offset > facts.log_end:
             return Stop("OffsetBeyondEnd", f"committed offset {facts.offset} is beyond the log end {facts.log_end}")
         return None
@@ -111,14 +124,59 @@ def _refusal(facts: Facts) -> Stop | None:
             "OffsetsReset",
             f"offset {facts.offset} does not belong to its metadata ({metadata.committed_offset})",
         )
+    if facts.adopted and facts.marker_topic_id is None:
+        return _beyond(facts, metadata)  # the first takeover from another writer: no marker is expected
+    return _against_marker(facts, metadata) or _beyond(facts, metadata)
+
+
+def _against_marker(facts: Facts, metadata: Metadata) -> Stop | None:
+    """Whether ZooKeeper remembers more of the stream than its offset and metadata, or nothing where it should."""
+    of_former = bool(facts.marker_topic_id) and metadata.topic_id not in ("", facts.marker_topic_id)
+    if (facts.marker_topic_id is None or of_former) and not _nothing_stored(metadata):
+        # The ensemble was set up again, or restored from before the stream began. Without the marker it cannot be known
+        # whether offset and metadata went back.
+        there = f"only that of topic id {facts.marker_topic_id}" if of_former else "no marker of the stream"
+        text = f"metadata number {metadata.seq} is committed, but ZooKeeper has {there}"
+        return Stop(MARKER_MISSING, text)
+    if facts.history and facts.marker_history not in ("", facts.history):
+        # Set up again in ZooKeeper, with other ids: table 7 of the metadata may be another table there.
+        return Stop(
+            "SchemaHistoryReplaced", "the metadata's table ids are of another schema history than the present one"
+        )
+    if of_former:
+        return None  # TopicRecreated was accepted, and that owner died between its first commit and the marker
+    if metadata.seq < facts.marker_seq or metadata.position < facts.marker_position:
+        # A restored disk of the brokers, or a tool that committed an old offset with its metadata: number 12 at 600,
+        # but a block of number 15 at 900 may be stored.
+        text = f"number {metadata.seq} at position {metadata.position} is committed, but blocks of number"
+        return Stop("OffsetsWentBack", f"{text} {facts.marker_seq} at {facts.marker_position} may be stored")
+    return None
+
+
+def _nothing_stored(metadata: Metadata) -> bool:
+    """Every owner so far died between its first commit and the marker, without which no block is inserted: what was
+    sealed is all in flight still. Example: number 1 seals 18 messages, number 2 is the next owner's proof."""
+    window = metadata.window
+    closed = metadata.seq > 1 and not (window.sealed or window.dead or window.holes)
+    return not closed and window.sealed == sum(e.in_flight.messages for e in metadata.tables if e.in_flight)
+
+
+def _beyond(facts: Facts, metadata: Metadata) -> Stop | None:
+    """Whether the log still has what was read of it."""
     if metadata.position > facts.log_end:
         # An unclean election or a restored disk: P=900, log end 850.
         return Stop("LogTruncated", f"position {metadata.position} is beyond the log end {facts.log_end}")
-    if facts.epoch_end is not None and metadata.position > facts.epoch_end:
+    if facts.cut:
         # Truncated and written again: P=900 was read in epoch 7, which now ends at 850, though the log ends at 1,200.
-        text = f"position {metadata.position} was read in leader epoch {metadata.leader_epoch}, which now ends at"
-        return Stop("LogTruncated", f"{text} {facts.epoch_end}: other messages took the place of what was read")
+        text = f"position {metadata.position} was read in leader epoch {metadata.leader_epoch}, which now ends below it"
+        return Stop("LogTruncated", f"{text}: other messages took the place of what was read")
     return None
+
+
+def _adopted_marker(start: Start) -> Start:
+    """An operator knows why the marker is missing: the stream continues, and gets one with its next commit."""
+    text = "an operator let the stream continue without a marker: if its offset went back, rows are doubled"
+    return replace(start, alarms=(*start.alarms, Alarm("MarkerAdopted", text)))
 
 
 def _fresh(facts: Facts, start: int, replica: str, epoch: int, now_ms: int) -> StreamState:
@@ -135,7 +193,7 @@ def _fresh(facts: Facts, start: int, replica: str, epoch: int, now_ms: int) -> S
 
 
 def _resume(facts: Facts, metadata: Metadata, replica: str, epoch: int, now_ms: int) -> Start:
-    """Go on from readable metadata: in-flight blocks are replayed, everything else continues where it was."""
+    """Continue from readable metadata: in-flight blocks are replayed, everything else continues where it was."""
     state = StreamState(
         replica=replica,
         epoch=epoch,
@@ -160,7 +218,7 @@ def _resume(facts: Facts, metadata: Metadata, replica: str, epoch: int, now_ms: 
 
 
 def _skip_expired(state: StreamState, log_begin: int) -> Start:
-    """Retention took messages nobody has read: they are counted as holes and reported, never passed over in silence.
+    """Retention took messages that were not read: they are counted as holes and reported, never skipped silently.
 
     In-flight blocks that begin below the log are left as they are: the replay finds out and provenance decides.
     """

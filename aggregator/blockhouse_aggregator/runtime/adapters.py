@@ -3,38 +3,57 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from typing import ParamSpec, TypeVar, cast
 
+import structlog
+
 from blockhouse.config.pipeline import AggregatorConfig
+from blockhouse.errors import Permanent
+from blockhouse.metadata.model import Metadata
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks.routing import Router
 from blockhouse_aggregator.clickhouse import provenance, tables
 from blockhouse_aggregator.clickhouse.client import Replica
-from blockhouse_aggregator.clickhouse.presence import StoredRows
+from blockhouse_aggregator.clickhouse.identities import Identities
+from blockhouse_aggregator.clickhouse.presence import Origin, StoredRows
 from blockhouse_aggregator.clickhouse.quorum import QuorumProbe, QuorumSnapshot, few_enough
 from blockhouse_aggregator.clickhouse.tables import ServerTable
+from blockhouse_aggregator.coordination.claims import ACCESS_DENIED, TableClaims
 from blockhouse_aggregator.coordination.holds import Hold, TableHolds
 from blockhouse_aggregator.coordination.locks import Lease, TableLocks
-from blockhouse_aggregator.coordination.markers import Decision, Decisions, StreamMarker, StreamMarkers, block_subject
+from blockhouse_aggregator.coordination.markers import (
+    Claim,
+    Decision,
+    Decisions,
+    StreamMarker,
+    StreamMarkers,
+    block_subject,
+)
 from blockhouse_aggregator.coordination.restarts import RestartDemand, RestartDemands
 from blockhouse_aggregator.coordination.schema_store import RevisionConflict, SchemaStore
 from blockhouse_aggregator.coordination.session import Session
 from blockhouse_aggregator.kafka.facts import ClusterFacts
-from blockhouse_aggregator.kafka.fetch import StreamReader
-from blockhouse_aggregator.kafka.group import Verdict
+from blockhouse_aggregator.kafka.fetch import StreamReader, reaches
+from blockhouse_aggregator.kafka.log_ends import Ends, LogEnds
 from blockhouse_aggregator.kafka.member import GroupMember
-from blockhouse_aggregator.runtime.ports import CommitResult, Fate, StreamFacts
-from blockhouse_aggregator.runtime.survey import Reader, TableCount, count_messages
+from blockhouse_aggregator.protocol.commits import CommitOutcome, Refused
+from blockhouse_aggregator.runtime.ports import StreamFacts
+from blockhouse_aggregator.runtime.shared_question import SharedQuestion
+from blockhouse_aggregator.runtime.stream.survey import Reader, TableCount, count_messages
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_FATES = {Verdict.COMMITTED: Fate.COMMITTED, Verdict.REFUSED: Fate.REFUSED, Verdict.UNKNOWN: Fate.UNKNOWN}
+log = structlog.get_logger(__name__)
 RETRY_PAUSE = 0.1
 LOCK_THREADS = 64
+MARKER_THREADS = 8
+REACHES_SECONDS = 10.0
 
 
 class Threads:
@@ -59,29 +78,44 @@ class KafkaGroups:
         self._clusters = {cluster.name: cluster for cluster in config.kafka.clusters}
         self._database = config.clickhouse.database
         self._threads = Threads("kafka-facts", max(2, len(members)))
+        self._identity = SharedQuestion(self._ask_topic_id)
 
-    async def commit(self, stream: StreamId, epoch: int, offset: int, metadata: str) -> CommitResult:
+    async def commit(self, stream: StreamId, epoch: int, offset: int, metadata: str) -> CommitOutcome:
         """A refusal that leaves the very same commit possible (a rebalance is under way) is waited out here."""
         while True:
             future = self._members[stream.cluster].commit(stream, epoch, offset, metadata)
             outcome = await asyncio.wrap_future(future)
-            if not (outcome.verdict is Verdict.REFUSED and outcome.retry):
-                return CommitResult(_FATES[outcome.verdict], outcome.reason)
+            if not (isinstance(outcome, Refused) and outcome.retry):
+                return outcome
             await asyncio.sleep(RETRY_PAUSE)
 
     async def facts(self, stream: StreamId, epoch: int) -> StreamFacts:
         committed = await asyncio.wrap_future(self._members[stream.cluster].committed(stream, epoch))
         cluster = self._facts[stream.cluster]
         topic = await self._threads.run(cluster.topic, stream.topic)
-        begin, end = await self._threads.run(cluster.bounds, stream)
+        bounds = await self._threads.run(cluster.bounds, stream)
         return StreamFacts(
             offset=committed.offset,
             metadata=committed.metadata or "",
-            log_begin=begin,
-            log_end=end,
+            log_begin=bounds.begin,
+            log_end=bounds.end,
             topic_id=topic.topic_id,
             compacted=topic.compacted,
+            leader_epoch=bounds.leader_epoch,
         )
+
+    async def topic_id(self, stream: StreamId, max_age: float = 0.0) -> str:
+        """One request serves all streams of the topic that ask at once."""
+        return await self._identity.ask((stream.cluster, stream.topic), max_age)
+
+    async def _ask_topic_id(self, topic: tuple[str, str]) -> str:
+        cluster, name = topic
+        return await self._threads.run(self._facts[cluster].topic_id, name)
+
+    async def reaches(self, stream: StreamId, position: int, leader_epoch: int) -> bool:
+        """Whether the log still reaches the position in that epoch."""
+        cluster = self._clusters[stream.cluster]
+        return await self._threads.run(reaches, cluster, stream, position, leader_epoch, REACHES_SECONDS)
 
     async def retention(self, stream: StreamId) -> float | None:
         """Seconds after which the brokers delete a message; None: never."""
@@ -107,27 +141,45 @@ class KafkaGroups:
         self._threads.close()
 
 
+class BrokerEnds:
+    """`ports.LogEnds` with a connection and a thread for each cluster, which only its own questions wait for."""
+
+    def __init__(self, config: AggregatorConfig) -> None:
+        self._ends = {cluster.name: LogEnds(cluster) for cluster in config.kafka.clusters}
+        self._threads = {name: Threads(f"log-ends-{name}", 1) for name in self._ends}
+
+    async def latest(self, cluster: str, streams: Collection[StreamId]) -> Mapping[StreamId, Ends]:
+        return await self._threads[cluster].run(self._ends[cluster].latest, streams)
+
+    async def at(self, cluster: str, streams: Collection[StreamId], timestamp_ms: int) -> Mapping[StreamId, int]:
+        return await self._threads[cluster].run(self._ends[cluster].at, streams, timestamp_ms)
+
+
 class LocalShard:
     """`ports.Shard` over one connection to the local replica and the session to ZooKeeper."""
 
     def __init__(self, config: AggregatorConfig, session: Session) -> None:
         self._replica = Replica(config.clickhouse)
         self._probe = QuorumProbe(session.client)
+        self._identities = Identities(session, config.shard)
+        who = f"{config.zookeeper.root} shard {config.shard} group {config.kafka.group}"
+        self._claims = TableClaims(session, who)
         self._queries = Threads("clickhouse", 1)
         self._znodes = Threads("quorum", 8)
 
     async def describe(self, table: str) -> ServerTable | None:
         database, _, name = table.partition(".")
-        return await self._queries.run(tables.describe, self._replica, database, name)
+        found = await self._queries.run(tables.describe, self._replica, database, name)
+        if found is None or found.zookeeper_path is None or found.replica_name is None:
+            return found
+        tokens = (await self._queries.run(self._replica.features)).deduplication_token
+        started_ms = await self._queries.run(tables.started_ms, self._replica)
+        of = partial(self._identities.of, tokens=tokens, started_ms=started_ms)
+        return replace(found, identity=await self._znodes.run(of, found.zookeeper_path, found.replica_name))
 
     async def fingerprints(self) -> Mapping[str, int]:
-        """One number per table that changes when any column does."""
-        rows = await self._queries.run(
-            self._replica.query,
-            "SELECT concat(database, '.', table), sum(cityHash64(name, type, default_kind, default_expression))"
-            " FROM system.columns WHERE database != 'system' GROUP BY database, table",
-        )
-        return dict(rows)
+        """One number per table that changes when any column does, its engine, or what views hang on it."""
+        return await self._queries.run(tables.fingerprints, self._replica)
 
     async def queue_lengths(self) -> Mapping[str, int]:
         """Entries of each replicated table's queue that this replica has not carried out yet."""
@@ -160,10 +212,21 @@ class LocalShard:
             return True
         return await self._znodes.run(self._probe.altered_since, table.zookeeper_path, table.replica_name, since_ms)
 
-    async def stored(self, table: ServerTable, stream: StreamId, begin: int, end: int) -> StoredRows:
-        return await self._queries.run(
-            provenance.stored_rows, self._replica, table, stream.cluster, stream.partition, begin, end
-        )
+    async def claimed(self, table: ServerTable, cluster: str, topic: str) -> bool:
+        """Where the place of claims is another login's, nothing is claimed, as before there were claims."""
+        if table.zookeeper_path is None:
+            return True
+        claim, topics = self._claims.claim, (cluster, topic)
+        try:
+            return await self._znodes.run(claim, table.full_name, table.zookeeper_path, topics, table.provenance)
+        except Permanent as denied:
+            if denied.reason != ACCESS_DENIED:
+                raise
+            log.warning("table.not_claimed", table=table.full_name, why=str(denied))
+            return True
+
+    async def stored(self, table: ServerTable, origin: Origin, begin: int, end: int) -> StoredRows:
+        return await self._queries.run(provenance.stored_rows, self._replica, table, origin, begin, end)
 
     def close(self) -> None:
         self._queries.close()
@@ -177,8 +240,8 @@ class ShardLocks:
         self._locks = TableLocks(session, config.shard, holder=config.replica)
         self._threads = Threads("locks", LOCK_THREADS)
 
-    async def acquire(self, table: str, timeout: float) -> Lease | None:
-        return await self._threads.run(self._locks.acquire, table, timeout)
+    async def acquire(self, table: str, timeout: float, table_path: str | None = None) -> Lease | None:
+        return await self._threads.run(self._locks.acquire, table, timeout, table_path)
 
     async def release(self, lease: Lease) -> None:
         await self._threads.run(self._locks.release, lease)
@@ -194,6 +257,9 @@ class StoredSchemas:
         self._store = SchemaStore(session)
         self._threads = Threads("schemas", 1)
 
+    async def identity(self) -> str:
+        return await self._threads.run(self._store.identity)
+
     async def all(self) -> Mapping[str, TableHistory]:
         histories = await self._threads.run(self._store.all)
         return {history.name: history for history in histories}
@@ -202,7 +268,7 @@ class StoredSchemas:
         return await self._threads.run(self._store.ensure_id, table)
 
     async def append(self, table: str, known_revisions: int, revision: Revision) -> TableHistory:
-        """Append, or take what somebody else appended first: every replica sees the same columns."""
+        """Append, or take what another process appended first: every replica sees the same columns."""
         try:
             return await self._threads.run(self._store.append, table, known_revisions, revision)
         except RevisionConflict as conflict:
@@ -256,18 +322,30 @@ class StoredMarkers:
         self._decisions = Decisions(session)
         self._replica = config.replica
         self._now_ms = now_ms
-        self._threads = Threads("markers", 2)
+        self._threads = Threads("markers", MARKER_THREADS)
 
-    async def started_topic_id(self, stream: StreamId) -> str | None:
-        marker = await self._threads.run(self._markers.get, stream)
-        return marker.topic_id if marker else None
+    async def marker(self, stream: StreamId) -> StreamMarker | None:
+        return await self._threads.run(self._markers.get, stream)
 
-    async def mark_started(self, stream: StreamId, topic_id: str) -> None:
-        """Also after a topic was re-created and an operator accepted that: the marker then names the new topic."""
-        new = StreamMarker(topic_id=topic_id, started_ms=self._now_ms(), replica=self._replica)
+    async def mark_started(self, stream: StreamId, metadata: Metadata, history: str, *, afresh: bool) -> None:
+        """After the stream's first commit. `afresh`: an operator let it begin again, perhaps at lower numbers, or of
+        another topic of the same name: what an older marker states is over."""
+        new = StreamMarker(
+            topic_id=metadata.topic_id,
+            started_ms=self._now_ms(),
+            replica=self._replica,
+            seq=metadata.seq,
+            position=metadata.position,
+            history=history,
+        )
+        if afresh:
+            new = new.model_copy(update={"former": ("",)})  # unless there is a marker to name them
         found = await self._threads.run(self._markers.ensure, stream, new)
-        if found.topic_id != topic_id:
-            await self._threads.run(self._markers.replace, stream, found, new)
+        if found.topic_id != new.topic_id or (afresh and found != new):
+            await self._threads.run(self._markers.replace, stream, found, found.followed_by(new))
+
+    async def prove(self, stream: StreamId, claim: Claim, lease: Lease) -> None:
+        await self._threads.run(self._markers.prove, stream, claim, *lease.nodes)
 
     async def accepted(self, stream: StreamId) -> str:
         decision = await self._threads.run(self._decisions.get, f"stream {stream}")

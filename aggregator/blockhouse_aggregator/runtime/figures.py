@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from blockhouse_aggregator.runtime.lag_figures import LagFigures
+from blockhouse_aggregator.runtime.series import STREAM
+
 _SECONDS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60)
 
 
@@ -14,24 +17,24 @@ class Figures:
         self.registry = CollectorRegistry()
         r = self.registry
         self.rows = Counter("blockhouse_rows_total", "Rows stored and acknowledged", ["table"], registry=r)
-        self.messages = Counter("blockhouse_messages_total", "Messages sealed", ["stream"], registry=r)
+        self.messages = Counter("blockhouse_messages_total", "Messages sealed", STREAM, registry=r)
         self.blocks = Counter("blockhouse_blocks_total", "Blocks acknowledged", ["table"], registry=r)
         self.block_bytes = Counter("blockhouse_block_bytes_total", "Native bytes stored", ["table"], registry=r)
-        self.replays = Counter("blockhouse_replays_total", "Blocks rebuilt and sent again", ["stream"], registry=r)
+        self.replays = Counter("blockhouse_replays_total", "Blocks rebuilt and sent again", STREAM, registry=r)
         self.deduplicated = Counter(
-            "blockhouse_deduplicated_total", "Replayed blocks which the server recognised", ["stream"], registry=r
+            "blockhouse_deduplicated_total", "Replayed blocks which the server recognised", STREAM, registry=r
         )
         self.by_provenance = Counter(
             "blockhouse_provenance_decisions_total",
             "Blocks decided by their provenance columns",
-            ["stream"],
+            STREAM,
             registry=r,
         )
         self.surplus = Counter(
             "blockhouse_surplus_rows_total", "Rows found stored more than once", ["table"], registry=r
         )
-        self.dead = Counter("blockhouse_dead_letters_total", "Messages dead-lettered", ["stream"], registry=r)
-        self.holes = Counter("blockhouse_holes_total", "Offsets without a message", ["stream"], registry=r)
+        self.dead = Counter("blockhouse_dead_letters_total", "Messages dead-lettered", STREAM, registry=r)
+        self.holes = Counter("blockhouse_holes_total", "Offsets without a message", STREAM, registry=r)
         self.inserts_failed = Counter(
             "blockhouse_insert_failures_total", "Inserts to be tried again, by code", ["table", "code"], registry=r
         )
@@ -62,23 +65,34 @@ class Figures:
             buckets=_SECONDS,
             registry=r,
         )
-        self.commits = Counter("blockhouse_commits_total", "Metadata commits", ["stream", "outcome"], registry=r)
-        self.metadata_units = Gauge("blockhouse_metadata_units", "UTF-16 units of the metadata", ["stream"], registry=r)
-        self.position = Gauge("blockhouse_position", "Position P", ["stream"], registry=r)
-        self.lag = Gauge("blockhouse_lag_messages", "Offsets between P and the end of the log", ["stream"], registry=r)
-        self.lagging = Gauge("blockhouse_lagging_tables", "Tables behind P", ["stream"], registry=r)
-        self.in_flight = Gauge("blockhouse_in_flight_blocks", "Blocks not acknowledged", ["stream"], registry=r)
+        self.lag = LagFigures(r)
+        self.commits = Counter("blockhouse_commits_total", "Metadata commits", [*STREAM, "outcome"], registry=r)
+        self.metadata_units = Gauge("blockhouse_metadata_units", "UTF-16 units of the metadata", STREAM, registry=r)
+        self.metadata_limit = Gauge(
+            "blockhouse_metadata_limit_units", "The most that the brokers accept, by the configuration", registry=r
+        )
+        self.sessions_lost = Counter(
+            "blockhouse_zookeeper_sessions_lost_total",
+            "Sessions with ZooKeeper that ended: its locks with them",
+            registry=r,
+        )
         self.alarms = Counter("blockhouse_alarms_total", "Alarms by reason", ["reason"], registry=r)
         self.stopped = Gauge(
             "blockhouse_stream_stopped",
-            "1 while the stream must not be consumed until somebody decides",
-            ["stream", "reason"],
+            "1 while the stream must not be consumed until a person decides",
+            [*STREAM, "reason"],
+            registry=r,
+        )
+        self.stream_hazards = Gauge(
+            "blockhouse_stream_hazard",
+            "1 while something about the stream's identity cannot be checked",
+            [*STREAM, "reason"],
             registry=r,
         )
         self.table_blocked = Gauge(
             "blockhouse_table_blocked",
-            "1 while a block of the table must not be inserted until somebody decides",
-            ["stream", "table", "reason"],
+            "1 while a block of the table must not be inserted until a person decides",
+            [*STREAM, "table", "reason"],
             registry=r,
         )
         self.hazards = Gauge(

@@ -1,44 +1,32 @@
-"""What the driver needs from the outside world, as small asynchronous interfaces.
+"""What the driver needs of servers, as small asynchronous interfaces.
 
 The adapters in `adapters.py` put the real clients behind them, the simulation its own. Every method raises
-blockhouse.errors (Retryable: ask again later; Permanent, Blocked: as they say) and nothing else.
+blockhouse.errors (Retryable: try again later; Permanent, Blocked: see there) and nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, Protocol
 
+from blockhouse.metadata.model import Metadata
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.clickhouse.presence import StoredRows
+from blockhouse_aggregator.clickhouse.presence import Origin, StoredRows
 from blockhouse_aggregator.clickhouse.quorum import QuorumSnapshot
 from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.coordination.holds import Hold
-from blockhouse_aggregator.coordination.markers import Decision
+from blockhouse_aggregator.coordination.markers import Claim, Decision, StreamMarker
 from blockhouse_aggregator.coordination.restarts import RestartDemand
-from blockhouse_aggregator.runtime.survey import TableCount
-
-
-class Fate(Enum):
-    """What became of a commit."""
-
-    COMMITTED = "committed"
-    REFUSED = "refused"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class CommitResult:
-    fate: Fate
-    reason: str = ""
+from blockhouse_aggregator.kafka.log_ends import Ends
+from blockhouse_aggregator.protocol.commits import CommitOutcome
+from blockhouse_aggregator.runtime.stream.survey import TableCount
 
 
 @dataclass(frozen=True, slots=True)
 class StreamFacts:
-    """What Kafka says of a stream when it is assigned; see `protocol.takeover.Facts`."""
+    """What Kafka holds of a stream when it is assigned; see `protocol.takeover.Facts`."""
 
     offset: int | None
     metadata: str
@@ -46,29 +34,89 @@ class StreamFacts:
     log_end: int
     topic_id: str
     compacted: bool
+    leader_epoch: int = -1
 
 
 class Group(Protocol):
     """The consumer groups of all clusters."""
 
-    async def commit(self, stream: StreamId, epoch: int, offset: int, metadata: str) -> CommitResult: ...
-    async def facts(self, stream: StreamId, epoch: int) -> StreamFacts: ...
-    async def retention(self, stream: StreamId) -> float | None: ...
-    async def offset_at(self, stream: StreamId, timestamp_ms: int) -> int: ...
+    async def commit(self, stream: StreamId, epoch: int, offset: int, metadata: str) -> CommitOutcome:
+        """Commit `offset` with its metadata while the stream is owned in `epoch`; a refusal is an outcome."""
+        ...
+
+    async def facts(self, stream: StreamId, epoch: int) -> StreamFacts:
+        """What Kafka holds of the stream now. Raises Blocked once `epoch` is over."""
+        ...
+
+    async def topic_id(self, stream: StreamId, max_age: float = 0.0) -> str:
+        """The id of the stream's topic, asked now or less than `max_age` seconds ago; empty: it has none."""
+        ...
+
+    async def reaches(self, stream: StreamId, position: int, leader_epoch: int) -> bool:
+        """Whether the log, as it is now, still reaches the position in that epoch. Raises Retryable."""
+        ...
+
+    async def retention(self, stream: StreamId) -> float | None:
+        """Seconds after which the brokers delete a message of the topic; None: never by time."""
+        ...
+
+    async def offset_at(self, stream: StreamId, timestamp_ms: int) -> int:
+        """Offset of the first message not older than Unix milliseconds; the log's end where there is none."""
+        ...
+
     async def survey(
         self, stream: StreamId, start: int, stop: int, ranges: Mapping[str, tuple[int, int]]
-    ) -> Mapping[str, TableCount]: ...
+    ) -> Mapping[str, TableCount]:
+        """Count the messages of [start, stop) by table name; `ranges` are each table's committed (begin, end)."""
+        ...
+
+
+class LogEnds(Protocol):
+    """Where logs end, by the word of the brokers. Streams whose leader does not answer are left out; when none does,
+    Retryable or Permanent is raised."""
+
+    async def latest(self, cluster: str, streams: Collection[StreamId]) -> Mapping[StreamId, Ends]:
+        """The ends now."""
+        ...
+
+    async def at(self, cluster: str, streams: Collection[StreamId], timestamp_ms: int) -> Mapping[StreamId, int]:
+        """The first offset not older than Unix milliseconds; negative where there is none."""
+        ...
 
 
 class Shard(Protocol):
-    """The local replica and what ZooKeeper says of the shard's tables."""
+    """The local replica and what ZooKeeper holds of the shard's tables."""
 
-    async def describe(self, table: str) -> ServerTable | None: ...
-    async def fingerprints(self) -> Mapping[str, int]: ...
-    async def quorum(self, table: ServerTable) -> QuorumSnapshot: ...
-    async def blocks_since(self, table: ServerTable, since_ms: int) -> int: ...
-    async def altered_since(self, table: ServerTable, since_ms: int) -> bool: ...
-    async def stored(self, table: ServerTable, stream: StreamId, begin: int, end: int) -> StoredRows: ...
+    async def describe(self, table: str) -> ServerTable | None:
+        """The table `database.table` as the replica has it now; None: it has none."""
+        ...
+
+    async def fingerprints(self) -> Mapping[str, int]:
+        """A number for each table that differs when its columns do."""
+        ...
+
+    async def quorum(self, table: ServerTable) -> QuorumSnapshot:
+        """What ZooKeeper holds of the table's quorum now."""
+        ...
+
+    async def blocks_since(self, table: ServerTable, since_ms: int) -> int:
+        """How many blocks of all writers the deduplication window has got since Unix milliseconds."""
+        ...
+
+    async def altered_since(self, table: ServerTable, since_ms: int) -> bool:
+        """Whether any replica's columns may have changed since Unix milliseconds."""
+        ...
+
+    async def claimed(self, table: ServerTable, cluster: str, topic: str) -> bool:
+        """Claim the table for rows of the cluster that are of `topic` (`streams.incarnation`), with its lock held;
+        whether rows that name no topic can only be of this one. Raises Blocked when another pipeline has claimed it and
+        nothing would separate its rows from ours."""
+        ...
+
+    async def stored(self, table: ServerTable, origin: Origin, begin: int, end: int) -> StoredRows:
+        """Rows stored of the stream's offsets [begin, end], by their provenance columns. Raises Blocked when rows are
+        found that may be another topic's."""
+        ...
 
 
 class Lease(Protocol):
@@ -81,47 +129,99 @@ class Lease(Protocol):
 class Locks(Protocol):
     """One lock per table of the shard, among all its replicas. `release` takes only what `acquire` gave."""
 
-    async def acquire(self, table: str, timeout: float) -> Lease | None: ...
-    async def release(self, lease: Any) -> None: ...
+    async def acquire(self, table: str, timeout: float, table_path: str | None = None) -> Lease | None:
+        """Wait for the lock of `database.table`, at most `timeout` seconds; None when it was not free. With
+        `table_path`, its node in ZooKeeper, also against pipelines of other roots."""
+        ...
+
+    async def release(self, lease: Any) -> None:
+        """Release a lock; a lost session has released it already."""
+        ...
 
 
 class Schemas(Protocol):
     """The append-only schema history."""
 
-    async def all(self) -> Mapping[str, TableHistory]: ...
-    async def ensure_id(self, table: str) -> TableHistory: ...
-    async def append(self, table: str, known_revisions: int, revision: Revision) -> TableHistory: ...
+    async def identity(self) -> str:
+        """The history's own random identity, which a history that is set up again does not have."""
+        ...
+
+    async def all(self) -> Mapping[str, TableHistory]:
+        """Every table's history by `database.table`."""
+        ...
+
+    async def ensure_id(self, table: str) -> TableHistory:
+        """The table's history, with an id of its own even without a revision."""
+        ...
+
+    async def append(self, table: str, known_revisions: int, revision: Revision) -> TableHistory:
+        """Append a revision unless there are more than `known_revisions` already; returns what is there."""
+        ...
 
 
 class Holds(Protocol):
     """Tables of the shard that a rollout holds."""
 
-    async def all(self) -> Mapping[str, Hold]: ...
-    async def put(self, table: str, rollout: str) -> Hold: ...
-    async def remove(self, table: str, rollout: str) -> bool: ...
+    async def all(self) -> Mapping[str, Hold]:
+        """Holds by `database.table`."""
+        ...
+
+    async def put(self, table: str, rollout: str) -> Hold:
+        """Hold the table for a rollout. Raises Blocked while another rollout holds it."""
+        ...
+
+    async def remove(self, table: str, rollout: str) -> bool:
+        """Release the table; False when this rollout did not hold it."""
+        ...
 
 
 class Restarts(Protocol):
     """Demands on the shard's aggregators to restart."""
 
-    async def latest(self) -> RestartDemand: ...
-    async def add(self, rollout: str) -> RestartDemand: ...
+    async def latest(self) -> RestartDemand:
+        """The newest demand; number 0 before the first one."""
+        ...
+
+    async def add(self, rollout: str) -> RestartDemand:
+        """Demand a restart for a rollout, once however often it is asked."""
+        ...
 
 
 class Markers(Protocol):
     """Durable facts about streams which Kafka forgets, and the decisions of operators."""
 
-    async def started_topic_id(self, stream: StreamId) -> str | None: ...
-    async def mark_started(self, stream: StreamId, topic_id: str) -> None: ...
-    async def accepted(self, stream: StreamId) -> str: ...
-    async def consume_acceptance(self, stream: StreamId) -> None: ...
-    async def block_decision(self, stream: StreamId, table: str) -> Decision | None: ...
-    async def consume_block_decision(self, stream: StreamId, table: str, decision: Decision) -> None: ...
+    async def marker(self, stream: StreamId) -> StreamMarker | None:
+        """The stream's marker, None when it was never started. Raises Retryable."""
+        ...
+
+    async def mark_started(self, stream: StreamId, metadata: Metadata, history: str, *, afresh: bool) -> None:
+        """After its first commit; `afresh` replaces an older marker. Raises Retryable."""
+        ...
+
+    async def prove(self, stream: StreamId, claim: Claim, lease: Any) -> None:
+        """Return when an insert under the lock may begin now. Raises Retryable when it may not."""
+        ...
+
+    async def accepted(self, stream: StreamId) -> str:
+        """The reason of a stop that an operator has accepted; empty: none."""
+        ...
+
+    async def consume_acceptance(self, stream: StreamId) -> None:
+        """Remove the acceptance: it was for one stop."""
+        ...
+
+    async def block_decision(self, stream: StreamId, table: str) -> Decision | None:
+        """What an operator has decided about the table's stalled block; None: nothing."""
+        ...
+
+    async def consume_block_decision(self, stream: StreamId, table: str, decision: Decision) -> None:
+        """Remove exactly this decision: it is carried out."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
-    """Everything outside, in one value."""
+class Ports:
+    """All of them in one value."""
 
     group: Group
     shard: Shard

@@ -1,62 +1,14 @@
-"""The parent of Spark's Python workers (`spark.python.daemon.module`): imports what a task needs before it forks.
-
-A worker is then there in milliseconds instead of after half a second of processor time, which on a busy machine are
-seconds in which a stream that was taken over stands still; and all workers share the memory of these modules.
-
-Must never hold a thread when it forks: a child would have none of them, and locks that they held for ever.
-"""
+"""The parent of the Python workers that load blocks: see `blockhouse.spark.daemon`."""
 
 from __future__ import annotations
 
-import gc
-import importlib
-import importlib.util
-import os
-import sys
-from collections.abc import Sequence
-from types import ModuleType
+from blockhouse.spark.daemon import serve
 
-THREADLESS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
-"""What keeps numpy's linear algebra, of which nothing is used, and an allocator of Arrow's, which is not the one in
-use, from starting threads when they are imported."""
-PRELOADED = ("pyspark.worker", "blockhouse_aggregator.spark.task")
-ARCHIVES = (".zip", ".jar")
-
-
-def preload() -> None:
-    """Import what a task needs, in this thread alone."""
-    os.environ.update(THREADLESS)
-    sys.meta_path.insert(0, WithoutPandas())
-    leave_archives()
-    for module in PRELOADED:
-        importlib.import_module(module)
-    gc.collect()
-    gc.freeze()  # what a collection never looks at stays shared
-
-
-class WithoutPandas:
-    """Pandas is as if not installed: nothing here uses it, but where it is there, Arrow would import it in every worker
-    anew while it builds its first block, a quarter of a second of processor time."""
-
-    @staticmethod
-    def find_spec(name: str, _path: Sequence[str] | None, _target: ModuleType | None = None) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError("workers do without pandas", name=name)
-
-
-def leave_archives() -> None:
-    """Import pyspark from where it is installed, if it is, and not from the archives that Spark puts before it: these
-    hold no compiled modules, and every worker would read their tables of contents anew with its first task."""
-    paths, given = list(sys.path), os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    sys.path[:] = [path for path in paths if not (path in given and path.endswith(ARCHIVES))]
-    sys.path_importer_cache.clear()
-    if importlib.util.find_spec("pyspark") is None:
-        sys.path[:] = paths
+PRELOADED = ("blockhouse_aggregator.spark.task",)
 
 
 def main() -> None:
-    preload()
-    importlib.import_module("pyspark.daemon").manager()
+    serve(PRELOADED)
 
 
 if __name__ == "__main__":

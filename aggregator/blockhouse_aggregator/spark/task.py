@@ -12,16 +12,17 @@ from typing import cast
 
 from blockhouse.config.endpoints import ClickHouse, KafkaCluster
 from blockhouse.errors import BlockhouseError, Retryable
+from blockhouse.gate.client import GateAddress
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks.collecting import DeadLetter
 from blockhouse_aggregator.blocks.inserting import Inserter
 from blockhouse_aggregator.blocks.scan import Reader, Scanner
 from blockhouse_aggregator.clickhouse.expressions import DefaultValues
-from blockhouse_aggregator.gate.client import GateAddress, GateClient
+from blockhouse_aggregator.gate.client import GateClient
 from blockhouse_aggregator.gate.messages import Bye, Rebuilt, Replay, Scan, Sealed, Stop, Trouble, Working
 from blockhouse_aggregator.isolation.careful import careful_decoders
-from blockhouse_aggregator.kafka import dead_letters
 from blockhouse_aggregator.kafka.fetch import StreamReader
+from blockhouse_aggregator.spark.letters import Letters
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,16 @@ class LeaseSpec:
     cluster: KafkaCluster
     clickhouse: ClickHouse
     dead_letter_topic: str
+
+    @property
+    def group(self) -> str:
+        """See `blockhouse.spark.session.Lease`."""
+        return f"{self.stream}#{self.number}"
+
+    @property
+    def title(self) -> str:
+        """See `blockhouse.spark.session.Lease`."""
+        return f"lease {self.number} of {self.stream}"
 
 
 @dataclass(slots=True)
@@ -63,9 +74,15 @@ class _Lease:
         self._gate = GateClient(spec.gate, str(spec.stream), spec.epoch, spec.number)
         welcome = self._gate.welcome
         self._inserter = Inserter(spec.stream, spec.clickhouse, welcome.quorum, self._gate.send)
-        self._letters: dead_letters.DeadLetterWriter | None = None
+        self._topic_id = ""
+        self._letters = Letters(spec.stream, spec.cluster, spec.dead_letter_topic)
         self._defaults = DefaultValues(spec.clickhouse)
-        self._scanner = Scanner(
+        self._scanner: Scanner | None = None
+
+    def _new_scanner(self) -> Scanner:
+        """Raises Retryable or Permanent for a secret or a certificate that is gone."""
+        spec, welcome = self._spec, self._gate.welcome
+        return Scanner(
             spec.stream,
             cast(Reader, self._reader()),
             blocks=welcome.blocks,
@@ -86,14 +103,11 @@ class _Lease:
         return reader
 
     def _bury(self, letters: Sequence[DeadLetter]) -> None:
-        """Returns when the dead-letter topic has all of them. The first bad message of a lease makes the producer."""
-        if self._letters is None:
-            self._letters = dead_letters.DeadLetterWriter(self._spec.cluster, self._spec.dead_letter_topic)
-            self._letters.ensure_topic(self._spec.stream.topic)
-        self._letters.write([_record(self._spec.stream, letter) for letter in letters])
+        """Returns when the dead-letter topic has all of them."""
+        self._letters.write(letters, self._topic_id)
 
     def run(self) -> LeaseFigures:
-        self._gate.start(self._inserter.grant, self._inserter.drop)
+        self._gate.start(self._inserter)
         try:
             while (order := self._gate.next_order()) is not None and not isinstance(order, Stop):
                 self._carry_out(order)
@@ -105,42 +119,30 @@ class _Lease:
         finally:
             self._gate.close()
             self._defaults.close()
-            if self._letters is not None:
-                self._letters.close()
+            self._letters.close()
         return self._figures
 
     def _carry_out(self, order: Scan | Replay) -> None:
         finished = self._gate.finish.is_set
         try:
             answer: Sealed | Rebuilt
+            scanner = self._scanner = self._scanner or self._new_scanner()
             if isinstance(order, Scan):
-                answer, blocks = self._scanner.scan(order, finished)
+                self._topic_id = order.topic_id
+                answer, blocks = scanner.scan(order, finished)
                 self._figures.rounds += 1
                 self._figures.blocks += len(blocks)
                 for block in blocks:
                     self._inserter.hold(block)
             else:
-                answer, built = self._scanner.replay(order, finished)
+                answer, built = scanner.replay(order, finished)
                 self._figures.replayed += len(built)
                 for block, builder in built:
                     self._inserter.hold(block, builder)
         except BlockhouseError as error:
-            self._scanner.lose_place()  # where the reader stands is uncertain now: the next order seeks
-            reason = getattr(error, "reason", "") or getattr(error, "on", "") or type(error).__name__
+            if self._scanner is not None:
+                self._scanner.lose_place()  # where the reader stands is uncertain now: the next order seeks
+            reason = error.reason or type(error).__name__
             self._gate.send(Trouble(reason=reason, message=str(error), retryable=isinstance(error, Retryable)))
             return
         self._gate.send(answer)
-
-
-def _record(stream: StreamId, letter: DeadLetter) -> dead_letters.DeadLetter:
-    message = letter.message
-    return dead_letters.DeadLetter(
-        stream=stream,
-        offset=message.offset(),
-        key=message.key(),
-        value=message.value(),
-        headers=message.headers() or [],
-        timestamp_ms=message.timestamp()[1],
-        reason=letter.reason,
-        table=letter.table,
-    )

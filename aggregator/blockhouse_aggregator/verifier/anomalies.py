@@ -11,23 +11,23 @@ from blockhouse_aggregator.verifier.anomaly import LASTING, Anomaly
 
 
 class Anomalies:
-    """Anomalies by id, oldest first, `most` of them; `told` is called once for each new one, and when it ends."""
+    """Anomalies by id, oldest first, `most` of them; `report` is called once for each new one, and when it ends."""
 
-    def __init__(self, most: int, told: Callable[[Anomaly], None]) -> None:
-        self._most, self._told = most, told
+    def __init__(self, most: int, report: Callable[[Anomaly], None]) -> None:
+        self._most, self._report = most, report
         self._found: OrderedDict[str, Anomaly] = OrderedDict()
         self._unsaved: set[str] = set()
         self._dropped: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def add(self, anomaly: Anomaly) -> None:
-        """One that is known already, and has not ended, is not told again."""
+        """One that is known already, and has not ended, is not reported again."""
         with self._lock:
             known = self._found.get(anomaly.id)
             if known is not None and known.ended_ms is None:
                 return
             self._put(anomaly)
-        self._told(anomaly)
+        self._report(anomaly)
 
     def end(self, anomaly: Anomaly, now_ms: int) -> None:
         """A lasting one is over."""
@@ -37,10 +37,10 @@ class Anomalies:
             if known is None or known.ended_ms is not None:
                 return
             self._put(ended)
-        self._told(ended)
+        self._report(ended)
 
     def restore(self, anomaly: Anomaly) -> None:
-        """Told before the restart."""
+        """Reported before the restart."""
         with self._lock:
             self._put(anomaly)
             self._unsaved.discard(anomaly.id)

@@ -1,4 +1,4 @@
-"""What a verifier can find wrong, as values. `docs/verifier.md` says what each kind proves and what it cannot prove."""
+"""What a verifier can find wrong, as values. `docs/verifier.md` has what each kind proves and what it cannot prove."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
 
+from blockhouse.contract.verifier import AnomalyReport
 from blockhouse.streams import StreamId
 
 
 class Kind(StrEnum):
+    """What rule a commit breaks, and whether rows may be lost or doubled by it."""
+
     BACKWARD = "backward"
     """Position, reference, a cursor or a block lies before what was recorded already: rows may be doubled."""
     OVERLAP = "overlap"
@@ -19,7 +21,7 @@ class Kind(StrEnum):
     GAP = "gap"
     """Messages were passed over that are in no block, not pending, not dead-lettered and no hole: rows may be lost."""
     FOREIGN = "foreign"
-    """Somebody who does not keep the protocol committed for the stream."""
+    """A process that does not keep the protocol committed for the stream."""
     ORDER = "order"
     """Numbers of the metadata do not follow each other: a commit was lost, or written twice."""
     INTERLEAVED = "interleaved"
@@ -27,24 +29,68 @@ class Kind(StrEnum):
     RESTART = "restart"
     """The stream was started afresh although it had been started before: what was in flight is forgotten."""
     RECUT = "recut"
-    """A block in flight was given up and its messages are loaded anew: doubled, if any row of it was stored."""
+    """A block in flight was abandoned and its messages are loaded again: doubled, if any row of it was stored."""
     BEYOND_END = "beyond-end"
     """The position lies beyond the log: the log was truncated, or the commit was never derived from it."""
     STALLED = "stalled"
     """The log grows and the stream does not move, or a table stands still."""
     UNREADABLE = "unreadable"
-    """The metadata cannot be read: no aggregator would go on from it."""
+    """The metadata cannot be read: no aggregator would continue from it."""
+    TRUNCATED = "truncated"
+    """The log was cut below what had been read from it and written again: other messages stand there now."""
+    OTHER_TOPIC = "other-topic"
+    """The cluster has another topic of that name, which holds messages, and the stream still records the old one."""
 
 
-LASTING = frozenset({Kind.BEYOND_END, Kind.STALLED})
+LASTING = frozenset({Kind.BEYOND_END, Kind.STALLED, Kind.OTHER_TOPIC})
 """Kinds that describe how things are, not what happened: they end when it is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogBegins:
+    """The stream's log begins at `at` or later: retention has taken the messages."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class HolesAreThere:
+    """The offsets [`first`, `end`) of the stream's log hold at least `count` that no reader gets a message from."""
+
+    first: int
+    end: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochReaches:
+    """In the log as it is now, leader epoch `epoch` reaches up to `position` at least."""
+
+    epoch: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitCompacted:
+    """The commit before, at this offset of the offsets topic, is gone.
+
+    The cleaner leaves one commit per stream of all that it has been through, the last: while an earlier one is still
+    there, it has taken none that followed it, and what is missing behind it is missing for another reason.
+    """
+
+    partition: int
+    offset: int
+
+
+Excuse = LogBegins | HolesAreThere | EpochReaches | CommitCompacted
+"""What would explain a finding, and what only the cluster can answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing wrong with one commit. `first` and `last` are the stream's offsets it is about; None: of no offset.
 
-    With `unless_log_begins` it is none if the log begins there or later: then retention has taken the messages.
+    With `unless` it is a suspicion: nothing is wrong if the cluster confirms it.
     """
 
     kind: Kind
@@ -52,7 +98,7 @@ class Finding:
     table: str | None = None
     first: int | None = None
     last: int | None = None
-    unless_log_begins: int | None = None
+    unless: Excuse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,30 +126,35 @@ class Anomaly:
         where = f"{self.group}:{self.stream}@{self.log_partition}:{self.log_offset}"
         return f"{where}:{self.finding.kind}{table}"
 
-    def to_json(self, names: Mapping[str, str] | None = None) -> dict[str, Any]:
+    def report(self, names: Mapping[str, str] | None = None) -> AnomalyReport:
         """As `GET /anomalies` and the log show it; `names` gives tables their names by id."""
         finding = self.finding
         table = (names or {}).get(finding.table, finding.table) if finding.table else None
-        return {
-            "id": self.id,
-            "kind": str(finding.kind),
-            "message": finding.message,
-            "stream": str(self.stream),
-            "cluster": self.stream.cluster,
-            "group": self.group,
-            "table": table,
-            "first": finding.first,
-            "last": finding.last,
-            "before": self.before,
-            "after": self.after,
-            "at": iso(self.at_ms),
-            "found": iso(self.found_ms),
-            "ended": None if self.ended_ms is None else iso(self.ended_ms),
-            "logPartition": self.log_partition,
-            "logOffset": self.log_offset,
-        }
+        return AnomalyReport(
+            id=self.id,
+            kind=str(finding.kind),
+            message=finding.message,
+            stream=str(self.stream),
+            cluster=self.stream.cluster,
+            group=self.group,
+            table=table,
+            first=finding.first,
+            last=finding.last,
+            before=self.before,
+            after=self.after,
+            at=iso(self.at_ms),
+            found=iso(self.found_ms),
+            ended=iso_or_none(self.ended_ms),
+            log_partition=self.log_partition,
+            log_offset=self.log_offset,
+        )
 
 
 def iso(at_ms: int) -> str:
     """Unix milliseconds as UTC, to the millisecond."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def iso_or_none(at_ms: int | None) -> str | None:
+    """The same of what may not have been yet."""
+    return None if at_ms is None else iso(at_ms)

@@ -1,26 +1,29 @@
-"""One Kafka cluster under watch: a thread that reads, judges, looks at the logs and remembers.
+"""One Kafka cluster under watch: a thread that reads, judges, asks for the logs' ends and remembers.
 
-A cluster that is away is waited for, for ever and loudly; the others do not notice.
+An unavailable cluster is waited for indefinitely, and reported; the others do not notice.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from typing import Any
 
 import structlog
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.config.verifier import VerifierConfig
+from blockhouse.contract.verifier import WATCHING, Coverage
 from blockhouse.errors import BlockhouseError
 from blockhouse_aggregator.verifier.anomalies import Anomalies
-from blockhouse_aggregator.verifier.anomaly import Anomaly, iso
+from blockhouse_aggregator.verifier.anomaly import Anomaly, iso_or_none
+from blockhouse_aggregator.verifier.coverage import history_coverage
 from blockhouse_aggregator.verifier.memory import anomaly_item, forgotten_item, progress_items, recall, stream_item
 from blockhouse_aggregator.verifier.offsets.bounds import LogBounds
 from blockhouse_aggregator.verifier.offsets.checkpoint import CheckpointTopic
+from blockhouse_aggregator.verifier.offsets.evidence import Evidence
 from blockhouse_aggregator.verifier.offsets.reader import OFFSETS_TOPIC, NoCommitsYet, OffsetsReader
 from blockhouse_aggregator.verifier.streams import ClusterStreams
+from blockhouse_aggregator.verifier.watched import Answer
 
 log = structlog.get_logger(__name__)
 _IDLE = 0.2
@@ -63,34 +66,24 @@ class ClusterWatch:
         """Everything was read, and the cluster has answered lately."""
         return self._caught_up and self._heard is not None and self._silent_for() < self._config.lost_after
 
-    def coverage(self) -> dict[str, Any]:
+    def coverage(self) -> Coverage:
         """What has been seen of the cluster and what has not, as `GET /verdict` shows it."""
         with self._lock:
             streams = self.streams
-            counts = streams.counts
-            state = "watching" if self.in_sight else "reading" if self._heard is not None else "unreachable"
+            state = WATCHING if self.in_sight else "reading" if self._heard is not None else "unreachable"
             if self._caught_up and not self.in_sight:
                 state = "unreachable"
-            return {
-                "state": state,
-                "problem": self._problem,
-                "partitions": len(streams.progress),
-                "caughtUp": self._caught_up,
-                "behind": sum(p.behind for p in streams.progress.values()),
-                "remembered": None if self._saved_ms is None else iso(self._saved_ms),
-                "looked": None if self._looked_ms is None else iso(self._looked_ms),
-                "streams": len(streams.streams),
-                "commits": counts["commits"],
-                "unseen": counts["unseen"],
-                "missingRecords": sum(min(p.missing, 1 << 53) for p in streams.progress.values()),
-                "tombstones": counts["tombstones"],
-                "otherTopics": counts["otherTopics"],
-                "unknownVersions": counts["unknownVersions"],
-                "damaged": counts["damaged"],
-                "breaks": counts["breaks"],
-                "earliest": None if streams.earliest_ms is None else iso(streams.earliest_ms),
-                "latest": None if streams.latest_ms is None else iso(streams.latest_ms),
-            }
+            return Coverage(
+                state=state,
+                problem=self._problem,
+                caught_up=self._caught_up,
+                behind=sum(p.behind for p in streams.progress.values()),
+                remembered=iso_or_none(self._saved_ms),
+                looked=iso_or_none(self._looked_ms),
+                other_topics=streams.counts["otherTopics"],
+                breaks=streams.counts["breaks"],
+                **dict(history_coverage(streams)),
+            )
 
     # --- the thread -----------------------------------------------------------------------------------------------
 
@@ -110,10 +103,12 @@ class ClusterWatch:
             raise
 
     def _watch(self) -> None:
-        """Read until told to end. Raises BlockhouseError when the cluster cannot be read: begin again where it was."""
+        """Read until ordered to end. Raises BlockhouseError when the cluster cannot be read: begin again where it
+        was."""
         if not self._recalled:
             self._recall()
         bounds = LogBounds(self._cluster)
+        evidence = Evidence(self._cluster, self._config.hole_check)
         reader = OffsetsReader(self._cluster)
         try:
             self._begin(reader)
@@ -122,7 +117,7 @@ class ClusterWatch:
                 self._read(reader)
                 now = time.monotonic()
                 if now >= next_look and self._caught_up:
-                    self._look(bounds)
+                    self._look(bounds, evidence)
                     next_look = time.monotonic() + self._config.log_interval
                 if self._config.checkpoint.enabled and now >= next_save + self._config.checkpoint.interval:
                     self._save()
@@ -135,12 +130,12 @@ class ClusterWatch:
     def _recall(self) -> None:
         items = self._memory.load()
         with self._lock:
-            told = recall(items, self.streams, time.time() - time.monotonic())
-        for anomaly in told:
+            reported = recall(items, self.streams, time.time() - time.monotonic())
+        for anomaly in reported:
             self._anomalies.restore(anomaly)
         self._recalled = True
         streams = len(self.streams.streams)
-        log.info("verifier.recalled", cluster=self.name, streams=streams, anomalies=len(told))
+        log.info("verifier.recalled", cluster=self.name, streams=streams, anomalies=len(reported))
 
     def _begin(self, reader: OffsetsReader) -> None:
         try:
@@ -174,18 +169,23 @@ class ClusterWatch:
         for partition in batch.broken:
             log.warning("verifier.history_broken", cluster=self.name, partition=partition)
 
-    def _look(self, bounds: LogBounds) -> None:
+    def _look(self, asking: LogBounds, evidence: Evidence) -> None:
         asked_ms = time.time_ns() // 1_000_000
-        ends = bounds.ends(OFFSETS_TOPIC, list(self.streams.progress))
-        found = bounds.ask([stream.id for stream in self.streams.streams.values() if stream.known is not None])
+        ends = asking.ends(OFFSETS_TOPIC, list(self.streams.progress))
+        bounds = asking.ask([stream.id for stream in self.streams.streams.values() if stream.known is not None])
         self._hear()
         now_ms = time.time_ns() // 1_000_000
         with self._lock:
-            self._looked_ms = asked_ms
             for partition, end in ends.items():
                 self.streams.expect(partition, end)
-            told = list(self.streams.inspect(found, time.monotonic(), now_ms, self._config.stalled_after))
-        for anomaly, holds in told:
+            judged = list(self.streams.inspect(bounds, time.monotonic(), now_ms, self._config.stalled_after))
+            doubts = self.streams.doubts(bounds)
+        answers = evidence.answers(doubts, bounds)
+        with self._lock:
+            judged += [(anomaly, True) for anomaly in self.streams.settle(answers, bounds)]
+            if all(answer is not Answer.NOT_NOW for _, answer in answers):
+                self._looked_ms = asked_ms  # what was committed before is judged, suspicions and all
+        for anomaly, holds in judged:
             if holds:
                 self._anomalies.add(anomaly)
             else:

@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 
 from blockhouse.config.verifier import KubernetesEvents
+from blockhouse.contract.verifier import AnomalyReport
 from blockhouse_aggregator.verifier.anomaly import Anomaly
 
 log = structlog.get_logger(__name__)
@@ -32,9 +33,9 @@ class EventSink:
         self._thread = threading.Thread(target=self._run, name="kubernetes-events", daemon=True)
         self._thread.start()
 
-    def put(self, anomaly: Anomaly, said: dict[str, Any]) -> None:
+    def put(self, anomaly: Anomaly, report: AnomalyReport) -> None:
         try:
-            self._waiting.put_nowait(event_of(self._about, self._pipeline, anomaly, said))
+            self._waiting.put_nowait(event_of(self._about, self._pipeline, anomaly, report))
         except queue.Full:
             log.warning("event.dropped", anomaly=anomaly.id)
 
@@ -59,11 +60,11 @@ class EventSink:
         return self._api
 
 
-def event_of(about: KubernetesEvents, pipeline: str, anomaly: Anomaly, said: dict[str, Any]) -> dict[str, Any]:
+def event_of(about: KubernetesEvents, pipeline: str, anomaly: Anomaly, report: AnomalyReport) -> dict[str, Any]:
     """The manifest of a core/v1 Event. Metadata texts stay out: they are in `GET /anomalies` and the log."""
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     finding = anomaly.finding
-    table = f" table {said['table']}" if said["table"] else ""
+    table = f" table {report.table}" if report.table else ""
     where = f" offsets {finding.first}..{finding.last}" if finding.first is not None else ""
     return {
         "apiVersion": "v1",

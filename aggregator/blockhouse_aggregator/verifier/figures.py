@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from blockhouse.contract.verifier import WATCHING, Coverage
 from blockhouse_aggregator.verifier.anomaly import Kind
 from blockhouse_aggregator.verifier.cluster import ClusterWatch
 
-_COUNTS = {
-    "commits": ("blockhouse_verifier_commits", "Commits of the pipeline's streams that were checked"),
-    "unseen": ("blockhouse_verifier_unseen_commits", "Commits that compaction had removed before they were read"),
-    "tombstones": ("blockhouse_verifier_tombstones", "Streams whose committed offset was removed"),
-    "damaged": ("blockhouse_verifier_damaged_records", "Records of the offsets topic that could not be parsed"),
-    "unknownVersions": ("blockhouse_verifier_unknown_records", "Commits of a version this release does not know"),
-}
+_COUNTS: tuple[tuple[str, str, Callable[[Coverage], int]], ...] = (
+    ("commits", "Commits of the pipeline's streams that were checked", lambda seen: seen.commits),
+    ("unseen_commits", "Commits that compaction had removed before they were read", lambda seen: seen.unseen),
+    ("unchecked_holes", "Claims of holes whose range was too long to read", lambda seen: seen.unchecked),
+    ("tombstones", "Streams whose committed offset was removed", lambda seen: seen.tombstones),
+    ("damaged_records", "Records of the offsets topic that could not be parsed", lambda seen: seen.damaged),
+    ("unknown_records", "Commits of a version this release does not know", lambda seen: seen.unknown_versions),
+)
+"""Name without `blockhouse_verifier_`, help text, value."""
 
 
 class Figures(Collector):
@@ -30,18 +33,18 @@ class Figures(Collector):
     def collect(self) -> Iterator[Metric]:
         labels = ["cluster"]
         coverage = {watch.name: watch.coverage() for watch in self._watches}
-        for key, (name, text) in _COUNTS.items():
-            counter = CounterMetricFamily(name, text, labels=labels)
+        for name, text, count in _COUNTS:
+            counter = CounterMetricFamily(f"blockhouse_verifier_{name}", text, labels=labels)
             for cluster, seen in coverage.items():
-                counter.add_metric([cluster], seen[key])
+                counter.add_metric([cluster], count(seen))
             yield counter
         streams = GaugeMetricFamily("blockhouse_verifier_streams", "Streams under watch", labels=labels)
         in_sight = GaugeMetricFamily(
             "blockhouse_verifier_in_sight", "1 while the cluster is read to its end and answers", labels=labels
         )
         for cluster, seen in coverage.items():
-            streams.add_metric([cluster], seen["streams"])
-            in_sight.add_metric([cluster], 1.0 if seen["state"] == "watching" else 0.0)
+            streams.add_metric([cluster], seen.streams)
+            in_sight.add_metric([cluster], 1.0 if seen.state == WATCHING else 0.0)
         yield streams
         yield in_sight
         total = CounterMetricFamily("blockhouse_anomalies", "Anomalies found", labels=["cluster", "kind"])

@@ -13,7 +13,7 @@ from blockhouse_aggregator.verifier.checks.sequence import Known
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One commit. `changes` tells per table what it says that the one before it did not."""
+    """One commit. `changes` has per table what the one before it did not have."""
 
     number: str
     writer: str

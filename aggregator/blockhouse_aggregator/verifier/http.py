@@ -1,18 +1,19 @@
 """What people, Prometheus and the operator ask a running verifier.
 
-It listens on loopback unless a token is set, and changes nothing.
+It listens on loopback unless a token is set, and changes nothing. Paths and keys are those of `blockhouse.contract`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from blockhouse.config.pipeline import Admin
-from blockhouse.serving import Answer, HttpServer
+from blockhouse.contract.verifier import ANOMALIES, VERDICT, AnomalyReport, Verdict
+from blockhouse.serving import Answer, HttpServer, respond, route
 
 
 class Answerable(Protocol):
@@ -25,15 +26,15 @@ class Answerable(Protocol):
     def ready(self) -> bool: ...
     @property
     def registry(self) -> CollectorRegistry: ...
-    def verdict(self) -> dict[str, Any]: ...
-    def anomalies(self) -> list[dict[str, Any]]: ...
+    def verdict(self) -> Verdict: ...
+    def anomalies(self) -> list[AnomalyReport]: ...
 
 
 class VerifierServer(HttpServer):
     """/healthz, /readyz, /metrics, /anomalies and /verdict."""
 
     def __init__(self, config: Admin, verifier: Answerable) -> None:
-        token = config.token.read() if config.token else None
+        token = config.token.read if config.token else None
         super().__init__(config.host, config.port, verifier.registry, token=token)
         self._verifier = verifier
 
@@ -46,10 +47,10 @@ class VerifierServer(HttpServer):
         return Answer(ready, "ready" if ready else "reading history")
 
     def routes(self) -> Iterable[web.RouteDef]:
-        return web.get("/anomalies", self._anomalies), web.get("/verdict", self._verdict)
+        return route(ANOMALIES, self._anomalies), route(VERDICT, self._verdict)
 
     async def _anomalies(self, _: web.Request) -> web.Response:
-        return web.json_response(self._verifier.anomalies())
+        return respond(self._verifier.anomalies())
 
     async def _verdict(self, _: web.Request) -> web.Response:
-        return web.json_response(self._verifier.verdict())
+        return respond(self._verifier.verdict())

@@ -6,7 +6,7 @@ one encoder, and messages of several formats make one block.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -44,6 +44,19 @@ class Decoder(Protocol):
         `timestamps_ms` are the messages' Kafka timestamps, needed where a DEFAULT is the time of arrival. Raises
         Retryable when a DEFAULT cannot be asked of the server now.
         """
+
+
+def without(
+    columns: dict[str, pa.Array], counts: npt.NDArray[np.int64], refused: Mapping[int, BadMessage]
+) -> DecodedBatch:
+    """The batch without the rows of the refused messages, by index."""
+    if refused:
+        out = np.isin(np.arange(len(counts)), list(refused))
+        if counts[out].any():
+            keep = pa.array(~np.repeat(out, counts))
+            columns = {name: values.filter(keep) for name, values in columns.items()}
+            counts = np.where(out, 0, counts)
+    return DecodedBatch(columns, counts, tuple(refused[index] for index in sorted(refused)))
 
 
 def interleave(parts: Sequence[tuple[npt.NDArray[np.intp], DecodedBatch]], messages: int) -> DecodedBatch:

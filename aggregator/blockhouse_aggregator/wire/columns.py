@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blockhouse.schema.text import decimal_of_text
 from blockhouse.schema.types import (
     Array,
     Decimal,
@@ -93,8 +94,8 @@ def read_column(field: pa.Array, type_: Type, fill: Fill) -> Column:
             return _read_list(field, lambda entries: _read_struct(entries, (key, value), ("key", "value")), kind)
         case Tuple(elements=elements):
             return _read_struct(field, elements, tuple(str(n) for n in range(len(elements))))
-        case _:
-            return _read_leaf(field, kind, fill)
+        case leaf:
+            return _read_leaf(field, leaf, fill)
 
 
 def stand_in(fill: Fill, type_: pa.DataType) -> pa.Scalar:
@@ -132,19 +133,19 @@ def _read_leaf(field: pa.Array, type_: Leaf, fill: Fill) -> Column:
 
 
 def _read_integer(field: pa.Array, type_: Integer) -> Column:
-    wanted = arrow_type(type_)
-    if field.type == wanted and (type_.low, type_.high) == _limits(wanted):
+    expected = arrow_type(type_)
+    if field.type == expected and (type_.low, type_.high) == _limits(expected):
         return Column(field)
     gaps = len(type_.codes) not in (0, type_.high - type_.low + 1)
     if not gaps and _within(field, type_.low, type_.high):
-        return Column(_narrowed(field, wanted))
+        return Column(_narrowed(field, expected))
     known = field.fill_null(type_.zero).to_numpy()
     if type_.codes:
         bad = ~np.isin(known, np.array([code for _, code in type_.codes]))
     else:
         bad = (known < max(type_.low, _limits(field.type)[0])) | (known > min(type_.high, _limits(field.type)[1]))
     return _without(
-        field, bad, pa.scalar(type_.zero, field.type), wanted, "UnknownEnumValue" if type_.codes else "OutOfRange"
+        field, bad, pa.scalar(type_.zero, field.type), expected, "UnknownEnumValue" if type_.codes else "OutOfRange"
     )
 
 
@@ -158,13 +159,13 @@ def _within(field: pa.Array, low: int, high: int) -> bool:
     return bool(low <= values.min() and values.max() <= high)
 
 
-def _narrowed(field: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _narrowed(field: pa.Array, expected: pa.DataType) -> pa.Array:
     """The field in the column's type, which holds all its values."""
-    if field.type == wanted:
+    if field.type == expected:
         return field
     if field.null_count:
-        return field.cast(wanted, safe=False)
-    return pa.array(field.to_numpy().astype(wanted.to_pandas_dtype()))
+        return field.cast(expected, safe=False)
+    return pa.array(field.to_numpy().astype(expected.to_pandas_dtype()))
 
 
 @cache
@@ -173,11 +174,11 @@ def _limits(type_: pa.DataType) -> tuple[int, int]:
     return int(info.min), int(info.max)
 
 
-def _without(field: pa.Array, bad: Mask, instead: pa.Scalar, wanted: pa.DataType, reason: str) -> Column:
+def _without(field: pa.Array, bad: Mask, instead: pa.Scalar, expected: pa.DataType, reason: str) -> Column:
     """The column with a stand-in wherever a value is bad, so that the rest can be converted."""
     if not bad.any():
-        return Column(field.cast(wanted, safe=False))
-    return Column(pc.if_else(pa.array(bad), instead, field).cast(wanted, safe=False), (Flaw(bad, reason),))
+        return Column(field.cast(expected, safe=False))
+    return Column(pc.if_else(pa.array(bad), instead, field).cast(expected, safe=False), (Flaw(bad, reason),))
 
 
 def _read_fixed(field: pa.BinaryArray, type_: Fixed) -> Column:
@@ -207,12 +208,30 @@ def _pad(field: pa.BinaryArray, size: int) -> pa.FixedSizeBinaryArray:
 def _read_decimal(field: pa.Array, type_: Decimal) -> Column:
     if pa.types.is_decimal(field.type):
         return Column(field)
-    # Arrow would refuse the whole batch for one value, and would accept exponents: the text is judged first.
+    # Arrow would refuse the whole batch for one value, and rounds what does not fit: the text is judged first.
     digits, scale = type_.precision - type_.scale, type_.scale
     text = rf"^[+-]?0*[0-9]{{0,{digits}}}(\.[0-9]{{0,{scale}}})?$"
     fits = pc.and_(pc.match_substring_regex(field, text), pc.match_substring_regex(field, "[0-9]"))
     bad = ~fits.fill_null(True).to_numpy(zero_copy_only=False)
+    if bad.any():
+        field, bad = _spelt_plainly(field, bad, type_)
     return _without(field, bad, pa.scalar("0", field.type), arrow_type(type_), "NotADecimal")
+
+
+def _spelt_plainly(field: pa.Array, odd: Mask, type_: Decimal) -> tuple[pa.Array, Mask]:
+    """The texts, the odd ones as plain digits where they stand for a number that fits (Java writes `0E-8` for a zero of
+    eight digits), and which of them do not."""
+    encoded = field.filter(pa.array(odd)).dictionary_encode()
+    plain_texts: list[str | None] = []
+    for text in encoded.dictionary.to_pylist():
+        try:
+            plain_texts.append(decimal_of_text(text, type_))
+        except (ValueError, ArithmeticError):
+            plain_texts.append(None)
+    found = pa.array(plain_texts, field.type).take(encoded.indices)
+    bad = odd.copy()
+    bad[odd] = found.is_null().to_numpy(zero_copy_only=False)
+    return pc.replace_with_mask(field, pa.array(odd), found), bad
 
 
 def _read_array(field: pa.ListArray, inner: Type) -> Column:

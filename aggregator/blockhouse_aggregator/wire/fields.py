@@ -14,14 +14,24 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blockhouse.config.pipeline import MAX_ROWS
+from blockhouse.config.pipeline import MAX_BLOCK_BYTES, MAX_ROWS
 from blockhouse.errors import Permanent
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.schema.parse import parse_type
-from blockhouse.schema.types import Array, Nullable, Type, plain
-from blockhouse_aggregator.wire.batch import BadMessage, DecodedBatch
+from blockhouse.schema.types import Array, Nullable, Type, least_bytes, plain
+from blockhouse_aggregator.wire.batch import BadMessage, DecodedBatch, without
 from blockhouse_aggregator.wire.columns import Column, Fill, Flaw, Mask, field_type, read_column, stand_in
 from blockhouse_aggregator.wire.filling import Evaluate, Filler, plan
+
+LARGEST_FIXED = MAX_BLOCK_BYTES // 2
+"""Bytes that the fixed-width part of a block's rows may take, which leaves as much for the rest."""
+
+
+def most_rows(revision: Revision) -> int:
+    """Rows that fit into one block of the table, or into one message for it. Of the schema alone: whether a message is
+    good must not depend on a setting, or a replay under another setting would build another block."""
+    width = sum(least_bytes(parse_type(column.type)) for column in revision.insertable)
+    return min(MAX_ROWS, LARGEST_FIXED // max(1, width))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +39,7 @@ class Sent:
     """One column as a format has read it, a value per row, in `field_type`.
 
     `absent` marks rows whose message does not have the column: they take its default, and null is a value. Where the
-    format cannot tell the two apart it is None, and null means absent. `flaws` are rows the format has found bad.
+    format does not distinguish the two it is None, and null means absent. `flaws` are rows the format has found bad.
     """
 
     values: pa.Array
@@ -60,6 +70,7 @@ class RowReader:
         )
         self._filler = Filler(revision, defaults.expressions, evaluate)
         self._nested = _nested_groups(self.columns)
+        self._most_rows = most_rows(revision)
 
     def read(
         self,
@@ -72,8 +83,8 @@ class RowReader:
         `sent` are absent in every row."""
         rows = int(counts.sum())
         refused = dict(bad)
-        for index in np.flatnonzero(counts > MAX_ROWS).tolist():
-            refused[index] = BadMessage(index, "TooManyRows", f"{counts[index]} rows, a block holds {MAX_ROWS}")
+        for index in np.flatnonzero(counts > self._most_rows).tolist():
+            refused[index] = BadMessage(index, "TooManyRows", f"{counts[index]} rows, a block holds {self._most_rows}")
         found = {column.name: _read(column, sent.get(column.name), rows) for column in self.columns}
         absent = {c.name: _absent(sent.get(c.name), rows) for c in self.columns if c.asked}
         if any(mask.any() for mask in absent.values()):
@@ -86,7 +97,7 @@ class RowReader:
                 for index in np.unique(message_of[flaw.rows]).tolist():
                     refused.setdefault(index, BadMessage(index, flaw.reason, f"column {name}"))
         columns = {name: column.values for name, column in found.items()}
-        return _without(columns, counts, refused)
+        return without(columns, counts, refused)
 
     def _fill(
         self,
@@ -138,19 +149,6 @@ def _absent(sent: Sent | None, rows: int) -> Mask:
         return sent.absent
     absent: Mask = sent.values.is_null().to_numpy(zero_copy_only=False)
     return absent
-
-
-def _without(
-    columns: dict[str, pa.Array], counts: npt.NDArray[np.int64], refused: Mapping[int, BadMessage]
-) -> DecodedBatch:
-    """The batch without the rows of the refused messages."""
-    if refused:
-        out = np.isin(np.arange(len(counts)), list(refused))
-        if counts[out].any():
-            keep = pa.array(~np.repeat(out, counts))
-            columns = {name: values.filter(keep) for name, values in columns.items()}
-            counts = np.where(out, 0, counts)
-    return DecodedBatch(columns, counts, tuple(refused[index] for index in sorted(refused)))
 
 
 def _nested_groups(columns: Sequence[RowColumn]) -> tuple[tuple[str, ...], ...]:

@@ -27,7 +27,16 @@ from blockhouse.schema.expressions import (
 )
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.schema.parse import parse_type
-from blockhouse.schema.types import Decimal, Fixed, Float, Integer, Layout, Nullable, Proto, Text, Type, plain, zero
+from blockhouse.schema.types import (
+    Fixed,
+    Layout,
+    Leaf,
+    Nullable,
+    Proto,
+    Type,
+    plain,
+    zero,
+)
 from blockhouse_aggregator.wire.columns import Column, Fill, Flaw, Mask, field_type, read_column
 from blockhouse_aggregator.wire.native import ColumnData, encode_block
 from blockhouse_aggregator.wire.texts import read_texts
@@ -61,7 +70,8 @@ def plan(table: TableHistory, revision: Revision) -> Plan:
         if function := not_repeatable(column):
             raise Permanent(
                 f"table {table.name}: MATERIALIZED {column.default_expression} of column {column.name}: {function} "
-                f"differs whenever the same block is sent again, which would then be stored twice. Make it a DEFAULT",
+                "differs whenever the same block is sent again, which would then be stored twice. Let producers send "
+                "it, or derive it from the row, e.g. cityHash64(id)",
                 reason="UnsupportedDefault",
             )
     for column in revision.row:
@@ -95,15 +105,15 @@ class Filler:
         """Replaces columns in `found`. `absent` marks the rows without the column, `good` those of messages that are
         not refused already, `times_ms` is each row's Kafka timestamp."""
         for expression in self._expressions:
-            wanted = np.flatnonzero(absent[expression.column] & good)
-            if len(wanted):
-                found[expression.column] = self._filled(expression, found, wanted, times_ms)
+            absentees = np.flatnonzero(absent[expression.column] & good)
+            if len(absentees):
+                found[expression.column] = self._filled(expression, found, absentees, times_ms)
 
     def _filled(
         self,
         expression: Expression,
         found: Mapping[str, Column],
-        wanted: npt.NDArray[np.intp],
+        absentees: npt.NDArray[np.intp],
         times_ms: npt.NDArray[np.int64],
     ) -> Column:
         column = found[expression.column]
@@ -111,19 +121,19 @@ class Filler:
         mask = np.zeros(len(column.values), np.bool_)
         flaws = column.flaws
         if expression.timed:
-            timeless = (times_ms[wanted] <= 0) | (times_ms[wanted] // 1000 > _LAST_SECOND)
+            timeless = (times_ms[absentees] <= 0) | (times_ms[absentees] // 1000 > _LAST_SECOND)
             if timeless.any():
-                flaws += (_flaw(wanted[timeless], len(mask), "NoTimestamp"),)
-                wanted = wanted[~timeless]
-        rows = pa.array(wanted)
+                flaws += (_flaw(absentees[timeless], len(mask), "NoTimestamp"),)
+                absentees = absentees[~timeless]
+        rows = pa.array(absentees)
         needed = {name: found[name].values.take(rows) for name in expression.needs}
-        answers, failed = self._ask(expression, needed, times_ms[wanted])
+        answers, failed = self._ask(expression, needed, times_ms[absentees])
         if failed.any():
-            flaws += (_flaw(wanted[failed], len(mask), "DefaultFailed"),)
-            wanted = wanted[~failed]
+            flaws += (_flaw(absentees[failed], len(mask), "DefaultFailed"),)
+            absentees = absentees[~failed]
         read = _read_answers(answers, type_)
-        mask[wanted] = True
-        flaws += tuple(_flaw(wanted[flaw.rows], len(mask), flaw.reason) for flaw in read.flaws)
+        mask[absentees] = True
+        flaws += tuple(_flaw(absentees[flaw.rows], len(mask), flaw.reason) for flaw in read.flaws)
         return Column(pc.replace_with_mask(column.values, pa.array(mask), read.values), flaws)
 
     def _ask(
@@ -160,7 +170,7 @@ class Filler:
 def _read_answers(answers: Sequence[Any], type_: Type) -> Column:
     kind = plain(type_)
     leaf = kind.inner if isinstance(kind, Nullable) else kind
-    assert isinstance(leaf, Integer | Float | Text | Fixed | Decimal), "only such defaults are asked for"
+    assert isinstance(leaf, Leaf), "only such defaults are asked for"
     if isinstance(leaf, Fixed) and leaf.layout in (Layout.SIGNED, Layout.UNSIGNED):
         values, flaws = read_texts(pa.array(answers, pa.binary()), leaf)
         assert not flaws, "the server has converted these"

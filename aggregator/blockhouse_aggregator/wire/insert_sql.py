@@ -1,4 +1,5 @@
-"""The column list of `INSERT INTO table (a, b) VALUES (?, ?)`: all that format `nucolumnar` says of a row's columns."""
+"""The column list of `INSERT INTO table (a, b) VALUES (?, ?)`: all that format `nucolumnar` has about a row's
+columns."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context
 from decimal import Decimal as Number
+from typing import assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -57,8 +58,10 @@ def is_plain(type_: Type) -> bool:
             return is_plain(inner)
         case Map() | Tuple():
             return False
-        case _:
+        case Nullable() | Integer() | Float() | Text() | Fixed() | Decimal():
             return True
+        case unreachable:
+            assert_never(unreachable)
 
 
 class FastReader:
@@ -168,8 +171,10 @@ def _form(type_: Type, example: object) -> pa.DataType:
             return pa.float64()
         case Decimal() as leaf:
             return arrow_type(leaf)
-        case _:
+        case Text() | Fixed() | Map() | Tuple():
             return pa.binary()
+        case unreachable:
+            assert_never(unreachable)
 
 
 def _converted(values: pa.Array, type_: Type) -> tuple[pa.Array, Mask | None]:
@@ -191,8 +196,10 @@ def _converted(values: pa.Array, type_: Type) -> tuple[pa.Array, Mask | None]:
         case Integer() | Fixed() if pa.types.is_binary(values.type):
             found, flaws = read_texts(values, leaf)
             return found, np.logical_or.reduce([flaw.rows for flaw in flaws]) if flaws else None
-        case _:
+        case Integer() | Fixed() | Map() | Tuple():
             return values, None
+        case unreachable:
+            assert_never(unreachable)
 
 
 def _too_large(values: pa.Array, type_: Decimal) -> Mask | None:

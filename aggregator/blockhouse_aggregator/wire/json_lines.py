@@ -24,7 +24,7 @@ from blockhouse_aggregator.wire.json_arrow import FastReader, is_plain
 from blockhouse_aggregator.wire.json_values import ColumnValue, Undecodable, rows_of
 
 _MANY = 100
-"""Messages that say something about those to come."""
+"""Messages that stand for those to come."""
 
 
 class JsonDecoder:

@@ -1,4 +1,4 @@
-"""What one JSON message says, by the rules written out plainly: the reference that the fast reader must agree with.
+"""What one JSON message means, by the rules written out plainly: the reference that the fast reader must agree with.
 
 Numbers keep their digits until it is known what they are for: 18446744073709551615 and 0.10 lose nothing on the way.
 """
@@ -84,7 +84,7 @@ def field_of(value: Any, type_: Type) -> Any:
             return [field_of(item, inner) for item in _instance(value, list)]
         case Map(key=key, value=item):
             leaf = plain(key)
-            assert isinstance(leaf, Integer | Float | Text | Fixed | Decimal)
+            assert isinstance(leaf, Leaf)
             return [
                 {"key": value_of(name, leaf), "value": field_of(found, item)}
                 for name, found in _instance(value, dict).items()
@@ -92,8 +92,8 @@ def field_of(value: Any, type_: Type) -> Any:
         case Tuple():
             members = list(_members(value, kind))
             return {str(n): field_of(found, of) for n, (found, of) in enumerate(members)}
-        case _:
-            return _leaf(value, kind)
+        case found:
+            return _leaf(value, found)
 
 
 def _members(value: Any, type_: Tuple) -> Iterator[tuple[Any, Type]]:

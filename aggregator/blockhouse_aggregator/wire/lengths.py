@@ -4,7 +4,7 @@ Whatever on the wire did not become a value (an unknown field, a field sent agai
 every value takes at least its shortest encoding: a message at most one byte longer than the shortest encoding of its
 values holds nothing else. What the official runtime writes is that shortest encoding, except that `packed` takes a byte
 more for a list of exactly one number. A message with several such lists in a row, or of another length, is doubtful:
-this module never says that it is bad. It must never call one proven that is not.
+this module never calls it bad. It must never call one proven that is not.
 """
 
 from __future__ import annotations

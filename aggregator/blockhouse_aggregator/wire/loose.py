@@ -1,11 +1,13 @@
-"""Values that say their own kind (format `nucolumnar`) to a column of the table's type.
+"""Values that carry their own kind (format `nucolumnar`) to a column of the table's type.
 
 Every integer kind fits every integer column in whose range the number is. Nothing is rounded or cut but what the
-format cannot say otherwise: a timestamp counts milliseconds, and is stored as the second or day it lies in; a `double`
-for a Float32 becomes the nearest one. Must never take a kind for another: what does not fit is a flaw of its row.
-"""
+format cannot express otherwise: a timestamp counts milliseconds, and is stored as the second or day it lies in; a
+`double` for a Float32 becomes the nearest one. Must never take a kind for another: what does not fit is a flaw of its
+row."""
 
 from __future__ import annotations
+
+from typing import assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +52,7 @@ class LooseValues:
     def column(self, first: int, step: int, type_: Type) -> Read:
         """Every `step`-th value from `first` on, for a column of this type. NULL is null."""
         kinds = self.kinds[first::step]
-        wanted = pa.array(np.arange(first, len(self.kinds), step))
+        expected = pa.array(np.arange(first, len(self.kinds), step))
         target = plain(type_)
         element = target.inner if isinstance(target, Nullable) else target
         found: list[pa.Array] = []
@@ -62,7 +64,7 @@ class LooseValues:
             if kind is Kind.NONE:
                 flaws.append(Flaw(kinds == 0, "NoValue"))
                 continue
-            child = self._children[kind] if step == 1 else self._children[kind].take(wanted)
+            child = self._children[kind] if step == 1 else self._children[kind].take(expected)
             converted = _list(child, element) if isinstance(element, Array) else _convert(kind, child, element)
             if converted is None or (isinstance(element, Array) and kind is not Kind.LIST):
                 flaws.append(Flaw(kinds == number, "WrongKind"))
@@ -109,13 +111,13 @@ def _list(lists: pa.Array, type_: Array) -> Read | None:
 
 
 def _convert(kind: Kind, values: pa.Array, type_: Type) -> Read | None:
-    """The values of one kind (null elsewhere) for a leaf; None when the kind says nothing to this type."""
+    """The values of one kind (null elsewhere) for a leaf; None when the kind means nothing to this type."""
     match kind, type_:
         case ((Kind.INT | Kind.LONG | Kind.UINT | Kind.ULONG), Integer() | Float() | Decimal() | Fixed()):
             return _integers(values, type_)
         case Kind.BOOL, Integer(unit=Unit.NUMBER):
-            wanted = field_type(type_)
-            return (values if pa.types.is_boolean(wanted) else values.cast(wanted)), ()
+            expected = field_type(type_)
+            return (values if pa.types.is_boolean(expected) else values.cast(expected)), ()
         case Kind.DOUBLE, Float():
             return _doubles(values, type_)
         case Kind.DOUBLE, Decimal():
@@ -127,7 +129,7 @@ def _convert(kind: Kind, values: pa.Array, type_: Type) -> Read | None:
             return read_texts(values, type_)
         case Kind.TIMESTAMP, Integer(unit=(Unit.DAY | Unit.TICK)):
             return _timestamps(values.flatten()[0], type_)
-        case _:
+        case _:  # open: most pairs of a kind and a type mean nothing; `_integers` answers for each type
             return None
 
 
@@ -137,13 +139,13 @@ def _integers(values: pa.Array, type_: Leaf) -> Read | None:
             bad = _where(pc.or_(pc.less(values, 0), pc.greater(values, 1)))
             return _cleaned(pc.not_equal(values, pa.scalar(0, values.type)), bad)
         case Integer():
-            wanted = field_type(type_)
-            if values.type == wanted:
+            expected = field_type(type_)
+            if values.type == expected:
                 return values, ()
             signed = pa.types.is_signed_integer(values.type)
             limit = pa.scalar(0 if signed else (1 << 63) - 1, values.type)
             bad = _where(pc.less(values, limit) if signed else pc.greater(values, limit))
-            return _cleaned(values.cast(wanted, safe=False), bad)
+            return _cleaned(values.cast(expected, safe=False), bad)
         case Float(storage=storage):
             exact = 1 << (24 if storage == "float32" else 53)
             bad = _where(pc.greater(values, pa.scalar(exact, values.type)))
@@ -154,8 +156,10 @@ def _integers(values: pa.Array, type_: Leaf) -> Read | None:
             return values.cast(pa.string()), ()
         case Fixed(layout=(Layout.SIGNED | Layout.UNSIGNED)):
             return read_texts(values.cast(pa.string()), type_)
-        case _:
+        case Text() | Fixed():
             return None
+        case _:
+            assert_never(type_)
 
 
 def _doubles(values: pa.Array, type_: Float) -> Read:

@@ -23,7 +23,7 @@ from blockhouse_aggregator.wire.batch import BadMessage
 from blockhouse_aggregator.wire.columns import Mask
 
 _MANY = 100
-"""Messages that say something about those to come."""
+"""Messages that stand for those to come."""
 _NOT_ASKED = 16
 """Batches after such messages that are encoded back at once."""
 
@@ -32,7 +32,7 @@ Doubt = Callable[[pa.RecordBatch, pa.BinaryArray], npt.NDArray[np.intp]]
 
 
 class MessageReader:
-    """`prove` says which messages are doubtful without encoding them back; without it all are encoded back.
+    """`prove` finds which messages are doubtful without encoding them back; without it all are encoded back.
     `distrust` names messages that need the official runtime although they come out byte for byte."""
 
     def __init__(self, message: type[Message], prove: Doubt | None = None, distrust: Doubt | None = None) -> None:
@@ -100,7 +100,7 @@ class MessageReader:
         return chosen[changed]
 
     def _judge(self, payload: bytes) -> bytes | str:
-        """What the official runtime says of one message: its canonical bytes, or `Reason: detail`."""
+        """What the official runtime makes of one message: its canonical bytes, or `Reason: detail`."""
         try:
             message = self._message.FromString(payload)
         except DecodeError as error:
@@ -120,7 +120,7 @@ def attempt(handler: Any, payloads: pa.BinaryArray) -> pa.RecordBatch | None:
     except ValueError:
         return None
     except BaseException as error:
-        # A panic in Rust is no Exception; anything else (an interrupt, no memory) says nothing about the messages.
+        # A panic in Rust is no Exception; anything else (an interrupt, no memory) proves nothing about the messages.
         if type(error).__name__ != "PanicException":
             raise
         return None

@@ -24,6 +24,7 @@ from blockhouse.schema.types import (
     Float,
     Integer,
     Layout,
+    Leaf,
     LowCardinality,
     Map,
     Nullable,
@@ -37,13 +38,13 @@ from blockhouse_aggregator.wire.varints import positions, spread, varint, widths
 Buffer: TypeAlias = bytes | memoryview
 
 _LOW_CARDINALITY_VERSION = (1).to_bytes(8, "little")
-# Additional keys follow (bit 9), the dictionary is a new one (bit 10); the low byte says how wide the indices are.
+# Additional keys follow (bit 9), the dictionary is a new one (bit 10); the low byte is how wide the indices are.
 _LOW_CARDINALITY_FLAGS = (1 << 9) | (1 << 10)
 _INDEX_WIDTHS = ((1 << 8, "u1"), (1 << 16, "<u2"), (1 << 32, "<u4"))
 
 
 # Their data is the data of one row behind the other.
-_ROW_BY_ROW = (Integer, Float, Text, Fixed, Decimal)
+_ROW_BY_ROW = Leaf
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +100,11 @@ def _data(type_: Type, data: ColumnData, name: str) -> Iterator[Buffer]:
 
 
 def _column(data: pa.Array | npt.NDArray[np.integer[Any]], name: str, type_: Type) -> pa.Array:
-    wanted = arrow_type(type_)
+    expected = arrow_type(type_)
     try:
         array = pa.array(data) if isinstance(data, np.ndarray) else data
-        as_it_is = array.type == wanted or (array.type == PREFIXED and isinstance(type_, Text))
-        return array if as_it_is else array.cast(wanted)
+        as_it_is = array.type == expected or (array.type == PREFIXED and isinstance(type_, Text))
+        return array if as_it_is else array.cast(expected)
     except pa.ArrowException as error:
         raise ValueError(f"column {name}: {error}") from error
 
@@ -131,8 +132,10 @@ def _prefix(type_: Type) -> Iterator[Buffer]:
         case Tuple(elements=elements):
             for element in elements:
                 yield from _prefix(element)
-        case _:
+        case Integer() | Float() | Text() | Fixed() | Decimal() | Nullable():
             return
+        case _:
+            assert_never(type_)
 
 
 def _body(type_: Type, array: pa.Array) -> Iterator[Buffer]:

@@ -1,4 +1,4 @@
-"""Format `nucolumnar` (eBay's): an INSERT statement that names the columns, and rows of values that say their kind.
+"""Format `nucolumnar` (eBay's): an INSERT statement that names the columns, and rows of values that carry their kind.
 
 A message needs no schema header: columns that its statement does not name take their defaults. A statement without a
 column list means the columns of the newest revision with as many columns as the rows have values, none newer than the
@@ -87,7 +87,7 @@ class NucolumnarDecoder:
             names = self._columns(sql, width)
         except _Refused as why:
             every = {n: bad.get(n, BadMessage(n, why.reason, why.detail)) for n in range(len(counts))}
-            # A message without rows stores nothing, whatever its statement says.
+            # A message without rows stores nothing, whatever its statement is.
             return self._rows.read({}, np.zeros(len(counts), np.int64), every, ())
         if not counts.any():
             return self._rows.read({}, counts, bad, times)

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import Decimal as Number
 from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
 
-from blockhouse.schema.text import OutOfRange, decimal_of, fixed_of, integer_of
+from blockhouse.schema.text import OutOfRange, decimal_of_text, fixed_of, integer_of
 from blockhouse.schema.types import Decimal, Fixed, Float, Integer, Layout, Leaf, Proto, Text
 from blockhouse_aggregator.wire.columns import Flaw, field_type
 
@@ -58,9 +57,7 @@ def _value_of(text: str, leaf: Leaf) -> Value:
         case Fixed():
             return fixed_of(text, leaf)
         case Decimal():
-            if not _NUMBER.fullmatch(text):
-                raise ValueError(f"{text!r} is no decimal number")
-            return decimal_of(Number(text), leaf)
+            return decimal_of_text(text, leaf)
         case _:
             assert_never(leaf)
 

@@ -68,7 +68,7 @@ def spread(numbers: Integers, sizes: Size) -> Iterator[tuple[int, npt.NDArray[np
 
 def varints(words: Words) -> tuple[Words, npt.NDArray[np.int64]]:
     """The numbers that begin in the first byte of each word, and their bytes. Where eight bytes do not end the number
-    its size is 9, and the number is what the eight bytes say of it."""
+    its size is 9, and the number is what the eight bytes hold of it."""
     ends = ~words & np.uint64(0x8080808080808080)
     # All bits below the lowest one that ends a number: 7 of its last byte, 8 of each before; 64 where none does.
     below = (ends & -ends) - np.uint64(1)

@@ -3,7 +3,7 @@
 A protobuf writer writes a row's fields once each, in the order of their numbers. So where field n ends in each row is
 where the next one begins, if its tag stands there; else it is absent. Rows that end exactly where their last field ends
 have been understood to the last byte: nothing unknown, nothing sent twice, nothing left over. Batches in which any row
-differs are not taken at all; whether they are good is for others to say (`messages.py`), with the same values.
+differs are not taken at all; whether they are good is for others to decide (`messages.py`), with the same values.
 Must never take a batch of which a byte was not understood, and never read beyond a row.
 """
 
@@ -120,7 +120,7 @@ class RowWalk:
         rows = lists.flatten()
         sizes: Integers = np.diff(offsets_of(rows))
         ends = offsets_of(lists)
-        # Anything that is no row takes two bytes or more, and so a length says whether there was anything.
+        # Anything that is no row takes two bytes or more, and so a length shows whether there was anything.
         framed = positions(sizes + widths(sizes) + 1, len(sizes))[ends]
         if not np.array_equal(np.diff(framed), np.diff(offsets_of(array))):
             raise NotUnderstood

@@ -38,13 +38,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{/* What the operator may do where its pipelines are: exactly the requests that it makes. */}}
 {{- define "blockhouse.rules" -}}
 - apiGroups: [ingest.blockhouse.dev]
-  resources: [blockaggregators]
+  resources: [blockaggregators, kafkareassignments]
   verbs: [get, list, watch]
 - apiGroups: [ingest.blockhouse.dev]
   resources: [clickhouseshardingests]
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [ingest.blockhouse.dev]
-  resources: [blockaggregators/status, clickhouseshardingests/status]
+  resources: [blockaggregators/status, clickhouseshardingests/status, kafkareassignments/status]
   verbs: [patch]
 - apiGroups: [""]
   resources: [configmaps, services]
@@ -52,6 +52,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 - apiGroups: [""]
   resources: [serviceaccounts, persistentvolumeclaims]
   verbs: [get, list, create, patch, delete]
+# Which release serves the pipelines of a namespace: two must notice each other.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [blockhouse-pipelines]
+  verbs: [get, update]
 # Secrets that specs refer to are read one by one, never listed; one per pipeline is made.
 - apiGroups: [""]
   resources: [secrets]

@@ -2,12 +2,14 @@
 
 Only the command that was asked for is imported: `blockhouse --help` must never wait for Spark or a client library.
 An entry point names a Typer app (a group of commands) or a function (one command); the first line of its module's
-docstring is its summary.
+docstring is its summary. Commands of the group `blockhouse.checkout_commands` need a checkout of the source: where
+their package is missing they are never listed as commands, and the help names where they are found.
 """
 
 from __future__ import annotations
 
 import ast
+import logging
 import os
 import re
 import sys
@@ -21,48 +23,57 @@ import typer
 from blockhouse.errors import BlockhouseError
 
 GROUP = "blockhouse.commands"
+CHECKOUT_GROUP = "blockhouse.checkout_commands"
+_CHECKOUT = "a checkout of the source has them, after `make setup`"
 _COMPLETION = "_BLOCKHOUSE_COMPLETE"
 _OWN_NAME = re.compile(r"^`blockhouse [a-z ]+`: ")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 1 failed, 2 wrong usage or configuration.
+    """Run the command line and exit: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted.
 
     Other exit codes are a command's own.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    logging.getLogger().addHandler(logging.NullHandler())  # clients' chatter; commands that run on configure their own
     try:
         build_app(given)(args=given, prog_name="blockhouse")
     except BlockhouseError as error:
         typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
         sys.exit(getattr(error, "exit_code", 1))
+    except KeyboardInterrupt:  # while the command is being loaded: afterwards Typer makes this of it
+        sys.exit(130)
 
 
 def build_app(arguments: Sequence[str]) -> typer.Typer:
     """The application, in which only the command that `arguments` ask for is loaded.
 
-    Raises BlockhouseError when that command is installed but cannot be loaded.
+    Raises BlockhouseError when that command is installed but cannot be loaded, or needs a checkout of the source.
     """
+    asked = next((argument for argument in arguments if not argument.startswith("-")), None)
+    found = [(entry, _source(entry.module)) for group in (GROUP, CHECKOUT_GROUP) for entry in entry_points(group=group)]
+    missing = sorted(entry.name for entry, source in found if source is None and entry.group == CHECKOUT_GROUP)
+    if asked in missing:
+        raise BlockhouseError(f"command {asked!r} is not part of an installed package: {_CHECKOUT}")
     app = typer.Typer(
         help="Exactly-once loading of Kafka into ClickHouse.",
+        epilog=f"Not installed here: {', '.join(missing)}; {_CHECKOUT}." if missing else None,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
     )
     app.callback()(_options)
-    wanted = next((argument for argument in arguments if not argument.startswith("-")), None)
-    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
-        source = _source(entry.module)
+    for entry, source in sorted(found, key=lambda each: each[0].name):
         if source is None:
             continue
-        if entry.name == wanted or _COMPLETION in os.environ:
+        if entry.name == asked or _COMPLETION in os.environ:
             _add(app, entry)
         else:
             app.command(entry.name, help=_summary(source))(_not_loaded)
     return app
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"blockhouse {version('blockhouse')}")
         raise typer.Exit
 

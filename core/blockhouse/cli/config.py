@@ -17,7 +17,10 @@ Verifier = Annotated[bool, typer.Option("--verifier", help="The configuration of
 
 @app.command()
 def check(file: Annotated[Path, typer.Argument(help="The YAML file.")], verifier: Verifier = False) -> None:
-    """Say everything that is wrong with FILE at once; exit code 2 if anything is."""
+    """Report everything that is wrong with FILE at once; exit code 2 if anything is.
+
+    Example: blockhouse config check aggregator.yaml
+    """
     from blockhouse.config.load import load, load_as
     from blockhouse.config.verifier import VerifierConfig
 
@@ -37,11 +40,12 @@ def check(file: Annotated[Path, typer.Argument(help="The YAML file.")], verifier
 
 @app.command()
 def fields(verifier: Verifier = False) -> None:
-    """Print every field with what it accepts and its default, as a Markdown table."""
-    from blockhouse.config.describe import leaf_fields
+    """Print every field with what it accepts, its default and its meaning, as a Markdown table.
+
+    Example: blockhouse config fields --verifier
+    """
+    from blockhouse.config.describe import table
     from blockhouse.config.pipeline import AggregatorConfig
     from blockhouse.config.verifier import VerifierConfig
 
-    typer.echo("| field | accepts | default |\n|---|---|---|")
-    for field in leaf_fields(VerifierConfig if verifier else AggregatorConfig):
-        typer.echo(f"| `{field.path}` | {field.form} | {field.default} |")
+    typer.echo(table(VerifierConfig if verifier else AggregatorConfig), nl=False)

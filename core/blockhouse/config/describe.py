@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import annotated_types
-from pydantic import BaseModel, BeforeValidator
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from blockhouse.config.pipeline import Duration, Size
-
-_DURATION, _SIZE = (next(m for m in get_args(kind) if isinstance(m, BeforeValidator)) for kind in (Duration, Size))
+from blockhouse.config.secrets import SecretRef
+from blockhouse.config.units import IS_DURATION, IS_SIZE, duration_text, size_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +22,36 @@ class FieldDescription:
     path: str
     form: str
     default: str
+    meaning: str
+
+    def __str__(self) -> str:
+        """A row of a Markdown table."""
+        return f"| `{self.path}` | {self.form} | {self.default} | {self.meaning} |"
 
 
-def leaf_fields(model: type[BaseModel], path: str = "") -> Iterator[FieldDescription]:
-    """Every field that takes a value, depth first, in the order of the models."""
+HEAD = "| field | accepts | default | meaning |\n|---|---|---|---|"
+
+
+def table(model: type[BaseModel]) -> str:
+    """Every field of the settings as a Markdown table, which ends with a line feed."""
+    return "\n".join([HEAD, *map(str, leaf_fields(model))]) + "\n"
+
+
+def leaf_fields(
+    model: type[BaseModel], path: str = "", about: str = "", section: BaseModel | None = None
+) -> Iterator[FieldDescription]:
+    """Every field that takes a value, depth first, in the order of the models. `about`: what the section is of, for
+    fields that name only "it". `section`: what holds without the section, where its owner has defaults of its own."""
     for name, field in model.model_fields.items():
         at = f"{path}{field.alias or name}"
         suffix, inner = _nested(field.annotation)
+        meaning = " ".join((field.description or "").split())
         if inner is None:
-            yield FieldDescription(at, form_of(field), _default(field))
+            text = f"{about} {meaning}" if about and model is SecretRef else meaning
+            yield FieldDescription(at, form_of(field), _default(field, section, name), text)
         else:
-            yield from leaf_fields(inner, f"{at}{suffix}.")
+            default = None if suffix or field.is_required() else field.get_default(call_default_factory=True)
+            yield from leaf_fields(inner, f"{at}{suffix}.", meaning, default)
 
 
 def field_at(model: type[BaseModel], location: Sequence[str | int]) -> FieldInfo | None:
@@ -62,13 +80,15 @@ def model_at(model: type[BaseModel], location: Sequence[str | int]) -> type[Base
 
 def form_of(field: FieldInfo) -> str:
     """What the field accepts, in words, ranges included."""
-    if _DURATION in field.metadata:
-        form = "duration: seconds, or with ms, s, m or h"
-    elif _SIZE in field.metadata:
-        form = "size: bytes, or with Ki, Mi or Gi"
+    show: Callable[[Any], str] = str
+    if IS_DURATION in field.metadata:
+        form, show = "duration: seconds, or with ms, s, m or h", duration_text
+    elif IS_SIZE in field.metadata:
+        form, show = "size: bytes, or with Ki, Mi, Gi or Ti", size_text
     else:
         form = _type(field.annotation)
-    bounds = [text for constraint in field.metadata if (text := _bound(constraint))]
+    of = "entries" if form.startswith(("mapping", "list")) else "characters"
+    bounds = [text for constraint in field.metadata if (text := _bound(constraint, show, of))]
     return ", ".join([form, *bounds])
 
 
@@ -90,6 +110,8 @@ def _type(annotation: Any) -> str:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, types.UnionType):
         return _type(next(a for a in arguments if a is not type(None)))
+    if origin is Annotated:
+        return _type(arguments[0])
     if origin is Literal:
         return " or ".join(f"`{a}`" for a in arguments)
     if isinstance(origin, type) and issubclass(origin, Mapping):
@@ -100,32 +122,34 @@ def _type(annotation: Any) -> str:
     return names[annotation.__name__]
 
 
-def _bound(constraint: Any) -> str:
+def _bound(constraint: Any, show: Callable[[Any], str], of: str) -> str:
     match constraint:
         case annotated_types.Ge(ge=value):
-            return f">= {value}"
+            return f">= {show(value)}"
         case annotated_types.Gt(gt=value):
-            return f"> {value}"
+            return f"> {show(value)}"
         case annotated_types.Le(le=value):
-            return f"<= {value}"
+            return f"<= {show(value)}"
         case annotated_types.MinLen(min_length=value):
-            return "not empty" if value == 1 else f"at least {value} characters"
+            return "not empty" if value == 1 else f"at least {value} {of}"
         case annotated_types.MaxLen(max_length=value):
-            return f"at most {value} characters"
+            return f"at most {value} {of}"
+        case _:  # open: pydantic's other markers
+            pass
     pattern = getattr(constraint, "pattern", None)
     return f"matching `{pattern}`" if pattern else ""
 
 
-def _default(field: FieldInfo) -> str:
+def _default(field: FieldInfo, section: BaseModel | None, name: str) -> str:
     if field.is_required():
         return "required"
-    default = field.get_default(call_default_factory=True)
+    default = field.get_default(call_default_factory=True) if section is None else getattr(section, name)
     if isinstance(default, bool):
         return str(default).lower()
     if isinstance(default, tuple):
         return ", ".join(map(str, default)) or "none"
-    if _SIZE in field.metadata and default % (1 << 20) == 0:
-        return f"{default >> 20}Mi"
-    return (
-        "none" if default is None or default == {} else f"{default:g}" if isinstance(default, float) else str(default)
-    )
+    if IS_SIZE in field.metadata:
+        return size_text(default)
+    if IS_DURATION in field.metadata:
+        return duration_text(default)
+    return "none" if default is None or default == {} else str(default)

@@ -2,44 +2,79 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from blockhouse.config.base import Settings
+from blockhouse.config.base import Settings, SettingsWithFiles
+from blockhouse.config.files import unreadable
 from blockhouse.config.secrets import SecretRef
+from blockhouse.config.units import Duration
+from blockhouse.errors import Retryable
 
 NAME = r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$"
 """Names that end up in metadata, tokens and provenance: short, ASCII, as Kubernetes names."""
+_SERVER = re.compile(r"^(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+):\d{1,5}$")
 
 
-class Tls(Settings):
-    """TLS of a client: files, as mounted from Secrets. Without `ca_file` the system's authorities are trusted."""
+class Tls(SettingsWithFiles):
+    """TLS of a client: files, as mounted from Secrets. `tls: {}` alone turns it on."""
 
     ca_file: Path | None = None
+    """Authorities to trust; without it the system's. Giving `tls: {}` alone turns TLS on."""
     cert_file: Path | None = None
+    """Client certificate."""
     key_file: Path | None = None
+    """Its key."""
     key_password: SecretRef | None = None
+    """The key's password."""
     verify: bool = True
+    """Whether the server's certificate is verified."""
 
 
 class Sasl(Settings):
+    """SASL login."""
+
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+    """SASL mechanism."""
     username: str
+    """User."""
     password: SecretRef
+    """The password."""
 
 
 class KafkaCluster(Settings):
-    """One independent Kafka cluster. `name` is part of every row's provenance and must never change."""
+    """One independent Kafka cluster."""
 
     name: str = Field(pattern=NAME)
+    """Part of every row's provenance (`_kafka_cluster`). Never change it."""
     bootstrap_servers: str = Field(min_length=1)
+    """`host:port[,host:port...]`."""
     tls: Tls | None = None
+    """TLS."""
     sasl: Sasl | None = None
+    """SASL login."""
+
+    @field_validator("bootstrap_servers")
+    @classmethod
+    def _host_and_port(cls, servers: str) -> str:
+        for server in servers.split(","):
+            if not _SERVER.match(server.strip()):
+                raise ValueError(f"{server.strip()!r} is not host:port; give host:port[,host:port...] without a scheme")
+        return servers
+
+    @property
+    def addresses(self) -> frozenset[str]:
+        """Each `host:port` of the bootstrap servers, in lower case as names of hosts are compared."""
+        return frozenset(server.strip().lower() for server in self.bootstrap_servers.split(","))
 
     def client_config(self) -> dict[str, str | int | float | bool]:
-        """librdkafka settings to connect, secrets included: keep them out of logs."""
+        """librdkafka settings to connect, secrets included: keep them out of logs. Raises Retryable for a file of them
+        that cannot be read: the client would not name it."""
+        if problem := unreadable(self):
+            raise Retryable(problem, after=1.0, reason="SecretMissing")
         protocol = ("SASL_" if self.sasl else "") + ("SSL" if self.tls else "PLAINTEXT")
         config: dict[str, str | int | float | bool] = {
             "bootstrap.servers": self.bootstrap_servers,
@@ -67,22 +102,31 @@ class ClickHouse(Settings):
     """The replica an aggregator inserts into, over the native protocol."""
 
     host: str = "127.0.0.1"
+    """The replica's own server, native protocol."""
     port: int = Field(default=9000, ge=1, le=65535)
-    database: str = "default"
-    user: str = "default"
+    """Its native port."""
+    database: str = Field(default="default", min_length=1, max_length=128)
+    """Database of tables whose header names none."""
+    user: str = Field(default="default", min_length=1, max_length=64)
+    """User."""
     password: SecretRef | None = None
+    """The password."""
     tls: Tls | None = None
-    connect_timeout_seconds: float = Field(default=5, gt=0)
+    """TLS."""
+    connect_timeout_seconds: Duration = Field(default=5, ge=0.001, le=600)
+    """How long until a connection attempt counts as failed."""
 
 
 class ZooKeeper(Settings):
-    """The ensemble of the shard: locks, schema history, markers, and ClickHouse's own replication.
-
-    `root` is the pipeline's own subtree. `servers` is `host:port[,host:port...]`.
-    """
+    """The ensemble of the shard: locks, schema history, markers, and ClickHouse's own replication."""
 
     servers: str = Field(min_length=1)
+    """`host:port[,host:port...]` of the shard's ensemble."""
     root: str = Field(default="/blockhouse", pattern=r"^/[^/].*[^/]$")
-    session_timeout_seconds: float = Field(default=10, ge=1)
+    """Subtree of the pipeline."""
+    session_timeout_seconds: Duration = Field(default=10, ge=1, le=3600)
+    """How long until the locks of a dead aggregator are released."""
     username: str | None = None
+    """User of the digest scheme."""
     password: SecretRef | None = None
+    """The password."""

@@ -36,7 +36,7 @@ class ConfigError(BlockhouseError):
 
 
 Unknown = Callable[[str], None]
-"""Told of each field that this version does not know, as `kafka.clusters[0].name`; without it they are faults.
+"""Called with each field that this version does not know, as `kafka.clusters[0].name`; without it they are faults.
 
 The operator may be newer than the image that reads what it wrote: refusing would stop a pipeline for a field that
 older images did without.

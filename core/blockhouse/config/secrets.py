@@ -7,18 +7,20 @@ from pathlib import Path
 
 from pydantic import model_validator
 
-from blockhouse.config.base import Settings
+from blockhouse.config.base import SettingsWithFiles
 from blockhouse.errors import Permanent
 
 
-class SecretRef(Settings):
+class SecretRef(SettingsWithFiles):
     """Where a secret is: exactly one of `env` (name of an environment variable) and `file` (path).
 
     Only the reference is ever stored, logged or sent to a worker; `read` is called where the secret is used.
     """
 
     env: str | None = None
+    """Environment variable with it."""
     file: Path | None = None
+    """File with it."""
 
     @model_validator(mode="after")
     def _one_source(self) -> SecretRef:

@@ -17,17 +17,17 @@ from blockhouse.placement.topics import select_topics
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Everything a planner asks for; `sizes` is empty when nobody measured them."""
+    """Everything a planner asks for; `sizes` is empty when they were not measured."""
 
     current: PartitionMap
     cluster: Mapping[int, Broker]
-    wanted: tuple[int, ...]
+    brokers: tuple[int, ...]
     sizes: Mapping[TopicPartition, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where the inputs come from: files come before what the cluster says."""
+    """Where the inputs come from: files come before what the cluster reports."""
 
     map_file: Path | None = None
     cluster_file: Path | None = None
@@ -40,7 +40,7 @@ class Sources:
 def gather(sources: Sources, fleet: Fleet | None) -> Inputs:
     """Read files, and the cluster for what no file gives. Raises InvalidInput naming every missing or wrong piece.
 
-    Without a broker list every live broker is wanted.
+    Without a broker list every live broker is a target.
     """
     if fleet is None:
         missing = [
@@ -52,8 +52,8 @@ def gather(sources: Sources, fleet: Fleet | None) -> Inputs:
             raise InvalidInput(missing)
     current = _current(sources, fleet)
     cluster, sizes = _measured(sources, fleet)
-    wanted = tuple(cluster) if sources.brokers is None else parse_broker_ids(sources.brokers)
-    return Inputs(select_topics(current, sources.topics, sources.topics_exclude), cluster, wanted, sizes)
+    brokers = tuple(cluster) if sources.brokers is None else parse_broker_ids(sources.brokers)
+    return Inputs(select_topics(current, sources.topics, sources.topics_exclude), cluster, brokers, sizes)
 
 
 def read_plan(file: Path) -> PartitionMap:
@@ -62,7 +62,7 @@ def read_plan(file: Path) -> PartitionMap:
 
 
 def read_text(file: Path) -> str:
-    """The file's text. Raises InvalidInput saying why it cannot be read."""
+    """The file's text. Raises InvalidInput that states why it cannot be read."""
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -97,7 +97,7 @@ def _current(sources: Sources, fleet: Fleet | None) -> PartitionMap:
     found = PartitionMap({key: state.replicas for key, state in fleet.partitions().items()})
     if not found:
         raise InvalidInput(["the cluster has no topic: there is nothing to plan"])
-    moving = [key for key in fleet.reassigning() if key in found]
+    moving = [key for key in fleet.moves() if key in found]
     if moving:
         shown = ", ".join(map(str, moving[:5])) + (", ..." if len(moving) > 5 else "")
         raise InvalidInput([f"partitions are being reassigned now ({shown}); wait for it, or cancel it, then plan"])

@@ -27,7 +27,7 @@ def evacuated(plan: Plan, brokers: str | None, topics: Sequence[str]) -> Plan:
     """The plan with the lead taken away from `brokers` (in `topics` only, if any)."""
     if brokers is None:
         if topics:
-            raise InvalidInput(["--leader-evac-topics says where, --leader-evac-brokers must say whom"])
+            raise InvalidInput(["--leader-evac-topics names the topics, --leader-evac-brokers must name the brokers"])
         return plan
     concerned = set(select_topics(plan.after, topics).topics())
     after, errors = evacuate_leadership(plan.after, parse_broker_ids(brokers), concerned.__contains__)
@@ -35,7 +35,7 @@ def evacuated(plan: Plan, brokers: str | None, topics: Sequence[str]) -> Plan:
 
 
 def deliver(plan: Plan, sizes: Sizes, output: Output) -> None:
-    """Report the plan, write it where wanted, and exit with 0, 3 or 4."""
+    """Report the plan, write it where requested, and exit with 0, 3 or 4."""
     report = report_on(plan, sizes)
     steps = _steps(plan, output)
     held_back = bool(plan.errors) or bool(plan.warnings and not output.ignore_warnings)

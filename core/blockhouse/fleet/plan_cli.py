@@ -72,7 +72,7 @@ def rebuild(
     )
     sources = _sources(map_file, cluster_file, sizes_file, brokers, topics, topics_exclude)
     inputs = _gather(sources, bootstrap_server, config, kafka_cluster)
-    made = plan_rebuild(inputs.current, inputs.cluster, inputs.wanted, settings, inputs.sizes)
+    made = plan_rebuild(inputs.current, inputs.cluster, inputs.brokers, settings, inputs.sizes)
     made = evacuated(made, leader_evac_brokers, leader_evac_topics or ())
     output = o.Output(out, rollback, json, ignore_warnings, skip_no_ops, phased_reassignment, chunk_step_size)
     deliver(made, inputs.sizes, output)
@@ -126,7 +126,7 @@ def unload(
     )
     sources = _sources(map_file, cluster_file, sizes_file, brokers, topics, topics_exclude)
     inputs = _gather(sources, bootstrap_server, config, kafka_cluster)
-    made = plan_rebalance(inputs.current, inputs.cluster, inputs.wanted, inputs.sizes, settings)
+    made = plan_rebalance(inputs.current, inputs.cluster, inputs.brokers, inputs.sizes, settings)
     output = o.Output(out, rollback, json, ignore_warnings, skip_no_ops, phased_reassignment, chunk_step_size)
     deliver(made, inputs.sizes, output)
 

@@ -33,9 +33,10 @@ def show_report(console: Console, report: Report, *, all_partitions: bool = Fals
 
 
 def show_progress(console: Console, progress: Progress) -> None:
+    gone = f", {len(progress.gone)} deleted meanwhile" if progress.gone else ""
     console.print(
         f"{len(progress.done)} done, {len(progress.moving)} copying, {len(progress.electing)} syncing or electing, "
-        f"{len(progress.waiting)} waiting"
+        f"{len(progress.waiting)} waiting{gone}"
     )
 
 

@@ -16,7 +16,7 @@ _OUR_FAMILY = re.compile(r"\d+;")
 
 
 def decode(text: str, committed_offset: int | None = None) -> Metadata | EbayMetadata:
-    """The metadata `text` says, whatever its version. With `committed_offset` also checks that it belongs to it.
+    """The metadata that `text` holds, whatever its version. With `committed_offset` also checks that it belongs to it.
 
     Raises MetadataUnreadable; there is no partial result.
     """

@@ -104,7 +104,7 @@ def from_json(text: str | bytes, version: int | None = None) -> Metadata | EbayM
     metadata = _ebay(document) if chosen == 1 else _ours(document)
     if document.committed_offset is not None and document.committed_offset != metadata.committed_offset:
         raise MetadataInvalid(
-            f"committed_offset is {document.committed_offset}, but the tables say {metadata.committed_offset}"
+            f"committed_offset is {document.committed_offset}, but by the tables it is {metadata.committed_offset}"
         )
     return metadata
 

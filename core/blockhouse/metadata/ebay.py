@@ -68,7 +68,8 @@ def encode(metadata: EbayMetadata) -> str:
 
 
 def decode(text: str, committed_offset: int | None = None) -> EbayMetadata:
-    """The metadata `text` says, version 0 or 1. With `committed_offset` also checks that it belongs to that offset.
+    """The metadata that `text` holds, version 0 or 1. With `committed_offset` also checks that it belongs to that
+    offset.
 
     Raises MetadataUnreadable.
     """
@@ -115,7 +116,7 @@ def _tables(fields: list[str], width: int, text: str) -> dict[str, EbayTable]:
 
 def _table_problem(table: EbayTable) -> str | None:
     if table.begin < 0 or table.begin > table.end + 1:
-        return f"begin {table.begin} and end {table.end} are no range (begin = end + 1 says that nothing is in flight)"
+        return f"begin {table.begin} and end {table.end} are no range (begin = end + 1 means that nothing is in flight)"
     if table.count is not None and table.count < 0:
         return f"message count {table.count} is negative"
     return None

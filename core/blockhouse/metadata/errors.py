@@ -12,9 +12,9 @@ class MetadataUnreadable(BlockhouseError):
 
     def __init__(self, problem: str, text: str) -> None:
         shown = text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}... ({len(text)} characters)"
-        super().__init__(f"metadata unreadable: {problem}: {shown!r}")
+        super().__init__(f"metadata unreadable: {problem}: {shown!r}", reason="MetadataUnreadable")
         self.problem = problem
 
 
 class MetadataInvalid(BlockhouseError):
-    """The value cannot be written: it contradicts itself or does not fit the format. A bug of whoever made it."""
+    """The value cannot be written: it contradicts itself or does not fit the format. A bug of the code that made it."""

@@ -9,6 +9,7 @@ import re
 from zlib import crc32
 
 from blockhouse.metadata.errors import MetadataInvalid, MetadataUnreadable
+from blockhouse.metadata.invariants import violations
 from blockhouse.metadata.model import InFlight, Metadata, TableEntry, Window
 
 PREFIX = "2;"
@@ -24,7 +25,6 @@ _ENTRY = re.compile(
     rf"\.(?P<revision>{_NUMBER})(?P<crc>[0-9a-z]{{{_CRC_DIGITS}}})(?:\.(?P<age>-?[1-9a-z][0-9a-z]*))?)?"
     rf"(?:~(?P<cursor>{_NUMBER})\.(?P<pending>{_NUMBER}))?"
 )
-_LIMIT = 1 << 63
 
 
 def encode(metadata: Metadata) -> str:
@@ -55,7 +55,7 @@ def encoded_size(metadata: Metadata) -> int:
 
 
 def decode(text: str, committed_offset: int | None = None) -> Metadata:
-    """The metadata `text` says. With `committed_offset` also checks that it was committed with that Kafka offset.
+    """The metadata that `text` holds. With `committed_offset` also checks that it was committed with that Kafka offset.
 
     Raises MetadataUnreadable.
     """
@@ -75,47 +75,7 @@ def problem(metadata: Metadata) -> str | None:
     """The first reason why `metadata` is not a valid one, or None. Reader and writer ask the same question."""
     if not (_IS_NAME.fullmatch(metadata.replica) and _IS_NAME.fullmatch(metadata.topic_id)):
         return f"replica {metadata.replica!r} or topic id {metadata.topic_id!r} has other than A-Z a-z 0-9 _ . -"
-    window = metadata.window
-    numbers = [metadata.seq, metadata.intent_ms, metadata.leader_epoch + 1, metadata.position]
-    numbers += [window.reference, window.sealed, window.dead, window.holes]
-    if not _in_range(numbers):
-        return f"a number is negative or not below 2^63: {metadata}"
-    total = window.reference + window.sealed + window.dead + window.holes + metadata.pending
-    if total != metadata.position:
-        return f"reference + sealed + dead + holes + pending is {total}, but P is {metadata.position}"
-    previous = 0
-    for entry in metadata.tables:
-        if entry.table <= previous:
-            return f"table {entry.table} after table {previous}: ids must be positive and rise"
-        previous = entry.table
-        wrong = _entry_problem(entry, metadata.position)
-        if wrong is not None:
-            return f"table {entry.table}: {wrong}"
-    return None
-
-
-def _entry_problem(entry: TableEntry, position: int) -> str | None:
-    block, cursor = entry.in_flight, entry.cursor
-    if block is None and cursor is None:
-        return "neither in flight nor lagging"
-    if block is not None:
-        if not _in_range([entry.table, block.begin, block.revision, block.intent_ms]) or block.crc >> 32:
-            return f"a number is out of range: {block}"
-        if not block.begin <= block.end < position:
-            return f"block [{block.begin}, {block.end}] does not lie below P {position}"
-        if not 1 <= block.messages <= block.end - block.begin + 1:
-            return f"{block.messages} messages do not fit block [{block.begin}, {block.end}]"
-    if cursor is None:
-        return None if entry.pending == 0 else f"{entry.pending} messages pending, but it does not lag"
-    if not _in_range([entry.table, cursor, entry.pending]):
-        return f"a number is out of range: {entry}"
-    if cursor > position or (block is not None and cursor <= block.end):
-        return f"cursor {cursor} is beyond P {position} or inside its block"
-    return None
-
-
-def _in_range(numbers: list[int]) -> bool:
-    return all(0 <= number < _LIMIT for number in numbers)
+    return next(iter(violations(metadata)), None)
 
 
 def _entries(metadata: Metadata, low: int) -> list[str]:
@@ -165,7 +125,7 @@ def _parse(text: str) -> Metadata:
 
 
 def _checked_fields(text: str) -> list[str]:
-    """The fields between version and checksum, once the checksum says that the text is as it was written."""
+    """The fields between version and checksum, once the checksum proves that the text is as it was written."""
     if not text.startswith(PREFIX):
         raise _Malformed(f"it does not start with {PREFIX!r}")
     fields = text.split(";")

@@ -1,6 +1,6 @@
 """Substitution affinity: one new broker takes exactly the slots of one that leaves.
 
-So a repair copies the layout an owner has balanced by hand, instead of spreading the slots over everybody. There is
+So a repair copies the layout an owner has balanced by hand, instead of spreading the slots over all brokers. There is
 no fallback: either every leaving broker gets its own substitute, or there is no plan.
 """
 
@@ -45,7 +45,7 @@ def _no_match(id: int, racks: list[str], *, inferred: bool) -> str:
     if not inferred:
         return f"{start} is in rack {racks[0]!r}, and no new broker of that rack is left; give one more"
     if not racks:
-        return f"{start} is gone and the map does not tell its rack (its partners are in every rack seen without it)"
+        return f"{start} is gone and the map does not show its rack (its partners are in every rack seen without it)"
     return f"{start} is gone; it was in one of the racks {', '.join(racks)}, and no new broker of those is left"
 
 

@@ -18,7 +18,7 @@ from blockhouse.placement.model import Broker, ReplicaSet, TopicPartition
 class Draft:
     """A replica set being filled; `size` is in bytes.
 
-    `slots` holds None where a broker is wanted, `open` the positions that were so at first, `leaves` who was there.
+    `slots` holds None where a broker is desired, `open` the positions that were so at first, `leaves` who was there.
     """
 
     key: TopicPartition

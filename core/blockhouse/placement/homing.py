@@ -1,4 +1,4 @@
-"""Sparing moves in a forced rebuild: replicas go back to brokers that hold them already, where nobody is worse off.
+"""Sparing moves in a forced rebuild: replicas go back to brokers that hold them already, where no broker is worse off.
 
 Filling forgotten sets from scratch scatters replicas that could have stayed. Every exchange here lets at least one
 more replica stay, keeps the constraints, and leaves replicas and leaders per broker as even as they were.

@@ -81,10 +81,10 @@ class _Leaders:
                 while chain[-1] != start:
                     chain.append(came_from[chain[-1]])
                 return chain[::-1]
-            for heir in sorted(self._offers[broker]):
-                if heir not in came_from and self._offers[broker][heir]:
-                    came_from[heir] = broker
-                    queue.append(heir)
+            for successor in sorted(self._offers[broker]):
+                if successor not in came_from and self._offers[broker][successor]:
+                    came_from[successor] = broker
+                    queue.append(successor)
         return []
 
     def _hand_over(self, chain: list[int]) -> None:

@@ -1,4 +1,4 @@
-"""Which brokers stay, go, are gone or are new: the map, the cluster and the wanted list compared.
+"""Which brokers stay, go, are gone or are new: the map, the cluster and the desired list compared.
 
 It judges nothing but membership, and warns about what an owner would want to know before data moves.
 """
@@ -16,7 +16,7 @@ class Membership:
     """Broker ids by their part in the plan, each ascending.
 
     `usable` may receive replicas (kept and new), `new` of them hold none yet; `replaced` hold some and are not
-    wanted any more; `missing` hold some and are not in the cluster, whether wanted or not.
+    desired any more; `missing` hold some and are not in the cluster, whether desired or not.
     """
 
     usable: tuple[int, ...]
@@ -32,21 +32,21 @@ class Membership:
         return frozenset(self.replaced) | frozenset(self.missing)
 
 
-def compare_membership(current: PartitionMap, cluster: Mapping[int, Broker], wanted: Iterable[int]) -> Membership:
-    """Sort the brokers of the map, of the cluster and of the wanted list.
+def compare_membership(current: PartitionMap, cluster: Mapping[int, Broker], desired: Iterable[int]) -> Membership:
+    """Sort the brokers of the map, of the cluster and of the desired list.
 
-    Raises InvalidInput when the map is empty, no broker is wanted, or one is wanted twice.
+    Raises InvalidInput when the map is empty, no broker is desired, or one is listed twice.
     """
-    listed = list(wanted)
+    listed = list(desired)
     _check(current, listed)
     mapped, known, given = current.brokers(), set(cluster), set(listed)
     usable, missing = sorted(given & known), sorted(mapped - known)
     replaced, new = sorted((mapped & known) - given), sorted((given & known) - mapped)
     warnings = [
-        f"broker {id} is wanted, and holds replicas, but is not in the cluster: it has died or its id is wrong; "
+        f"broker {id} is desired, and holds replicas, but is not in the cluster: it has died or its id is wrong; "
         "start it, or leave it out of the list so that it is replaced"
         if id in mapped
-        else f"broker {id} is wanted but unknown to the cluster; start it, or correct the list"
+        else f"broker {id} is desired but unknown to the cluster; start it, or correct the list"
         for id in sorted(given - known)
     ]
     warnings += [

@@ -46,7 +46,7 @@ Sizes = Mapping[TopicPartition, float]
 class Broker:
     """A broker of the cluster.
 
-    `free` is its free space in bytes (None when nobody measured it), `used` the replicas it holds of partitions
+    `free` is its free space in bytes (None when it was not measured), `used` the replicas it holds of partitions
     that are not part of the map being planned. An empty `rack` never collides with another.
     """
 
@@ -93,15 +93,16 @@ class PartitionMap(Mapping[TopicPartition, ReplicaSet]):
         return frozenset(chain.from_iterable(self._sets.values()))
 
     def topics(self) -> tuple[str, ...]:
+        """Names of the topics, each once, in the order of the map."""
         return tuple(dict.fromkeys(key.topic for key in self._sets))
 
     def updated(self, changes: Mapping[TopicPartition, Iterable[int]]) -> PartitionMap:
         """This map with the sets in `changes` put over its own."""
         return PartitionMap({**self._sets, **changes})
 
-    def only(self, wanted: Callable[[str], bool]) -> PartitionMap:
-        """The partitions of the topics for which `wanted(topic)` is true."""
-        return PartitionMap({key: replicas for key, replicas in self._sets.items() if wanted(key.topic)})
+    def only(self, requested: Callable[[str], bool]) -> PartitionMap:
+        """The partitions of the topics for which `requested(topic)` is true."""
+        return PartitionMap({key: replicas for key, replicas in self._sets.items() if requested(key.topic)})
 
     def changed_from(self, before: Mapping[TopicPartition, ReplicaSet]) -> PartitionMap:
         """The partitions whose replica set (order included) differs from `before`: what is worth executing."""

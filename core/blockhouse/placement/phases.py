@@ -54,22 +54,22 @@ def _states(plan: Plan, size: int) -> Iterator[PartitionMap]:
 
 
 def _partly(old: ReplicaSet, new: ReplicaSet, waiting: frozenset[int], cluster: Mapping[int, Broker]) -> ReplicaSet:
-    """The set while the brokers in `waiting` still hold their replicas. A set nobody waits for is final."""
+    """The set while the brokers in `waiting` still hold their replicas. A set that no broker is waited for is final."""
     leaving = set(old) - set(new)
     if leaving <= waiting:
         return old
     if not leaving & waiting:
         return new
-    heirs = _heirs(old, new, cluster)
-    partly = (id if id not in leaving or id in waiting else heirs.get(id) for id in old)
+    successors = _successors(old, new, cluster)
+    partly = (id if id not in leaving or id in waiting else successors.get(id) for id in old)
     return tuple(id for id in partly if id is not None)
 
 
-def _heirs(old: ReplicaSet, new: ReplicaSet, cluster: Mapping[int, Broker]) -> dict[int, int]:
+def _successors(old: ReplicaSet, new: ReplicaSet, cluster: Mapping[int, Broker]) -> dict[int, int]:
     """Who takes the replica of each broker that gives it away: in its own rack if any arrives there, else in order.
 
     With the same rack first, a half-moved set never has two replicas in one rack when neither end has. A broker
-    without an heir only gives (the replication goes down).
+    without a successor only gives (the replication goes down).
     """
 
     def rack(id: int) -> str:
@@ -77,11 +77,11 @@ def _heirs(old: ReplicaSet, new: ReplicaSet, cluster: Mapping[int, Broker]) -> d
 
     arriving = [id for id in new if id not in old]
     leaving = [id for id in old if id not in new]
-    heirs: dict[int, int] = {}
+    successors: dict[int, int] = {}
     for id in leaving:
         match = next((other for other in arriving if rack(id) and rack(other) == rack(id)), None)
         if match is not None:
-            heirs[id] = match
+            successors[id] = match
             arriving.remove(match)
-    rest = [id for id in leaving if id not in heirs]
-    return heirs | dict(zip(rest, arriving, strict=False))
+    rest = [id for id in leaving if id not in successors]
+    return successors | dict(zip(rest, arriving, strict=False))

@@ -14,7 +14,7 @@ class Plan:
     """A plan. It must not be executed while `errors` is not empty: those partitions keep their set in `after`.
 
     `free_before` and `free_after` are bytes by broker id, empty when the plan did not look at storage. `targets`
-    and `tolerance` tell what a rebalance unloaded, and how far from the mean it let brokers go.
+    and `tolerance` record what a rebalance unloaded, and how far from the mean it let brokers go.
     """
 
     before: PartitionMap
@@ -33,7 +33,7 @@ class Plan:
 
 
 def known_free_space(cluster: Mapping[int, Broker], ids: Iterable[int]) -> dict[int, float]:
-    """Free bytes of the brokers with these ids. Raises InvalidInput naming those nobody measured."""
+    """Free bytes of the brokers with these ids. Raises InvalidInput naming those that were not measured."""
     free = {id: cluster[id].free for id in sorted(ids)}
     unknown = [id for id, value in free.items() if value is None]
     if unknown:

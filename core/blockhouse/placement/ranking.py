@@ -24,7 +24,7 @@ class Ranking(Protocol):
         """Record a replica of `need` bytes on the broker."""
 
     def free_space(self, broker: int) -> float:
-        """Bytes left on the broker; 0 where storage is not looked at."""
+        """Bytes left on the broker; 0 where storage is not considered."""
 
     def explain(self, slot: Slot) -> str:
         """Why no broker passes."""

@@ -1,6 +1,6 @@
 """Rebalance and scale: move single replicas off brokers short of space until free space is even. Only additions.
 
-Brokers to unload ("targets") are visited in turn, one move per visit, so that relief is spread. The tolerance says
+Brokers to unload ("targets") are visited in turn, one move per visit, so that relief is spread. The tolerance sets
 how far past the mean a move may take either side; without one given, every tolerance of a grid is tried.
 """
 
@@ -28,7 +28,7 @@ class RebalanceOptions:
 
     `threshold` is the fraction below the harmonic mean that makes a broker a target; `threshold_gib` > 0 takes its
     place (free space in GiB). `tolerance` None tries the grid. `partition_limit` is how many of a broker's largest
-    partitions a visit looks at, `min_partition_mib` how large they must be.
+    partitions a visit considers, `min_partition_mib` how large they must be.
     """
 
     operation: Literal["rebalance", "scale"] = "rebalance"
@@ -57,7 +57,7 @@ class RebalanceOptions:
 def plan_rebalance(
     current: PartitionMap,
     cluster: Mapping[int, Broker],
-    wanted: Iterable[int],
+    desired: Iterable[int],
     sizes: Sizes,
     options: RebalanceOptions | None = None,
 ) -> Plan:
@@ -67,7 +67,7 @@ def plan_rebalance(
     a scale without a new broker, are errors of the plan.
     """
     options = options or RebalanceOptions()
-    members = compare_membership(current, cluster, wanted)
+    members = compare_membership(current, cluster, desired)
     check_sizes(current, sizes)
     errors = _membership_errors(members, options)
     if errors:

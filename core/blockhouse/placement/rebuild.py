@@ -50,17 +50,17 @@ class RebuildOptions:
 def plan_rebuild(
     current: PartitionMap,
     cluster: Mapping[int, Broker],
-    wanted: Iterable[int],
+    desired: Iterable[int],
     options: RebuildOptions | None = None,
     sizes: Sizes | None = None,
 ) -> Plan:
-    """Plan the map `current` on the `wanted` brokers of the `cluster`.
+    """Plan the map `current` on the `desired` brokers of the `cluster`.
 
     Raises InvalidInput when the input contradicts itself, sizes or free space are missing for a plan by storage, or
-    a substitute cannot be found. Slots nobody may take are errors of the plan.
+    a substitute cannot be found. Slots that no broker may take are errors of the plan.
     """
     options = options or RebuildOptions()
-    members = compare_membership(current, cluster, wanted)
+    members = compare_membership(current, cluster, desired)
     by_storage = options.placement == "storage"
     if by_storage:
         check_sizes(current, sizes or {})
@@ -108,7 +108,7 @@ def place_new(
 ) -> PartitionMap:
     """Sets for partitions that have none, by count, on top of the replicas of `existing`.
 
-    Raises InvalidInput naming every slot nobody may take.
+    Raises InvalidInput naming every slot that no broker may take.
     """
     empty: list[int | None] = [None] * options.replication
     drafts = [Draft(key, (), list(empty), list(empty)) for key in keys]
@@ -126,7 +126,7 @@ def _draft(
 ) -> Draft:
     goal = options.replication or len(replicas)
     kept = list(replicas)
-    if not options.force:  # whoever leaves anyway is dropped first: it saves a move
+    if not options.force:  # a broker that leaves anyway is dropped first: it saves a move
         for id in [id for id in reversed(replicas) if id in members.leaving][: max(len(kept) - goal, 0)]:
             kept.remove(id)
     kept = kept[:goal]

@@ -19,7 +19,7 @@ _Held = list[tuple[float, int, TopicPartition]]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What every attempt starts from. `limit` counts partitions a visit looks at, `min_size` is their least size."""
+    """What every attempt starts from. `limit` counts partitions a visit considers, `min_size` is their least size."""
 
     current: PartitionMap
     cluster: Mapping[int, Broker]

@@ -38,7 +38,7 @@ class PartitionChange:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLoad:
-    """Preferred leaders and followers of a broker, and its free bytes where the plan looked at storage."""
+    """Preferred leaders and followers of a broker, and its free bytes where the plan considered storage."""
 
     leaders: int
     followers: int
@@ -47,6 +47,8 @@ class BrokerLoad:
 
 @dataclass(frozen=True, slots=True)
 class BrokerChange:
+    """What a broker holds before and after the plan."""
+
     id: int
     rack: str
     before: BrokerLoad
@@ -66,7 +68,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything a person needs to say yes or no. `bytes_moved` is None when the sizes are unknown."""
+    """Everything a person needs to decide yes or no. `bytes_moved` is None when the sizes are unknown."""
 
     partitions: tuple[PartitionChange, ...]
     brokers: tuple[BrokerChange, ...]

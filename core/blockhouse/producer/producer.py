@@ -1,4 +1,4 @@
-"""`Producer`: rows in, messages out, to the local Kafka cluster or, while it is away, to another one."""
+"""`Producer`: rows in, messages out, to the local Kafka cluster or, while it is unavailable, to another one."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from blockhouse.producer.values import scalar
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.schema.parse import parse_type
 from blockhouse.schema.proto import row_batch_class
-from blockhouse.schema.types import LEAVES, Array, Map, Nullable, Tuple, Type, plain
+from blockhouse.schema.types import Array, Leaf, Map, Nullable, Tuple, Type, plain
 
 Row = Mapping[str, Any]
 
@@ -74,15 +74,15 @@ def _set(message: Message, field: Any, type_: Type, value: Any) -> None:
             _set_members(nested, type_.elements, _elements(type_, value))
         case Nullable(inner=leaf):
             setattr(message, field.name, scalar(leaf, value))
-        case _:
-            setattr(message, field.name, scalar(type_, value))
+        case leaf:
+            setattr(message, field.name, scalar(leaf, value))
 
 
 def _append(repeated: Any, inner: Type, values: Iterable[Any]) -> None:
     """Elements of an Array: scalars as they are, anything else in a message of its own."""
     if isinstance(values, str | bytes | Mapping):
         raise TypeError(f"{type(values).__name__} was given, expected a list")
-    if isinstance(inner, LEAVES):
+    if isinstance(inner, Leaf):
         repeated.extend([scalar(inner, value) for value in values])
         return
     for value in values:

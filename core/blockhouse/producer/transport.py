@@ -1,7 +1,7 @@
-"""Messages to the first Kafka cluster that takes them: the local one, and the others while it is away.
+"""Messages to the first Kafka cluster that takes them: the local one, and the others while it is unavailable.
 
 The clusters are independent, so a message must be in one of them only. When a delivery fails after its time-out
-nobody knows whether the broker has it; it is sent to the next cluster all the same, for losing it would be worse: such
+it is unknown whether the broker has it; it is sent to the next cluster all the same, for losing it would be worse: such
 a message can be there twice, and that is the producer's duplicate (docs/producing.md). Within a cluster the idempotent
 producer keeps retries from doubling. Must never drop a message without a report.
 """
@@ -107,7 +107,7 @@ class Transport:
     """Sends bytes to a topic of the same name in several clusters. NOT thread-safe: one per thread.
 
     `clusters` in order of preference. `delivery_timeout` is how long, in seconds, one cluster may try.
-    `on_delivery` is told of every message, in `send`, `poll` or `flush`.
+    `on_delivery` is called for every message, in `send`, `poll` or `flush`.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Transport:
         if not clusters:
             raise ValueError("a transport needs a cluster")
         timeout = int(delivery_timeout * 1000)
-        # A frozen broker must lose its connection, and with it the state UP, before its messages are given up.
+        # A frozen broker must lose its connection, and with it the state UP, before its messages are abandoned.
         limits = {"message.timeout.ms": timeout, "request.timeout.ms": timeout // 2, "socket.timeout.ms": timeout // 2}
         own = {**limits, **(settings or {})}
         self._clusters = [_Cluster(cluster, own) for cluster in clusters]
@@ -212,7 +212,7 @@ class Transport:
     def _report(self, cluster: _Cluster, envelope: _Envelope, error: KafkaError | None, message: Any) -> None:
         """Called by the client inside poll: must not raise, must not wait."""
         if error is None:
-            self._tell(Delivery(cluster.name, self._topic, message.partition(), message.offset(), envelope.tag))
+            self._deliver(Delivery(cluster.name, self._topic, message.partition(), message.offset(), envelope.tag))
             return
         tried = envelope.tried | {cluster.name}
         if error.code() not in _PERMANENT and len(tried) < len(self._clusters):
@@ -222,9 +222,9 @@ class Transport:
         failure = _translated(error, f"delivering to topic {self._topic}", cluster.name)
         self._failed += 1
         self._first_failure = self._first_failure or failure
-        self._tell(Delivery(cluster.name, self._topic, message.partition(), -1, envelope.tag, failure))
+        self._deliver(Delivery(cluster.name, self._topic, message.partition(), -1, envelope.tag, failure))
 
-    def _tell(self, delivery: Delivery) -> None:
+    def _deliver(self, delivery: Delivery) -> None:
         if self._on_delivery is not None:
             self._on_delivery(delivery)
 

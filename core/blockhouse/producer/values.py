@@ -10,7 +10,7 @@ import datetime as dt
 import decimal
 import ipaddress
 import uuid
-from typing import Any
+from typing import Any, assert_never
 
 from blockhouse.schema.types import Decimal, Fixed, Float, Integer, Layout, Leaf, Text, Unit
 
@@ -22,7 +22,7 @@ Scalar = int | float | str | bytes | bool
 
 
 def scalar(type_: Leaf, value: object) -> Scalar:
-    """The protobuf scalar for `value`. Raises ValueError or TypeError, saying what was expected instead."""
+    """The protobuf scalar for `value`. Raises ValueError or TypeError, naming what was expected instead."""
     match type_:
         case Integer():
             return _integer(type_, value)
@@ -34,6 +34,8 @@ def scalar(type_: Leaf, value: object) -> Scalar:
             return _fixed(type_, value)
         case Decimal():
             return _decimal(type_, value)
+        case _:
+            assert_never(type_)
 
 
 def _integer(type_: Integer, value: object) -> int | bool:
@@ -49,32 +51,40 @@ def _integer(type_: Integer, value: object) -> int | bool:
 def _number(type_: Integer, value: object) -> int:
     if isinstance(value, int):
         return value
-    match type_.unit, value:
-        case Unit.DAY, dt.date() if not isinstance(value, dt.datetime):
+    match type_.unit:
+        case Unit.DAY if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
             return value.toordinal() - _EPOCH_DAY
-        case Unit.TICK, dt.datetime():
+        case Unit.TICK if isinstance(value, dt.datetime):
             if value.tzinfo is None:
-                raise ValueError(f"{value} has no time zone: say which one is meant")
+                raise ValueError(f"{value} has no time zone: state which one is meant")
             return int((value - _EPOCH) // _MICROSECOND * 10**type_.precision // 10**6)
-        case Unit.ADDRESS, ipaddress.IPv4Address() | str():
+        case Unit.ADDRESS if isinstance(value, ipaddress.IPv4Address | str):
             return int(ipaddress.IPv4Address(value))
-        case Unit.CODE, str():
+        case Unit.CODE if isinstance(value, str):
             if value not in dict(type_.codes):
                 raise ValueError(f"{value!r} is none of {', '.join(name for name, _ in type_.codes)}")
             return dict(type_.codes)[value]
+        case Unit.NUMBER | Unit.DAY | Unit.TICK | Unit.ADDRESS | Unit.CODE:
+            pass
+        case unreachable:
+            assert_never(unreachable)
     raise TypeError(f"{type(value).__name__} cannot be a {type_.unit}")
 
 
 def _fixed(type_: Fixed, value: object) -> bytes:
-    match type_.layout, value:
-        case Layout.UUID, uuid.UUID() | str():
+    match type_.layout:
+        case Layout.UUID if isinstance(value, uuid.UUID | str):
             return value.bytes if isinstance(value, uuid.UUID) else uuid.UUID(value).bytes
-        case Layout.ADDRESS, ipaddress.IPv6Address() | str():
+        case Layout.ADDRESS if isinstance(value, ipaddress.IPv6Address | str):
             return ipaddress.IPv6Address(value).packed
-        case (Layout.UNSIGNED | Layout.SIGNED) as layout, int():
-            return value.to_bytes(type_.size, "little", signed=layout is Layout.SIGNED)
-        case Layout.PADDED, str():
+        case Layout.UNSIGNED | Layout.SIGNED if isinstance(value, int):
+            return value.to_bytes(type_.size, "little", signed=type_.layout is Layout.SIGNED)
+        case Layout.PADDED if isinstance(value, str):
             value = value.encode()
+        case Layout.UUID | Layout.ADDRESS | Layout.UNSIGNED | Layout.SIGNED | Layout.PADDED:
+            pass  # bytes, as they are stored
+        case unreachable:
+            assert_never(unreachable)
     data = bytes(_instance(value, (bytes, bytearray)))
     if len(data) > type_.size or (type_.layout is not Layout.PADDED and len(data) != type_.size):
         raise ValueError(f"{len(data)} bytes do not fit {type_.size}")

@@ -1,27 +1,30 @@
 """A table as its owner declares it: one CREATE TABLE statement, read with a ClickHouse grammar.
 
 Pure: it reads SQL and runs none. What it does not understand it refuses by name, for a statement that is only half
-understood would make a table of which somebody believes more than is true.
+understood would make a table that lacks what its author relies on.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from blockhouse.errors import Permanent
-from blockhouse.schema.model import PROVENANCE_COLUMNS, DefaultKind, ServerColumn
+from blockhouse.schema.model import PROVENANCE_COLUMNS, TOPIC_COLUMN, DefaultKind, ServerColumn
 from blockhouse.schema.parse import column_type
 from blockhouse.schema.statement import split_column, split_create
 
 DIALECT = "clickhouse"
 _ENGINE = re.compile(r"(?:Replicated)?((?:Replacing|Summing|Aggregating|VersionedCollapsing|Collapsing)?MergeTree)")
 _DATE = re.compile(r"'(?:[^'\\]|\\.)*'|\bDATE\b")
-_PROVENANCE_TYPES = dict(zip(PROVENANCE_COLUMNS, ("String", "UInt32", "UInt64", "UInt32"), strict=True))
+_PROVENANCE_TYPES = dict(zip(PROVENANCE_COLUMNS, ("String", "UInt32", "UInt64", "UInt32", "String"), strict=True))
+COMPACT_TOPIC = "LowCardinality(String)"
+"""Type of the topic's column on servers that have it without a setting: a topic's name and id are the same in all of
+a part's rows."""
 _KEY = re.compile(r"(PARTITION|ORDER)\s+BY\s+(.*)", re.IGNORECASE | re.DOTALL)
 
 
@@ -35,8 +38,8 @@ class DeclaredColumn:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What a CREATE TABLE statement says. `sql` of columns, `others` and `clauses` are word for word as written, the
-    rest is SQL as the grammar spells it.
+    """What a CREATE TABLE statement declares. `sql` of columns, `others` and `clauses` are word for word as written,
+    the rest is SQL as the grammar spells it.
 
     `columns` end with those provenance columns that were not declared. `engine` is the family without `Replicated`,
     `engine_arguments` are without path and replica name. `others` are indexes, constraints and projections; `clauses`
@@ -58,6 +61,12 @@ class Declaration:
     def name(self) -> str:
         return f"{self.database}.{self.table}"
 
+    def with_compact_topic(self) -> Declaration:
+        """The same, with the topic's column as COMPACT_TOPIC unless it is declared."""
+        added = DeclaredColumn(*_provenance(TOPIC_COLUMN, _PROVENANCE_TYPES[TOPIC_COLUMN]))
+        compact = DeclaredColumn(*_provenance(TOPIC_COLUMN, COMPACT_TOPIC))
+        return replace(self, columns=tuple(compact if each == added else each for each in self.columns))
+
 
 def read_declaration(name: str, sql: str) -> Declaration:
     """The declaration of `database.table`. Raises Permanent naming the table and what is wrong: reason "SyntaxError"
@@ -74,7 +83,7 @@ def read_declaration(name: str, sql: str) -> Declaration:
     declared = {declared.column.name for declared in columns}
     for provenance, type_ in _PROVENANCE_TYPES.items():
         if provenance not in declared:
-            columns.append(DeclaredColumn(ServerColumn(name=provenance, type=type_), f"`{provenance}` {type_}"))
+            columns.append(DeclaredColumn(*_provenance(provenance, type_)))
     properties = create.args["properties"].expressions if create.args.get("properties") else []
     engine, arguments = _engine(name, properties)
     keys = {match[1].upper(): match[2] for clause in written.clauses if (match := _KEY.fullmatch(clause))}
@@ -91,6 +100,10 @@ def read_declaration(name: str, sql: str) -> Declaration:
         partition_by=normalised(keys.get("PARTITION", "")),
         order_by=normalised(keys.get("ORDER", "")),
     )
+
+
+def _provenance(name: str, type_: str) -> tuple[ServerColumn, str]:
+    return ServerColumn(name=name, type=type_), f"`{name}` {type_}"
 
 
 def normalised(expression: str, *, without_cast: bool = False) -> str:

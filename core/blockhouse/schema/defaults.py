@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from decimal import Decimal as Number
 from functools import lru_cache
+from typing import assert_never
 
 import sqlglot
 from sqlglot import exp
@@ -31,6 +32,7 @@ from blockhouse.schema.types import (
     Map,
     Nullable,
     Text,
+    Tuple,
     Type,
     Unit,
     plain,
@@ -70,7 +72,8 @@ def constant_default(table: str, column: Column) -> Constant:
     except (SqlglotError, Permanent, ValueError, ArithmeticError, LookupError) as error:
         raise Permanent(
             f"table {table}: DEFAULT {column.default_expression} of column {column.name} ({column.type}) is not a "
-            f"constant that can be filled in here ({error}). Use a constant, or MATERIALIZED if it is never sent",
+            f"constant that can be filled in here ({error}). Use a constant, let producers send it, or "
+            "derive it from the row, e.g. DEFAULT cityHash64(id)",
             reason="UnsupportedDefault",
         ) from error
 
@@ -95,7 +98,7 @@ def _evaluate(node: exp.Expr) -> _Literal:
             return ()
         case exp.Anonymous(this=str(name), expressions=arguments):
             return _call(name, arguments)
-        case _:
+        case _:  # open: sqlglot's nodes, of which only literals and conversions are taken
             raise ValueError("not a literal")
 
 
@@ -125,40 +128,48 @@ def _cast(value: exp.Expr, text: str) -> _Literal:
     if isinstance(leaf, Array | Map) or literal is None:
         return literal
     converted = _convert(literal, leaf)
-    match leaf, converted:
-        case Integer(unit=Unit.NUMBER), int():
+    match leaf:
+        case Integer(unit=Unit.NUMBER) if isinstance(converted, int):
             return converted
-        case Decimal(), str():
+        case Decimal() if isinstance(converted, str):
             return Number(converted)
-        case Text(), bytes():
+        case Text() if isinstance(converted, bytes):
             return converted.decode()
-        case Integer() | Fixed() | Float(), _:
+        case Integer() | Fixed() | Float():
             return _Typed(converted, leaf)
+        case Decimal() | Text() | Tuple():
+            pass
+        case _:
+            assert_never(leaf)
     raise ValueError(f"a conversion to {text}")
 
 
 def _convert(literal: _Literal, type_: Type) -> Constant:
     """The literal as a message would send it to a column of `type_`. ValueError when it does not fit exactly."""
     target = plain(type_)
-    match target, literal:
-        case Nullable(inner=leaf), _:
+    if isinstance(literal, _Typed) and _same(literal.type, target):
+        return literal.value
+    match target:
+        case Nullable(inner=leaf):
             return None if literal is None else _convert(literal, leaf)
-        case ((Array() | Map()), ()):
+        case Array() | Map() if literal == ():
             return None
-        case _, _Typed(value=value, type=leaf) if _same(leaf, target):
-            return value
-        case Integer(), int() | Number() | str():
+        case Integer() if isinstance(literal, int | Number | str):
             return _integer(literal, target)
-        case Float(), int() | Number() | str():
+        case Float() if isinstance(literal, int | Number | str):
             return float(literal)
-        case Decimal(), int() | Number() | str():
+        case Decimal() if isinstance(literal, int | Number | str):
             return decimal_of(Number(literal), target)
-        case Text(), int() | str():
+        case Text() if isinstance(literal, int | str):
             return str(literal).encode()
-        case Fixed(layout=Layout.PADDED, size=size), str() if len(literal.encode()) > size:
+        case Fixed(layout=Layout.PADDED, size=size) if isinstance(literal, str) and len(literal.encode()) > size:
             pass
-        case Fixed(), int() | str():
+        case Fixed() if isinstance(literal, int | str):
             return fixed_of(literal, target)
+        case Integer() | Float() | Decimal() | Text() | Fixed() | Array() | Map() | Tuple():
+            pass
+        case _:
+            assert_never(target)
     raise ValueError(f"{literal!r} does not fit the type")
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from blockhouse.errors import Permanent
-from blockhouse.schema.ddl import Declaration, DeclaredColumn, normalised
+from blockhouse.schema.ddl import COMPACT_TOPIC, Declaration, DeclaredColumn, normalised
 from blockhouse.schema.defaults import constant_default
-from blockhouse.schema.model import PROVENANCE_COLUMNS, Column, DefaultKind, ServerColumn
+from blockhouse.schema.model import PROVENANCE_COLUMNS, TOPIC_COLUMN, Column, DefaultKind, ServerColumn
 from blockhouse.schema.parse import parse_type
 
 
@@ -28,7 +28,7 @@ class FoundTable:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`added` are declared columns the server lacks, in declared order; `refused` says what cannot be changed."""
+    """`added` are declared columns the server lacks, in declared order; `refused` names what cannot be changed."""
 
     added: tuple[DeclaredColumn, ...] = ()
     refused: tuple[str, ...] = ()
@@ -95,30 +95,35 @@ def _table(declared: Declaration, found: FoundTable) -> Iterator[str]:
         ("partition key", declared.partition_by, found.partition_key),
         ("sorting key", declared.order_by, found.sorting_key),
     )
-    for what, wanted, has in keys:
-        if has is not None and (spelled := normalised(f"({has})" if has else "")) != wanted:
-            yield f"the {what} is {spelled or 'empty'} on the server and {wanted or 'empty'} in the DDL"
+    for what, desired, has in keys:
+        if has is not None and (spelled := normalised(f"({has})" if has else "")) != desired:
+            yield f"the {what} is {spelled or 'empty'} on the server and {desired or 'empty'} in the DDL"
 
 
 def _columns(declared: Declaration, have: dict[str, ServerColumn]) -> Iterator[str]:
-    wanted = {each.column.name: each.column for each in declared.columns}
-    for name in (name for name in have if name not in wanted and name not in PROVENANCE_COLUMNS):
+    desired = {each.column.name: each.column for each in declared.columns}
+    for name in (name for name in have if name not in desired and name not in PROVENANCE_COLUMNS):
         yield f"column {name} is on the server and not in the DDL: columns are never dropped"
-    for name in (name for name in have if name in wanted):
-        yield from _column(have[name], wanted[name])
+    for name in (name for name in have if name in desired):
+        yield from _column(have[name], desired[name])
 
 
-def _column(has: ServerColumn, wanted: ServerColumn) -> Iterator[str]:
-    if not _same_type(has.type, wanted.type):
-        yield f"column {has.name} is {has.type} on the server and {wanted.type} in the DDL"
-    elif has.default_kind is not wanted.default_kind:
-        kinds = (has.default_kind or "plain", wanted.default_kind or "plain")
+def _column(has: ServerColumn, desired: ServerColumn) -> Iterator[str]:
+    if not _same_type(has.type, desired.type) and not _topic_of_either_type(has, desired):
+        yield f"column {has.name} is {has.type} on the server and {desired.type} in the DDL"
+    elif has.default_kind is not desired.default_kind:
+        kinds = (has.default_kind or "plain", desired.default_kind or "plain")
         yield f"column {has.name} is {kinds[0]} on the server and {kinds[1]} in the DDL"
-    elif not _same_default(has, wanted):
+    elif not _same_default(has, desired):
         yield (
             f"column {has.name} has {has.default_kind} {has.default_expression} on the server and "
-            f"{wanted.default_expression} in the DDL"
+            f"{desired.default_expression} in the DDL"
         )
+
+
+def _topic_of_either_type(has: ServerColumn, desired: ServerColumn) -> bool:
+    """Both hold the same: which one a server got depends on its version when the column was made."""
+    return has.name == TOPIC_COLUMN and {has.type, desired.type} == {"String", COMPACT_TOPIC}
 
 
 def _same_type(one: str, other: str) -> bool:
@@ -128,15 +133,15 @@ def _same_type(one: str, other: str) -> bool:
         return False
 
 
-def _same_default(has: ServerColumn, wanted: ServerColumn) -> bool:
+def _same_default(has: ServerColumn, desired: ServerColumn) -> bool:
     """Servers spell a constant with the type it was given, as CAST(5, 'UInt8'): compare what they come to."""
-    ours, theirs = (normalised(each.default_expression, without_cast=True) for each in (wanted, has))
+    ours, theirs = (normalised(each.default_expression, without_cast=True) for each in (desired, has))
     if ours == theirs:
         return True
     if has.default_kind is not DefaultKind.DEFAULT:
         return False
     try:
-        one, other = (constant_default("", Column(**each.model_dump(), field=1)) for each in (has, wanted))
+        one, other = (constant_default("", Column(**each.model_dump(), field=1)) for each in (has, desired))
     except Permanent:
         return False
     return one == other

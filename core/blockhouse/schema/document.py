@@ -1,4 +1,4 @@
-"""What `docs/message-format.md` says of types and functions, written from the code itself: it cannot be wrong for long.
+"""What `docs/message-format.md` has on types and functions, written from the code itself: it cannot be wrong for long.
 
 python -m blockhouse.schema.document docs/message-format.md      rewrites these parts in place
 """
@@ -9,6 +9,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import assert_never
 
 from blockhouse.schema.functions import NOT_REPEATABLE, REPEATABLE
 from blockhouse.schema.parse import parse_type
@@ -18,6 +19,7 @@ WIDTH = 120
 WITH_PARAMETERS = (
     "DateTime64(3)",
     "DateTime64(9)",
+    "Time64(3)",
     "FixedString(16)",
     "Decimal(9, 2)",
     "Decimal(18, 2)",
@@ -67,7 +69,7 @@ def with_parts(page: str) -> str:
 def _leaves() -> Iterator[tuple[str, Leaf]]:
     for text in (*PLAIN, *WITH_PARAMETERS):
         type_ = plain(parse_type(text))
-        if isinstance(type_, Integer | Float | Text | Fixed | Decimal):
+        if isinstance(type_, Leaf):
             yield text, type_
 
 
@@ -100,8 +102,10 @@ def _kinds(type_: Leaf) -> str:
             return "any integer, string of digits"
         case Decimal():
             return "string, integer, double (its shortest digits)"
-        case _:
+        case Text() | Fixed():
             return "string"
+        case _:
+            assert_never(type_)
 
 
 def _spelled(type_: Leaf) -> str:
@@ -126,8 +130,10 @@ def _spelled(type_: Leaf) -> str:
             return '`"00112233-4455-6677-8899-aabbccddeeff"`'
         case Fixed(layout=Layout.ADDRESS):
             return '`"fe80::1"`'
-        case _:
+        case Text() | Fixed():
             return "text"
+        case _:
+            assert_never(type_)
 
 
 def _allowed(type_: Leaf) -> str:
@@ -140,8 +146,10 @@ def _allowed(type_: Leaf) -> str:
             return f"{precision - scale} digits before the point, {scale} after"
         case Fixed(size=size):
             return f"up to {size} bytes" if type_.layout == "padded" else f"exactly {size} bytes"
-        case _:
+        case Float() | Text():
             return "all"
+        case _:
+            assert_never(type_)
 
 
 def _stored(type_: Leaf) -> str:
@@ -154,6 +162,8 @@ def _stored(type_: Leaf) -> str:
             return str(size)
         case Decimal():
             return str(type_.size)
+        case _:
+            assert_never(type_)
 
 
 if __name__ == "__main__":

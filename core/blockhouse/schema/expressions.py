@@ -1,6 +1,6 @@
 """A DEFAULT that is no constant: what may be asked of the server, and how, so that every replay gets the same answer.
 
-Only functions of an allow-list: each looks at one row and gives the same for the same row, always. The text goes to the
+Only functions of an allow-list: each reads one row and gives the same for the same row, always. The text goes to the
 server as the server itself has spelled it; only the clock is replaced, by the time of the message in Kafka. What is not
 certainly harmless is refused by name, never approximated. Pure.
 """
@@ -11,13 +11,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import assert_never
 
 import sqlglot
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from blockhouse.schema.functions import NOT_REPEATABLE, REPEATABLE, SIGNS, WORDS
-from blockhouse.schema.model import Column, DefaultKind
+from blockhouse.schema.model import Column, DefaultKind, ServerColumn
 from blockhouse.schema.parse import parse_type
 from blockhouse.schema.types import Decimal, Fixed, Float, Integer, Layout, Leaf, Nullable, Text, Unit, plain
 
@@ -30,6 +31,7 @@ _CLOCK: Mapping[str, str] = {
     "yesterday": f"(toDate({TIME}) - 1)",
     "now64": f"fromUnixTimestamp64Milli({TIME_MS})",
 }
+_CHANGING = frozenset(name.lower() for name in NOT_REPEATABLE)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _TYPE = re.compile(r"U?Int\d+|Float\d\d|String|FixedString|Date(Time)?(32|64)?|UUID|IPv[46]|Bool|Decimal\d*|Nullable")
 _LOW_CARDINALITY = re.compile(r"\ALowCardinality\((.*)\)\Z", re.DOTALL)
@@ -37,30 +39,32 @@ _LOW_CARDINALITY = re.compile(r"\ALowCardinality\((.*)\)\Z", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """The DEFAULT of `column`, as a SELECT over the external table ROWS.
-
-    ROWS has ROW (UInt32), the columns `needs` and, with `timed`, TIME and TIME_MS. The answer has a value per row, in
-    the order of ROW, in the form in which a message would send it.
-    """
+    """The DEFAULT of `column`: `value` gives it in the form in which a message would send it. It needs the columns
+    `needs` and, with `timed`, TIME and TIME_MS."""
 
     column: str
-    select: str
+    value: str
     needs: tuple[str, ...]
     timed: bool
+
+    @property
+    def select(self) -> str:
+        """A SELECT over the external table ROWS, which has ROW (UInt32) too: a value per row, in the order of ROW."""
+        return f"SELECT {self.value} FROM {ROWS} ORDER BY {ROW}"
 
 
 def server_expression(column: Column, known: Mapping[str, Column]) -> Expression:
     """How to ask for the column's DEFAULT. `known` are the columns that a producer can fill.
 
-    Raises ValueError saying what in the expression cannot be evaluated the same way again.
+    Raises ValueError naming what in the expression cannot be evaluated the same way again.
     """
     text = column.default_expression
     words = list(_reviewed(text, known))
     sql = _with_kafka_time(text, words)
     type_text = _LOW_CARDINALITY.sub(r"\1", column.type)
-    select = f"SELECT {_as_sent(f'CAST(({sql}), {_quoted(type_text)})', column)} FROM {ROWS} ORDER BY {ROW}"
+    value = _as_sent(f"CAST(({sql}), {_quoted(type_text)})", column)
     needs = tuple(dict.fromkeys(name for kind, name, _, _ in words if kind == "column"))
-    return Expression(column.name, select, needs, any(kind == "clock" for kind, _, _, _ in words))
+    return Expression(column.name, value, needs, any(kind == "clock" for kind, _, _, _ in words))
 
 
 def in_order(expressions: Sequence[Expression]) -> tuple[Expression, ...]:
@@ -80,12 +84,26 @@ def not_repeatable(column: Column) -> str:
     """The function that makes a MATERIALIZED column differ from one insert of a block to the next; empty if none."""
     if column.default_kind is not DefaultKind.MATERIALIZED:
         return ""
-    try:
-        words = sqlglot.tokenize(column.default_expression, read="clickhouse")
-    except SqlglotError:
+    return next((name for name in _called(column.default_expression) if name.lower() in _CHANGING), "")
+
+
+def not_proven(column: ServerColumn) -> str:
+    """The function of a MATERIALIZED column that may give something else for the same block later: a dictionary, a
+    macro of the replica, one that is not known. Empty if none: then the same block has the same bytes."""
+    if column.default_kind is not DefaultKind.MATERIALIZED:
         return ""
-    called = (token for token, following in pairwise(words) if following.text == "(" and _is_word(token))
-    return next((token.text for token in called if token.text in NOT_REPEATABLE), "")
+    names = _called(column.default_expression)
+    proven = (name in REPEATABLE or name.upper() in WORDS or _is_type(name) for name in names)
+    return next((name for name, known in zip(names, proven, strict=True) if not known), "")
+
+
+def _called(expression: str) -> list[str]:
+    """The functions in it; an expression that cannot be read counts as one, by its text."""
+    try:
+        words = sqlglot.tokenize(expression, read="clickhouse")
+    except SqlglotError:
+        return [expression]
+    return [token.text for token, following in pairwise(words) if following.text == "(" and _is_word(token)]
 
 
 _Found = tuple[str, str, int, int]
@@ -157,8 +175,8 @@ def _as_sent(sql: str, column: Column) -> str:
     """The value in the form in which a message would send it. Raises ValueError for what has no such form."""
     kind = plain(parse_type(column.type))
     leaf = kind.inner if isinstance(kind, Nullable) else kind
-    if not isinstance(leaf, Integer | Float | Text | Fixed | Decimal):
-        raise ValueError("a list, map or tuple cannot be told absent from empty in every format")
+    if not isinstance(leaf, Leaf):
+        raise ValueError("a list, map or tuple does not distinguish absent from empty in every format")
     return _leaf_as_sent(sql, leaf)
 
 
@@ -166,6 +184,8 @@ def _leaf_as_sent(sql: str, leaf: Leaf) -> str:
     match leaf:
         case Integer(unit=Unit.TICK, storage="int64"):
             return f"reinterpretAsInt64({sql})"
+        case Integer(storage="int64", precision=digits) if digits:  # a Time64, of which toInt64 gives whole seconds
+            return f"toInt64(CAST({sql}, 'Decimal128({digits})') * {10**digits})"
         case Integer(unit=Unit.CODE, storage=storage):
             return f"CAST({sql}, '{'Int8' if storage == 'int8' else 'Int16'}')"
         case Integer(unit=Unit.ADDRESS):
@@ -180,8 +200,10 @@ def _leaf_as_sent(sql: str, leaf: Leaf) -> str:
             return f"UUIDStringToNum(toString({sql}))"
         case Fixed(layout=Layout.ADDRESS):
             return f"IPv6StringToNum(toString({sql}))"
-        case _:
+        case Fixed(layout=(Layout.SIGNED | Layout.UNSIGNED)) | Fixed() | Decimal():
             return f"toString({sql})"
+        case _:
+            assert_never(leaf)
 
 
 def _quoted(text: str) -> str:

@@ -1,6 +1,6 @@
 """The functions a DEFAULT may use when the server evaluates it for us.
 
-A function is here when it looks at one row, and gives the same for the same row at any time on any replica. Adding one
+A function is here when it reads one row, and gives the same for the same row at any time on any replica. Adding one
 that does not lets a replay build another block: it would be noticed (the CRC) and block the table.
 """
 
@@ -56,12 +56,14 @@ REPEATABLE = frozenset(
 _CHANGING = """
     now NOW now64 nowInBlock today yesterday curdate current_date CURRENT_TIMESTAMP UTCTimestamp
     rand rand32 rand64 randConstant randomString randomFixedString randomPrintableASCII fuzzBits
-    canonicalRand randUniform randNormal generateUUIDv4 generateUUIDv7 generateULID generateSnowflakeID
+    canonicalRand randUniform randNormal randLogNormal randBinomial randNegativeBinomial randPoisson randBernoulli
+    randExponential randChiSquared randStudentT randFisherF randomStringUTF8
+    generateUUIDv4 generateUUIDv7 generateULID generateSnowflakeID
     hostName hostname FQDN fqdn uptime blockNumber rowNumberInBlock rowNumberInAllBlocks runningDifference neighbor
-    serverUUID connectionId queryID currentUser user
+    serverUUID connectionId queryID currentUser user UTC_timestamp
 """
 NOT_REPEATABLE = frozenset(_CHANGING.split())
-"""What makes a MATERIALIZED column differ between two attempts to insert one block."""
+"""What makes a MATERIALIZED column differ between two attempts to insert one block, whatever case it is written in."""
 
 _LANGUAGE = """
     AND OR NOT IN LIKE IS NULL CASE WHEN THEN ELSE END BETWEEN AS TRUE FALSE

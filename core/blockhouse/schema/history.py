@@ -38,8 +38,8 @@ def extend(history: TableHistory, server_columns: Sequence[Described]) -> TableH
     """The history with one more revision if the server's columns differ from the current one, else `history` itself.
 
     Added columns, a changed order, a changed default expression and an Enum with more names make a new revision.
-    Raises Blocked(on="SchemaChange") naming every difference that would lose or change what producers send: a dropped
-    or renamed column, another type, or a column that can no longer be inserted.
+    Raises Blocked(reason="SchemaChange") naming every difference that would lose or change what producers send: a
+    dropped or renamed column, another type, or a column that can no longer be inserted.
     """
     current = history.current
     if current is None:
@@ -50,7 +50,7 @@ def extend(history: TableHistory, server_columns: Sequence[Described]) -> TableH
         raise Blocked(
             f"table {history.name} no longer fits its schema revision {current.number}: {'; '.join(differences)}. "
             f"Restore the column, or start the table again under another name",
-            on="SchemaChange",
+            reason="SchemaChange",
         )
     # Every number ever given counts, not only the current ones, so that none is given twice.
     fields = {column.name: column.field for revision in history.revisions for column in revision.columns}

@@ -7,7 +7,7 @@ canonical spelling of a value: the page on messages names the others that are ta
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, assert_never
 
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.schema.parse import column_type
@@ -95,3 +95,5 @@ def _leaf(leaf: Leaf) -> dict[str, Any]:
             return {"type": "string", "maxLength": size}
         case Fixed():
             return {"type": ["integer", "string"], "pattern": r"^[+-]?\d+$"}
+        case _:
+            assert_never(leaf)

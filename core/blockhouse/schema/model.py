@@ -9,8 +9,10 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
-PROVENANCE_COLUMNS = ("_kafka_cluster", "_kafka_partition", "_kafka_offset", "_kafka_row")
-"""Filled by the aggregator. The first three identify the message, the last (optional) the row inside it."""
+TOPIC_COLUMN = "_kafka_topic"
+PROVENANCE_COLUMNS = ("_kafka_cluster", "_kafka_partition", "_kafka_offset", "_kafka_row", TOPIC_COLUMN)
+"""Filled by the aggregator. The first three identify the message within its topic, the others (optional) the row inside
+it and the topic itself, by name and id."""
 
 
 class DefaultKind(StrEnum):
@@ -63,6 +65,11 @@ class Revision(Frozen):
         """The columns a producer fills (those of `Row`), in the server's order."""
         return tuple(column for column in self.insertable if column.name not in PROVENANCE_COLUMNS)
 
+    @property
+    def names_topic(self) -> bool:
+        """Whether rows of this revision hold the topic they are from."""
+        return any(column.name == TOPIC_COLUMN for column in self.insertable)
+
 
 class TableHistory(Frozen):
     """Everything known of one table: a short id for the metadata, and its revisions, oldest first.
@@ -80,4 +87,5 @@ class TableHistory(Frozen):
         return self.revisions[-1] if self.revisions else None
 
     def revision(self, number: int) -> Revision | None:
+        """The schema revision of that number; None when it is not known."""
         return next((r for r in self.revisions if r.number == number), None)

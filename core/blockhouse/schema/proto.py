@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import assert_never
 
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -18,7 +19,22 @@ from google.protobuf.message_factory import GetMessageClass
 
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.schema.parse import column_type, parse_type
-from blockhouse.schema.types import LEAVES, Array, Map, Nullable, Proto, Tuple, Type, plain
+from blockhouse.schema.types import (
+    Array,
+    Decimal,
+    Fixed,
+    Float,
+    Integer,
+    Leaf,
+    LowCardinality,
+    Map,
+    Nullable,
+    Proto,
+    Text,
+    Tuple,
+    Type,
+    plain,
+)
 
 PACKAGE = "blockhouse.rows"
 
@@ -95,8 +111,8 @@ class _Names:
     def __init__(self) -> None:
         self._taken: set[str] = set()
 
-    def take(self, wanted: str, number: int) -> str:
-        name = identifier(wanted)
+    def take(self, desired: str, number: int) -> str:
+        name = identifier(desired)
         while self._key(name) in self._taken:
             name = f"{name}_{number}"
         self._taken.add(self._key(name))
@@ -114,8 +130,8 @@ class _Builder:
     def fill(self, message: DescriptorProto, path: str, fields: Mapping[int, tuple[str, Type]]) -> None:
         """Adds the fields, number -> (name, type), to the message whose full name is `path`."""
         names = _Names()
-        for number, (wanted, type_) in sorted(fields.items()):
-            self._add(message, path, names.take(wanted, number), number, plain(type_), names)
+        for number, (desired, type_) in sorted(fields.items()):
+            self._add(message, path, names.take(desired, number), number, plain(type_), names)
 
     def _add(self, message: DescriptorProto, path: str, name: str, number: int, type_: Type, names: _Names) -> None:
         repeated = isinstance(type_, Array | Map)
@@ -127,7 +143,7 @@ class _Builder:
             field.oneof_index = len(message.oneof_decl)
             message.oneof_decl.add(name=f"_{name}")
         value = plain(type_.inner) if isinstance(type_, Array) else type_
-        if isinstance(value, LEAVES) or (isinstance(value, Nullable) and not repeated):
+        if isinstance(value, Leaf) or (isinstance(value, Nullable) and not repeated):
             leaf = value.inner if isinstance(value, Nullable) else value
             field.type = _CODES[_WIDE.get(leaf.proto, leaf.proto) if self._wide else leaf.proto]
             return
@@ -147,8 +163,10 @@ def _members(type_: Type) -> dict[int, tuple[str, Type]]:
         case Tuple(names=names, elements=elements):
             labels = [f"v{name}" if name.isdigit() else name for name in names]
             return dict(enumerate(zip(labels, elements, strict=True), 1))
-        case _:
+        case Array() | Nullable() | LowCardinality() | Integer() | Float() | Text() | Fixed() | Decimal():
             return {1: ("value", type_)}
+        case _:
+            assert_never(type_)
 
 
 def _camel(name: str) -> str:

@@ -1,7 +1,7 @@
 """A CREATE TABLE statement cut into the pieces its author wrote, word for word.
 
-A grammar that understands SQL also writes it anew, and not always the same: `rand()` of ClickHouse comes back under
-another name. What goes to a server must be what somebody wrote, so the grammar only says where the pieces are.
+A grammar that understands SQL also rewrites it, and not always the same: `rand()` of ClickHouse comes back under
+another name. What goes to a server must be what the author wrote, so the grammar only locates the pieces.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal as Number
 from ipaddress import IPv4Address, IPv6Address
+from typing import assert_never
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -22,6 +23,7 @@ _TIME = re.compile(
     re.ASCII,
 )
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -43,8 +45,10 @@ def integer_of(text: str, type_: Integer, zone: str = "") -> int:
             if not _WHOLE.fullmatch(text):
                 raise ValueError(f"{text!r} is not a whole number")
             number = int(text)
-        case _:
+        case Unit.DAY | Unit.TICK:
             number = _moment(text, type_, zone)
+        case unreachable:
+            assert_never(unreachable)
     if not type_.low <= number <= type_.high:
         raise OutOfRange(f"{text!r} is out of range")
     return number
@@ -83,6 +87,14 @@ def _utc_offset(moment: datetime, zone: str) -> timedelta:
     return early
 
 
+def decimal_of_text(text: str, type_: Decimal) -> str:
+    """Plain text of exactly the number that `text` stands for, with or without an exponent. Raises ValueError when it
+    is no number, or has more digits than the type; zeros at the end of the fraction are none."""
+    if not _DECIMAL.fullmatch(text):
+        raise ValueError(f"{text!r} is no decimal number")
+    return decimal_of(Number(text), type_)
+
+
 def decimal_of(number: Number, type_: Decimal) -> str:
     """Plain text of exactly `number`. Raises ValueError when it has more digits than the type."""
     if number.is_zero():
@@ -98,15 +110,20 @@ def decimal_of(number: Number, type_: Decimal) -> str:
 
 def fixed_of(literal: int | str, type_: Fixed) -> bytes:
     """The bytes as a message of format `rows` would send them. Raises ValueError or OverflowError."""
-    match type_.layout, literal:
-        case ((Layout.SIGNED | Layout.UNSIGNED), int()):
+    text = literal if isinstance(literal, str) else ""
+    match type_.layout:
+        case Layout.SIGNED | Layout.UNSIGNED if isinstance(literal, int):
             return literal.to_bytes(type_.size, "little", signed=type_.layout is Layout.SIGNED)
-        case ((Layout.SIGNED | Layout.UNSIGNED), str()) if _WHOLE.fullmatch(literal) and len(literal) < 100:
-            return fixed_of(int(literal), type_)
-        case Layout.UUID, str() if _UUID.fullmatch(literal):
-            return UUID(literal).bytes
-        case Layout.ADDRESS, str() if "%" not in literal:
-            return IPv6Address(literal).packed
-        case Layout.PADDED, str():
-            return literal.encode()
+        case Layout.SIGNED | Layout.UNSIGNED if _WHOLE.fullmatch(text) and len(text) < 100:
+            return fixed_of(int(text), type_)
+        case Layout.UUID if _UUID.fullmatch(text):
+            return UUID(text).bytes
+        case Layout.ADDRESS if isinstance(literal, str) and "%" not in text:
+            return IPv6Address(text).packed
+        case Layout.PADDED if isinstance(literal, str):
+            return text.encode()
+        case Layout.SIGNED | Layout.UNSIGNED | Layout.UUID | Layout.ADDRESS | Layout.PADDED:
+            pass
+        case unreachable:
+            assert_never(unreachable)
     raise ValueError(f"{literal!r} does not fit the type")

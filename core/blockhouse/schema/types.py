@@ -1,8 +1,10 @@
 """What a ClickHouse type is to this project: THE table of types, and the parser of their spelling.
 
 Everything that depends on a type (the protobuf field, the range check, the Arrow column, the Native bytes, the
-documentation) is derived from the values made here, so that a type is added in one place. Must never touch rows or a
-client library.
+documentation) is derived from the values made here: a type of an existing kind (`Integer`, `Fixed`, ...) is one line of
+`PLAIN`. A new kind is added to `Leaf` or `Plain`; from then on mypy refuses every match that has no answer for it, and
+`tests/unit/schema/test_closed_types.py` sees to it that each match is of this sort. Must never touch rows or a client
+library.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from string import ascii_lowercase
+from typing import assert_never
 
 
 class Proto(StrEnum):
@@ -70,6 +74,8 @@ class Integer:
 
 @dataclass(frozen=True, slots=True)
 class Float:
+    """A binary floating-point number stored as `storage` (numpy's name of it)."""
+
     proto: Proto
     storage: str
     meaning: str
@@ -85,6 +91,8 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
+    """Exactly `size` bytes, made from a message's bytes as `layout` describes."""
+
     size: int
     layout: Layout
     meaning: str
@@ -98,7 +106,7 @@ class Decimal:
     precision: int
     scale: int
     proto: Proto = Proto.STRING
-    meaning: str = "plain decimal text such as -12.5"
+    meaning: str = "decimal text such as -12.5 or 1E-7"
 
     @property
     def size(self) -> int:
@@ -107,6 +115,8 @@ class Decimal:
 
 @dataclass(frozen=True, slots=True)
 class Nullable:
+    """A leaf, or NULL: absent in protobuf, null in Arrow."""
+
     inner: Leaf
 
 
@@ -119,11 +129,15 @@ class LowCardinality:
 
 @dataclass(frozen=True, slots=True)
 class Array:
+    """Any number of values of one type; never NULL itself."""
+
     inner: Type
 
 
 @dataclass(frozen=True, slots=True)
 class Map:
+    """Pairs of a key, which is a leaf, and a value; a list of such pairs in Arrow."""
+
     key: Type
     value: Type
 
@@ -137,13 +151,15 @@ class Tuple:
 
 
 Leaf = Integer | Float | Text | Fixed | Decimal
-Type = Leaf | Nullable | LowCardinality | Array | Map | Tuple
-
-LEAVES = (Integer, Float, Text, Fixed, Decimal)
+Plain = Leaf | Nullable | Array | Map | Tuple
+Type = Plain | LowCardinality
 
 # Date32 and DateTime64 end where ClickHouse's calendar ends: 1900-01-01 to 2299-12-31.
 _FIRST_DAY, _LAST_DAY = -25_567, 120_529
 _FIRST_SECOND, _LAST_SECOND = _FIRST_DAY * 86_400, (_LAST_DAY + 1) * 86_400 - 1
+
+_LONGEST = 999 * 3_600 + 59 * 60 + 59
+"""Seconds in a Time."""
 
 
 def _signed(bits: int, proto: Proto) -> Integer:
@@ -186,6 +202,7 @@ PLAIN: Mapping[str, Type] = {
     "Date": Integer(Proto.UINT32, "uint16", 0, 65_535, "days since 1970-01-01", Unit.DAY),
     "Date32": Integer(Proto.INT32, "int32", _FIRST_DAY, _LAST_DAY, "days since 1970-01-01", Unit.DAY, zero=_FIRST_DAY),
     "DateTime": date_time(),
+    "Time": Integer(Proto.INT32, "int32", -_LONGEST, _LONGEST, "seconds, -999:59:59 to 999:59:59"),
     "IPv4": _unsigned(32, Proto.UINT32, "the address as a number: 127.0.0.1 is 2130706433", Unit.ADDRESS),
     "IPv6": Fixed(16, Layout.ADDRESS, "16 bytes in network order"),
     "Point": _POINT,
@@ -215,6 +232,14 @@ def date_time_64(precision: int, zone: str = "") -> Integer:
     )
 
 
+def time_64(precision: int) -> Integer:
+    """A span or a time of day in ticks of 10^-precision seconds, as long as `Time` allows."""
+    longest = (_LONGEST + 1) * 10**precision - 1
+    unit = "1 s" if precision == 0 else f"10^-{precision} s"
+    meaning = f"ticks of {unit}, -999:59:59 to 999:59:59"
+    return Integer(Proto.INT64, "int64", -longest, longest, meaning, precision=precision)
+
+
 def enum(bits: int, codes: tuple[tuple[str, int], ...]) -> Integer:
     numbers = [code for _, code in codes]
     meaning = ", ".join(f"{code} = {name}" for name, code in sorted(codes, key=lambda pair: pair[1]))
@@ -223,13 +248,36 @@ def enum(bits: int, codes: tuple[tuple[str, int], ...]) -> Integer:
     )
 
 
-def plain(type_: Type) -> Leaf | Nullable | Array | Map | Tuple:
+def plain(type_: Type) -> Plain:
     """The type without LowCardinality, which only ClickHouse's storage and the Native format know."""
     return type_.inner if isinstance(type_, LowCardinality) else type_
 
 
+def least_bytes(type_: Type) -> int:
+    """What every value takes in ClickHouse's Native format at least: all of it where the type has a fixed width."""
+    match type_:
+        case Integer(storage=storage) | Float(storage=storage):
+            return int(storage.lstrip(ascii_lowercase)) // 8
+        case Text():
+            return 1
+        case Fixed(size=size):
+            return size
+        case Decimal():
+            return type_.size
+        case Nullable(inner=inner):
+            return 1 + least_bytes(inner)
+        case LowCardinality():
+            return 1
+        case Array() | Map():
+            return 8
+        case Tuple(elements=elements):
+            return sum(map(least_bytes, elements))
+        case _:
+            assert_never(type_)
+
+
 def zero(type_: Type) -> int | float | bytes | str | None:
-    """What ClickHouse stores in a leaf that nobody filled: for an Enum its lowest number. None is NULL."""
+    """What ClickHouse stores in a leaf that was not filled: for an Enum its lowest number. None is NULL."""
     match plain(type_):
         case Integer(zero=number):
             return number
@@ -241,5 +289,7 @@ def zero(type_: Type) -> int | float | bytes | str | None:
             return bytes(size)
         case Decimal():
             return "0"
-        case _:
+        case Nullable() | Array() | Map() | Tuple():
             return None
+        case unreachable:
+            assert_never(unreachable)

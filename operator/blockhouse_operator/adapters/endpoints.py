@@ -1,12 +1,13 @@
-"""Where the operator reaches what runs in the pods: by their Services, unless it is told otherwise.
+"""Where the operator reaches what runs in the pods: by their Services, unless it is configured otherwise.
 
 An operator outside the cluster's network (a test, a developer's machine, one that reaches another Kubernetes through a
 gateway) cannot resolve Service names. It is given templates instead:
 
     blockhouse operator run --aggregator-url 'http://127.0.0.1:8080/{namespace}/{replica}'
                             --verifier-url 'http://127.0.0.1:8080/{namespace}/{verifier}'
+                            --clickhouse-url 'http://127.0.0.1:8080/{namespace}/{replica}/clickhouse'
 
-or the same in BLOCKHOUSE_AGGREGATOR_URL and BLOCKHOUSE_VERIFIER_URL.
+or the same in BLOCKHOUSE_AGGREGATOR_URL, BLOCKHOUSE_VERIFIER_URL and BLOCKHOUSE_CLICKHOUSE_URL.
 """
 
 from __future__ import annotations
@@ -14,10 +15,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import aiohttp
+
 from blockhouse_operator.api import names
 
+UNREACHABLE = (aiohttp.ClientError, TimeoutError, OSError, UnicodeError)
+"""What a request raises that gets no answer; the last of a host that is no valid name, a label of 64 characters."""
 AGGREGATOR_URL = "BLOCKHOUSE_AGGREGATOR_URL"
 VERIFIER_URL = "BLOCKHOUSE_VERIFIER_URL"
+CLICKHOUSE_URL = "BLOCKHOUSE_CLICKHOUSE_URL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +34,33 @@ class Endpoints:
     """With `{replica}` and, where it matters, `{namespace}`."""
     verifier_template: str | None = None
     """With `{verifier}` and, where it matters, `{namespace}`."""
+    clickhouse_template: str | None = None
+    """As that of aggregators."""
 
     def __post_init__(self) -> None:
-        for template, needed in ((self.aggregator_template, "{replica}"), (self.verifier_template, "{verifier}")):
+        for template, needed in (
+            (self.aggregator_template, "{replica}"),
+            (self.verifier_template, "{verifier}"),
+            (self.clickhouse_template, "{replica}"),
+        ):
             if template is not None and needed not in template:
                 raise ValueError(f"the URL {template!r} must contain {needed}: all objects would share one")
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Endpoints:
-        return cls(environment.get(AGGREGATOR_URL) or None, environment.get(VERIFIER_URL) or None)
+        return cls(*(environment.get(name) or None for name in (AGGREGATOR_URL, VERIFIER_URL, CLICKHOUSE_URL)))
 
     def aggregator(self, replica: str, namespace: str) -> str:
         """Base of an aggregator's admin API: `/status` is below it. No slash at its end."""
         if self.aggregator_template is None:
             return names.admin_url(replica, namespace)
         return _filled(self.aggregator_template, namespace=namespace, replica=replica)
+
+    def clickhouse(self, replica: str, namespace: str, host: str) -> str:
+        """The HTTP interface of a replica's managed ClickHouse at `host`. No slash at its end."""
+        if self.clickhouse_template is None:
+            return f"http://{host}:{names.HTTP_PORT}"
+        return _filled(self.clickhouse_template, namespace=namespace, replica=replica)
 
     def verifier(self, pipeline: str, namespace: str) -> str:
         """Base of a verifier's HTTP API: `/verdict` is below it. No slash at its end."""

@@ -2,7 +2,7 @@
 
 Below the pipeline's root, `operator/shards/N/` has the node `restart` (the replica that may be restarted; it is
 persistent, so a dead operator's half-done restart still keeps the others from theirs) and `zones/ZONE` (what the
-operator of that zone says of its replicas). The only module of the operator that imports kazoo; its calls block.
+operator of that zone reports about its replicas). Only this module and `replication` import kazoo; its calls block.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from kazoo.security import CREATOR_ALL_ACL
 
 from blockhouse.errors import Blocked, Retryable
 from blockhouse_operator.adapters.fence import Fence
+from blockhouse_operator.adapters.replication import replicas_of_tables, replicated_tables
+from blockhouse_operator.decide.replication import ReplicaOfTable
 from blockhouse_operator.decide.seen import Gap, State, StreamSeen, TableAt, ZoneReport
 
 CONNECT_SECONDS = 5.0
 FRESH_SECONDS = 180.0
-"""A zone's report counts for so long; it is written anew at a third of it."""
+"""A zone's report counts for so long; it is written again at a third of it."""
 
 Result = TypeVar("Result")
 
@@ -64,7 +66,7 @@ class Ensemble:
         return self._ask(claim)
 
     def claimed_by(self, root: str, shard: int) -> str:
-        """The replica that may be restarted; empty when it is nobody's turn."""
+        """The replica that may be restarted; empty when no one has claimed the restart."""
 
         def read(client: KazooClient) -> str:
             try:
@@ -75,7 +77,7 @@ class Ensemble:
         return self._ask(read)
 
     def release_restart(self, root: str, shard: int, replica: str) -> None:
-        """Give the turn up, if it is this replica's."""
+        """Release the claim, if it is this replica's."""
         path = f"{_shard_path(root, shard)}/restart"
 
         def release(client: KazooClient) -> None:
@@ -90,7 +92,7 @@ class Ensemble:
         self._ask(release)
 
     def report(self, root: str, shard: int, report: ZoneReport) -> None:
-        """Say what this zone's replicas do. Written when it changed, or when it would soon count as old."""
+        """Report what this zone's replicas do. Written when it changed, or when it would soon count as old."""
         path = f"{_shard_path(root, shard)}/zones/{report.zone}"
         content = json.dumps(asdict(report), sort_keys=True, default=sorted).encode()
 
@@ -127,20 +129,25 @@ class Ensemble:
 
         return self._ask(read)
 
+    def replicas_of_tables(self, paths: Sequence[str], first: str = "") -> dict[str, dict[str, ReplicaOfTable]]:
+        """Every replica that is registered for the tables at or below `paths`, by the table's path and by replica;
+        the replica `first` is read before the others."""
+        return self._ask(lambda client: replicas_of_tables(client, paths, first))
+
     def unregister(self, tables_path: str, replica: str) -> int:
         """Remove a dead replica's registration from every replicated table below `tables_path`; returns how many.
 
-        Raises Blocked, and removes nothing of that table, when the replica is active there: somebody runs it.
+        Raises Blocked, and removes nothing of that table, when the replica is active there: it is still running.
         """
 
         def remove(client: KazooClient) -> int:
             removed = 0
-            for table in _replicated_tables(client, tables_path):
+            for table in replicated_tables(client, tables_path):
                 path = f"{table}/replicas/{replica}"
                 if client.exists(f"{path}/is_active"):
                     raise Blocked(
                         f"replica {replica} is active in ZooKeeper at {path}; stop its server, it is not in the spec",
-                        on="is_active",
+                        reason="ReplicaActive",
                     )
                 if client.exists(path):
                     self._fence.check()
@@ -209,19 +216,6 @@ def _table_at(content: dict[str, Any]) -> TableAt:
 
 
 def _known(kind: type[StreamSeen | TableAt], content: dict[str, Any]) -> dict[str, Any]:
-    """Without what only operators of a later version say."""
+    """Without what only operators of a later version write."""
     names = {each.name for each in fields(kind)}
     return {name: value for name, value in content.items() if name in names}
-
-
-def _replicated_tables(client: KazooClient, path: str) -> Iterator[str]:
-    """Tables' own nodes below a path, at any depth: those that have `replicas` and `metadata`."""
-    try:
-        children = client.get_children(path)
-    except NoNodeError:
-        return
-    if "replicas" in children and "metadata" in children:
-        yield path
-        return
-    for child in sorted(children):
-        yield from _replicated_tables(client, f"{path}/{child}")

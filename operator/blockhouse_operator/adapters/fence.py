@@ -27,7 +27,7 @@ class Fence:
     """Shut until the first renewal; open for `seconds` after each; never open again once it lapsed or was shut.
 
     A lapsed lease may be taken again, but what was decided before is stale by then: another leader may have led
-    meanwhile. The process has to begin anew.
+    meanwhile. The process has to be restarted.
     """
 
     def __init__(self, seconds: float, clock: Clock = boot_clock) -> None:

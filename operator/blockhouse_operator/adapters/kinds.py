@@ -25,7 +25,9 @@ class Kind:
 GROUP_VERSION = "ingest.blockhouse.dev/v1alpha1"
 BLOCK_AGGREGATOR = Kind(GROUP_VERSION, "BlockAggregator", "blockaggregators")
 SHARD_INGEST = Kind(GROUP_VERSION, "ClickHouseShardIngest", "clickhouseshardingests")
+KAFKA_REASSIGNMENT = Kind(GROUP_VERSION, "KafkaReassignment", "kafkareassignments")
 POD = Kind("v1", "Pod", "pods")
+NODE = Kind("v1", "Node", "nodes")
 SECRET = Kind("v1", "Secret", "secrets")
 CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps")
 SERVICE = Kind("v1", "Service", "services")
@@ -35,6 +37,7 @@ EVENT = Kind("v1", "Event", "events")
 STATEFUL_SET = Kind("apps/v1", "StatefulSet", "statefulsets")
 DEPLOYMENT = Kind("apps/v1", "Deployment", "deployments")
 DISRUPTION_BUDGET = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
+LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
 NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
 
 CHILDREN = (
@@ -51,7 +54,9 @@ CHILDREN = (
 )
 """What the operator may create, in the order in which it is created."""
 
-_BY_NAME = {(kind.api_version, kind.name): kind for kind in (BLOCK_AGGREGATOR, POD, EVENT, *CHILDREN)}
+_BY_NAME = {
+    (kind.api_version, kind.name): kind for kind in (BLOCK_AGGREGATOR, KAFKA_REASSIGNMENT, POD, EVENT, LEASE, *CHILDREN)
+}
 
 
 def kind_of(manifest: Object) -> Kind:

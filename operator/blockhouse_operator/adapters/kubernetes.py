@@ -1,14 +1,14 @@
 """The Kubernetes API as the operator uses it: paginated lists, server-side apply, evictions, status, Events.
 
 The only module that sends requests to an API server, apart from the leader's lease. Every write passes the fence. It
-must never read or write a whole collection unpaginated, and never apply what is already as wanted.
+must never read or write a whole collection unpaginated, and never apply what is already as desired.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import aiohttp
@@ -37,7 +37,7 @@ class NotFound(Permanent):
 
 
 class Conflict(Retryable):
-    """Somebody else changed or made the object meanwhile: look again."""
+    """The object was changed or created by another client meanwhile: read it again."""
 
 
 class Credentials(Protocol):
@@ -47,7 +47,7 @@ class Credentials(Protocol):
 async def connect(kubeconfig: str | None = None, context: str | None = None, *, identity: str = "") -> ApiClient:
     """A client by kubeconfig, or by the pod's service account where there is none. Raises Permanent.
 
-    `identity` goes into the user agent: operators share a service account, and an audit log has to tell them apart.
+    `identity` goes into the user agent: operators share a service account, and an audit log has to distinguish them.
     """
     configuration = Configuration()
     try:
@@ -90,7 +90,7 @@ class Kubernetes:
         found: list[Object] = []
         while True:
             page = await self._request("GET", kind.path(namespace), query)
-            # Items of a list carry neither; whoever gets one alone needs them.
+            # Items of a list carry neither; a caller that gets one alone needs them.
             found += [{"apiVersion": kind.api_version, "kind": kind.name, **item} for item in page["items"]]
             more = page["metadata"].get("continue")
             if not more:
@@ -98,7 +98,7 @@ class Kubernetes:
             query["continue"] = more
 
     async def apply(self, manifest: Object, live: Object | None) -> Written:
-        """Make what we own of the object as the manifest says; no request where it is so already."""
+        """Make what we own of the object as in the manifest; no request where it is so already."""
         kind, meta = kind_of(manifest), manifest["metadata"]
         if live is not None:
             differences = drifted(manifest, live, FIELD_MANAGER)
@@ -115,6 +115,34 @@ class Kubernetes:
             why="missing" if live is None else f"differs: {', '.join(differences[:5])}",
         )
         return "created" if live is None else "changed"
+
+    async def replace_spec(self, live: Object, spec: Mapping[str, Any], *, why: str) -> None:
+        """Give an object exactly this spec, no matter who owns its fields, if it is still as it was observed."""
+        meta = live["metadata"]
+        body = [
+            {"op": "test", "path": "/metadata/resourceVersion", "value": meta["resourceVersion"]},
+            {"op": "replace", "path": "/spec", "value": spec},
+        ]
+        await self._write(
+            "PATCH",
+            kind_of(live).path(meta["namespace"], meta["name"]),
+            {"fieldManager": FIELD_MANAGER},
+            body,
+            content_type="application/json-patch+json",
+            why=why,
+        )
+
+    async def put(self, manifest: Object, live: Object | None, *, why: str) -> None:
+        """Create the object, or replace it as it was observed. Raises Conflict when another one was faster."""
+        method, name = ("PUT", manifest["metadata"]["name"]) if live is not None else ("POST", "")
+        path = kind_of(manifest).path(manifest["metadata"]["namespace"], name)
+        await self._write(method, path, {}, manifest, why=why)
+
+    async def annotate(self, live: Object, annotations: Mapping[str, str | None], *, why: str) -> None:
+        """Set annotations of an object, or remove those that are None."""
+        path = kind_of(live).path(live["metadata"]["namespace"], live["metadata"]["name"])
+        body, query = {"metadata": {"annotations": dict(annotations)}}, {"fieldManager": f"{FIELD_MANAGER}-notes"}
+        await self._write("PATCH", path, query, body, content_type="application/merge-patch+json", why=why)
 
     async def scale_to_zero(self, stateful_set: Object, *, why: str) -> None:
         """Let a StatefulSet have no pod, if it is still as it was seen."""
@@ -148,7 +176,7 @@ class Kubernetes:
     async def delete(
         self, live: Object, *, why: str, propagation: Propagation = "Background", same_version: bool = False
     ) -> None:
-        """Delete exactly the object that was seen, not one made anew under its name; gone already is well."""
+        """Delete exactly the object that was observed, not a re-created one of that name; already deleted is fine."""
         meta = live["metadata"]
         preconditions = {"uid": meta["uid"]}
         if same_version:
@@ -175,7 +203,7 @@ class Kubernetes:
         except NotFound:
             return
 
-    async def tell(self, about: Object, *, warning: bool, reason: str, message: str, at: str) -> None:
+    async def emit(self, about: Object, *, warning: bool, reason: str, message: str, at: str) -> None:
         """An Event about the object, at an RFC 3339 time. A failure is logged: no Event is worth a reconcile."""
         meta = about["metadata"]
         event = {
@@ -208,7 +236,7 @@ class Kubernetes:
         method: str,
         path: str,
         query: Mapping[str, str],
-        body: Object,
+        body: Object | Sequence[Object],
         *,
         content_type: str = "application/json",
         why: str = "",
@@ -225,7 +253,7 @@ class Kubernetes:
         method: str,
         path: str,
         query: Mapping[str, str] | None = None,
-        body: Object | None = None,
+        body: Object | Sequence[Object] | None = None,
         content_type: str = "application/json",
     ) -> Any:
         request = await self._api.param_serialize(
@@ -257,13 +285,13 @@ def _refusal(status: int, method: str, path: str, text: str) -> Permanent | Retr
         reason, message = parsed.get("reason") or "Unknown", parsed.get("message") or text
     except (ValueError, AttributeError):
         reason, message = "Unknown", text[:500]
-    said = f"{method} {path}: {message} ({status} {reason})"
+    problem = f"{method} {path}: {message} ({status} {reason})"
     if status == 404:
-        return NotFound(said, reason="NotFound", code=status)
+        return NotFound(problem, reason="NotFound", code=status)
     if status == 409:
-        return Conflict(said, after=0.2, code=status)
+        return Conflict(problem, after=0.2, code=status)
     if status == 410:
-        return Retryable(f"{said}; the list is begun anew", after=0.2, code=status)
+        return Retryable(f"{problem}; the list starts again", after=0.2, code=status)
     if status == 429 or status >= 500 or status == 401:
-        return Retryable(said, after=2.0, code=status)
-    return Permanent(said, reason=reason, code=status)
+        return Retryable(problem, after=2.0, code=status)
+    return Permanent(problem, reason=reason, code=status)

@@ -1,7 +1,7 @@
 """Leader election by a Lease, with the election of the Kubernetes client library.
 
-The library renews; this module tells the fence when each renewal was asked for, bounds every request in time and turns
-a failed connection into a renewal that failed, so that the library's own deadline decides.
+The library renews; this module reports to the fence when each renewal was asked for, bounds every request in time and
+turns a failed connection into a renewal that failed, so that the library's own deadline decides.
 """
 
 from __future__ import annotations

@@ -1,19 +1,23 @@
 """What aggregators and verifiers answer over HTTP, as values, and what a rollout asks of aggregators.
 
-The fence is asked before each request that changes anything. A pod that does not answer is an observation, not a
-failure: one silent pod must never stop a reconcile.
+Paths and keys are those of `blockhouse.contract`. The fence is asked before each request that changes anything. A pod
+that does not answer is an observation, not a failure: one silent pod must never stop a reconcile.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import aiohttp
 
+from blockhouse.contract import rollouts
+from blockhouse.contract.aggregator import NOT_CHECKED, STATUS, Phase, StatusPage, StreamStatus, TableStatus
+from blockhouse.contract.base import Answer, Endpoint, NotUnderstood, Request
+from blockhouse.contract.verifier import VERDICT, Verdict
 from blockhouse.errors import Blocked, BlockhouseError, Permanent, Retryable
+from blockhouse_operator.adapters.endpoints import UNREACHABLE
 from blockhouse_operator.adapters.fence import Fence
 from blockhouse_operator.api.status import VerifierStatus
 from blockhouse_operator.decide.seen import AggregatorSeen, Gap, StreamSeen, TableSeen
@@ -22,11 +26,12 @@ SECONDS = 5.0
 DDL_SECONDS = 130.0
 """For statements, a little longer than the aggregator waits for its server."""
 LARGEST_ANSWER = 8 << 20
+UNAUTHORIZED = 401
 
-Answer = TypeVar("Answer")
+AnswerT = TypeVar("AnswerT", bound=Answer)
 REFUSALS: Mapping[int, Callable[[str], BlockhouseError]] = {
-    409: lambda text: Blocked(text, on="Conflict"),
-    422: lambda text: Permanent(text, reason="InvalidDdl"),
+    rollouts.CONFLICT: lambda text: Blocked(text, reason="Conflict"),
+    rollouts.UNUSABLE: lambda text: Permanent(text, reason="InvalidDdl"),
 }
 
 
@@ -38,50 +43,81 @@ class PipelineHttp:
         self._session: aiohttp.ClientSession | None = None
 
     async def aggregator(self, base: str, token: str) -> AggregatorSeen:
-        """The answer of `/status` below `base`. Raises Retryable saying why there is none that can be understood."""
-        return _understood(base, await self._get(f"{base}/status", token), aggregator_seen)
+        """The status page below `base`. Raises Retryable with why there is none that can be understood."""
+        return aggregator_seen(await self._ask(base, token, STATUS, StatusPage))
 
     async def verdict(self, base: str, token: str) -> VerifierStatus:
-        """The answer of `/verdict` below `base`. Raises Retryable as `aggregator` does."""
-        return _understood(base, await self._get(f"{base}/verdict", token), verifier_seen)
+        """The verdict below `base`. Raises Retryable as `aggregator` does."""
+        return verifier_seen(await self._ask(base, token, VERDICT, Verdict))
 
     async def gap(self, base: str, token: str, table: str, ddl: str) -> Gap:
         """What lies between the replica's table and its declaration. Raises Permanent for a DDL that cannot be used."""
-        url = f"{base}/tables/{table}/difference"
-        return _understood(base, await self._request("POST", url, token, {"ddl": ddl}, SECONDS), _gap)
+        body = rollouts.DifferenceRequest(ddl=ddl)
+        found = await self._ask(base, token, rollouts.DIFFERENCE, rollouts.DifferenceAnswer, body, table=table)
+        return Gap(found.exists, found.added, found.refused)
 
     async def hold(self, base: str, token: str, table: str, rollout: str) -> None:
         """Hold the table in every stream of the shard. Raises Blocked while another rollout holds it."""
-        await self._change("PUT", f"{base}/tables/{table}/hold", token, {"rollout": rollout})
+        self._fence.check()
+        body = rollouts.HoldRequest(rollout=rollout)
+        await self._ask(base, token, rollouts.HOLD, rollouts.HoldAnswer, body, table=table)
 
     async def release(self, base: str, token: str, table: str, rollout: str) -> None:
         """End a hold; no error when it has ended. Raises Blocked as `hold` does."""
-        await self._change("DELETE", f"{base}/tables/{table}/hold", token, {"rollout": rollout})
+        self._fence.check()
+        body = rollouts.HoldRequest(rollout=rollout)
+        await self._ask(base, token, rollouts.RELEASE, rollouts.ReleaseAnswer, body, table=table)
 
     async def apply(self, base: str, token: str, table: str, ddl: str, rollout: str, *, restart: bool = False) -> None:
         """Create the table at this replica, or add its columns, which with `restart` demands that the shard's
         aggregators restart. Raises Blocked naming what stands in the way."""
-        body = {"ddl": ddl, "rollout": rollout, "restart": restart}
-        await self._change("PUT", f"{base}/tables/{table}", token, body, DDL_SECONDS)
+        self._fence.check()
+        body = rollouts.ApplyRequest(ddl=ddl, rollout=rollout, restart=restart)
+        await self._ask(base, token, rollouts.APPLY, rollouts.DifferenceAnswer, body, DDL_SECONDS, table=table)
 
     async def restart(self, base: str, token: str, demand: int) -> None:
         """End the aggregator in order, unless it was started after this demand."""
-        await self._change("POST", f"{base}/restart", token, {"number": demand})
-
-    async def _change(
-        self, method: str, url: str, token: str, body: Mapping[str, Any], seconds: float = SECONDS
-    ) -> None:
         self._fence.check()
-        await self._request(method, url, token, body, seconds)
+        body = rollouts.RestartRequest(number=demand)
+        await self._ask(base, token, rollouts.RESTART, rollouts.RestartAnswer, body)
 
     async def close(self) -> None:
+        """Close every connection."""
         if self._session is not None:
             await self._session.close()
 
-    async def _get(self, url: str, token: str) -> Any:
-        return await self._request("GET", url, token, None, SECONDS)
+    async def _ask(
+        self,
+        base: str,
+        token: str,
+        endpoint: Endpoint,
+        answer: type[AnswerT],
+        body: Request | None = None,
+        seconds: float = SECONDS,
+        **parameters: str,
+    ) -> AnswerT:
+        content = body.written() if body is not None else None
+        url = base + endpoint.at(**parameters)
+        text = await self._request(endpoint.method, url, token, content, seconds)
+        try:
+            return answer.parse(text)
+        except NotUnderstood as error:
+            advice = "is it a Blockhouse, and one that this operator knows?"
+            raise Retryable(f"{url} answers something unknown ({error}); {advice}", after=5.0) from error
 
-    async def _request(self, method: str, url: str, token: str, body: Mapping[str, Any] | None, seconds: float) -> Any:
+    async def _request(
+        self, method: str, url: str, token: str, body: Mapping[str, Any] | None, seconds: float
+    ) -> bytes:
+        """`token` may be several, each on a line: the next one is tried where one is not accepted."""
+        first, _, others = token.partition("\n")
+        try:
+            return await self._send(method, url, first, body, seconds)
+        except Retryable as error:
+            if error.code != UNAUTHORIZED or not others:
+                raise
+        return await self._request(method, url, others, body, seconds)
+
+    async def _send(self, method: str, url: str, token: str, body: Mapping[str, Any] | None, seconds: float) -> bytes:
         if self._session is None:
             self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=64, ttl_dns_cache=5))
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -93,85 +129,68 @@ class PipelineHttp:
                 text = await answer.content.read(LARGEST_ANSWER)
                 while not answer.content.at_eof() and len(text) < LARGEST_ANSWER:
                     text += await answer.content.read(LARGEST_ANSWER - len(text))
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except UNREACHABLE as error:
             raise Retryable(f"{url} does not answer: {type(error).__name__}", after=2.0) from error
         if answer.status in REFUSALS:
             raise REFUSALS[answer.status](text.decode(errors="replace").strip()[:2000])
         if answer.status != 200:
             raise Retryable(f"{url} answers {answer.status} {answer.reason}", after=2.0, code=answer.status)
-        try:
-            return json.loads(text)
-        except ValueError as error:
-            raise Retryable(f"{url} answers something that is no JSON", after=2.0) from error
+        return text
 
 
-def _understood(base: str, content: Any, reader: Callable[[Any], Answer]) -> Answer:
-    try:
-        return reader(content)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise Retryable(
-            f"{base} answers something unknown ({type(error).__name__}: {error}); is it a Blockhouse of this version?",
-            after=5.0,
-        ) from error
-
-
-def aggregator_seen(content: Mapping[str, Any]) -> AggregatorSeen:
-    """An aggregator's status page as a value. Raises KeyError or TypeError for anything else."""
-    restart = content.get("restart") or {}
+def aggregator_seen(page: StatusPage) -> AggregatorSeen:
+    """What the operator decides by, of an aggregator's status page."""
     return AggregatorSeen(
-        ready=bool(content["ready"]),
-        streams=tuple(_stream(stream) for stream in content["streams"]),
-        suspended=bool(content.get("suspended", False)),
-        restart_wanted=int(restart.get("wanted") or 0),
-        restart_seen=int(restart.get("seen") or 0),
-        clusters={name: str(state) for name, state in content["clusters"].items() if state != "ok"},
-        tables=tuple(
-            TableSeen(
-                name=table["name"],
-                revision=int(table["revision"]),
-                held=bool(table["held"]),
-                checked=table["held"] != "NotChecked",
-                why=str(table["why"] or ""),
-                hazards=tuple((hazard["reason"], hazard["text"]) for hazard in table.get("hazards", ())),
-                rollout=str(table.get("rollout") or ""),
-                held_since_ms=int(table.get("heldSinceMs") or 0),
-            )
-            for table in content["tables"]
-        ),
+        ready=page.ready,
+        streams=tuple(_stream(stream) for stream in page.streams),
+        suspended=page.suspended,
+        restart_demanded=page.restart.demanded,
+        restart_seen=page.restart.seen,
+        clusters=page.cluster_errors,
+        tables=tuple(_table(table) for table in page.tables),
     )
 
 
-def _stream(content: Mapping[str, Any]) -> StreamSeen:
-    stopped, counters = content.get("stopped") or {}, content.get("counters") or {}
-    in_flight = content.get("inFlight") or ()
-    busy = in_flight or content.get("lagging") or content.get("lag", 1)
-    consumes = content["state"] == "CONSUME"
+def _table(table: TableStatus) -> TableSeen:
+    return TableSeen(
+        name=table.name,
+        revision=table.revision,
+        held=bool(table.held),
+        checked=table.held != NOT_CHECKED,
+        why=table.why,
+        hazards=tuple((hazard.reason, hazard.text) for hazard in table.hazards),
+        rollout=table.rollout,
+        held_since_ms=table.held_since_ms,
+    )
+
+
+def _stream(stream: StreamStatus) -> StreamSeen:
+    consumes = stream.state is Phase.CONSUME
+    stopped = stream.stopped
     return StreamSeen(
-        name=content["stream"],
-        phase=content["state"],
-        drained=consumes and not busy,
-        in_flight=frozenset(block["table"] for block in in_flight),
-        cold=consumes and bool(busy) and _nothing_done(counters, in_flight),
-        why=" ".join(str(stopped[part]) for part in ("reason", "message") if stopped.get(part)),
+        name=stream.stream,
+        phase=stream.state,
+        drained=stream.drained,
+        in_flight=frozenset(block.table for block in stream.blocks),
+        cold=consumes and not stream.drained and _nothing_done(stream),
+        why=" ".join(text for text in (stopped.reason, stopped.message) if text) if stopped is not None else "",
     )
 
 
-def _nothing_done(counters: Mapping[str, int], in_flight: Sequence[Mapping[str, Any]]) -> bool:
+def _nothing_done(stream: StreamStatus) -> bool:
     """No round has ended yet; or one has, and its blocks are the first and on their way. A table that waits for a
     decision has none there, or one with a reason."""
-    if any(counters.get(done, 1) for done in ("blocks", "dead")):
+    counters, blocks = stream.counters, stream.blocks
+    if counters.blocks or counters.dead:
         return False
-    return not counters.get("rounds", 1) or (bool(in_flight) and not any(block.get("reason") for block in in_flight))
+    return not counters.rounds or (bool(blocks) and not any(block.reason for block in blocks))
 
 
-def _gap(content: Mapping[str, Any]) -> Gap:
-    return Gap(bool(content["exists"]), tuple(content["added"]), tuple(content["refused"]))
-
-
-def verifier_seen(content: Mapping[str, Any]) -> VerifierStatus:
+def verifier_seen(verdict: Verdict) -> VerifierStatus:
+    """What the operator reports of a verdict."""
     return VerifierStatus(
-        verdict=content["verdict"],
-        anomalies=content["anomalies"],
-        streams=content["streams"],
-        since=content.get("since") or "",
+        verdict=verdict.verdict,
+        anomalies=verdict.anomalies,
+        streams=verdict.streams,
+        since=verdict.since or "",
     )

@@ -1,7 +1,7 @@
 """Secrets of the resources' namespaces, as files that the client libraries can read.
 
 A client takes certificates as files, so each is written to a private folder that goes when the operator ends. Contents
-are read anew at every turn: a rotated password counts without a restart. Nothing here is ever logged.
+are read again at every reconcile: a rotated password counts without a restart. Nothing here is ever logged.
 """
 
 from __future__ import annotations
@@ -15,30 +15,34 @@ from typing import Literal
 
 from blockhouse.config.endpoints import KafkaCluster, Sasl, Tls
 from blockhouse.config.secrets import SecretRef
+from blockhouse.fleet.load.settings import LoadSettings
 from blockhouse_operator.adapters.kinds import CONFIG_MAP, SECRET, Object
-from blockhouse_operator.adapters.kubernetes import Kubernetes
-from blockhouse_operator.api import kafka
+from blockhouse_operator.adapters.shared_objects import Objects
+from blockhouse_operator.api import kafka, names
+from blockhouse_operator.api.load import ThrottleLoad
 from blockhouse_operator.api.parts import Table
+from blockhouse_operator.api.references import Tls as GivenTls
+from blockhouse_operator.decide.reassignment_throttle import load_settings
 from blockhouse_operator.decide.references import Reference
 
 
 class Contents:
-    """The Secrets and ConfigMaps of one namespace that one turn needs, each read once."""
+    """The Secrets and ConfigMaps of one namespace that one reconcile needs, each read once."""
 
-    def __init__(self, kubernetes: Kubernetes, namespace: str, folder: Path) -> None:
-        self._kubernetes = kubernetes
+    def __init__(self, source: Objects, namespace: str, folder: Path) -> None:
+        self._source = source
         self._namespace = namespace
         self._folder = folder / namespace
         self._objects: dict[tuple[str, str], Object | None] = {}
 
-    async def read(self, wanted: Iterable[Reference]) -> tuple[str, ...]:
+    async def read(self, references: Iterable[Reference]) -> tuple[str, ...]:
         """Read them; returns what is missing, in words."""
         missing = []
-        for reference in wanted:
+        for reference in references:
             place = (reference.kind, reference.name)
             if place not in self._objects:
                 kind = SECRET if reference.kind == "Secret" else CONFIG_MAP
-                self._objects[place] = await self._kubernetes.get(kind, self._namespace, reference.name)
+                self._objects[place] = await self._source.get(kind, self._namespace, reference.name)
             found = self._objects[place]
             if found is None:
                 missing.append(f"{reference.kind} {reference.name} does not exist")
@@ -57,6 +61,20 @@ class Contents:
         except (binascii.Error, UnicodeDecodeError):
             return None
 
+    async def object(self, name: str) -> Object | None:
+        """A Secret, read once; None when it does not exist."""
+        place = ("Secret", name)
+        if place not in self._objects:
+            self._objects[place] = await self._source.get(SECRET, self._namespace, name)
+        return self._objects[place]
+
+    def admin_token(self, pipeline: str) -> str:
+        """The token of a pipeline's admin APIs, whose Secret was read. While it is replaced, also the one before it,
+        on the next line: a server accepts the new one once it has read it."""
+        name = names.internal_secret(pipeline)
+        tokens = (self.text(name, "token"), self.text(name, "former-token"))
+        return "\n".join(token for token in tokens if token)
+
     def declaration(self, table: Table) -> str | None:
         """The DDL of a table, from the spec or from the ConfigMap it refers to; None where there is none."""
         if table.ddl_from is None:
@@ -64,13 +82,13 @@ class Contents:
         reference = table.ddl_from.config_map_key_ref
         return self.text(reference.name, reference.key, "ConfigMap")
 
-    def file(self, name: str, key: str) -> Path:
-        """A private file with the value of a Secret's key; raises KeyError when it is missing."""
-        text = self.text(name, key)
+    def file(self, name: str, key: str, kind: Literal["Secret", "ConfigMap"] = "Secret") -> Path:
+        """A private file with the value of a key; raises KeyError when it is missing."""
+        text = self.text(name, key, kind)
         if text is None:
             raise KeyError(f"{name}/{key}")
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = self._folder / f"{name}.{key}"
+        path = self._folder / (f"{name}.{key}" if kind == "Secret" else f"{name}.{key}.configmap")
         if not path.exists() or path.read_text() != text:
             fresh = path.with_suffix(path.suffix + ".new")
             fresh.unlink(missing_ok=True)
@@ -88,15 +106,7 @@ class Contents:
 
     def kafka(self, cluster: kafka.KafkaCluster) -> KafkaCluster:
         """How to reach a Kafka cluster. Raises KeyError when a Secret was missing."""
-        tls = sasl = None
-        if cluster.tls is not None:
-            ca, client = cluster.tls.ca_secret_ref, cluster.tls.client_secret_ref
-            tls = Tls(
-                ca_file=self.file(ca.name, ca.key) if ca else None,
-                cert_file=self.file(client.name, "tls.crt") if client else None,
-                key_file=self.file(client.name, "tls.key") if client else None,
-                verify=cluster.tls.verify,
-            )
+        sasl = None
         if cluster.sasl is not None:
             secret = cluster.sasl.secret_ref
             sasl = Sasl(
@@ -104,4 +114,27 @@ class Contents:
                 username=cluster.sasl.username,
                 password=SecretRef(file=self.file(secret.name, secret.key)),
             )
+        tls = self.tls(cluster.tls) if cluster.tls is not None else None
         return KafkaCluster(name=cluster.name, bootstrap_servers=cluster.bootstrap_servers, tls=tls, sasl=sasl)
+
+    def tls(self, tls: GivenTls) -> Tls:
+        """TLS of a client with its certificates as files. Raises KeyError when a Secret was missing."""
+        ca, client = tls.ca_secret_ref, tls.client_secret_ref
+        return Tls(
+            ca_file=self.file(ca.name, ca.key) if ca else None,
+            cert_file=self.file(client.name, "tls.crt") if client else None,
+            key_file=self.file(client.name, "tls.key") if client else None,
+            verify=tls.verify,
+        )
+
+    def load(self, load: ThrottleLoad) -> LoadSettings:
+        """How to read the load of a Kafka cluster. Raises KeyError when a Secret or ConfigMap was missing."""
+        prometheus = load.prometheus if load.source == "Prometheus" else None
+        token = prometheus.bearer_token_secret_ref if prometheus is not None else None
+        given = load.static.config_map_key_ref if load.source == "Static" and load.static is not None else None
+        return load_settings(
+            load,
+            bearer_token=self.file(token.name, token.key) if token else None,
+            tls=self.tls(prometheus.tls) if prometheus is not None and prometheus.tls is not None else None,
+            static=self.file(given.name, given.key, "ConfigMap") if given else None,
+        )

@@ -1,6 +1,6 @@
 """Topics of Kafka clusters: what there is, and the steps of `decide.topics` carried out.
 
-Connections are not kept between turns: a rotated password counts at once. Calls block; callers use threads.
+Connections are not kept between observations: a rotated password counts at once. Calls block; callers use threads.
 """
 
 from __future__ import annotations
@@ -14,11 +14,15 @@ from blockhouse_operator.decide.topics import AddPartitions, ClusterSeen, Create
 
 
 def observe_topics(cluster: KafkaCluster, topics: Sequence[str]) -> ClusterSeen:
-    """Raises Retryable when the cluster does not answer, Permanent when it refuses us."""
+    """Raises Retryable when the cluster does not answer, Permanent when it refuses us; asked for one topic alone also
+    where its settings may not be read."""
     with KafkaFleet(cluster) as fleet:
         brokers, partitions = fleet.brokers(), fleet.partitions()
         existing = {key.topic for key in partitions}
-        return ClusterSeen(brokers, partitions, fleet.topic_configs([t for t in topics if t in existing]))
+        unread: list[str] = []
+        found = [topic for topic in topics if topic in existing]
+        configs = fleet.topic_configs(found, unread if len(topics) > 1 else None)
+        return ClusterSeen(brokers, partitions, configs, frozenset(unread))
 
 
 def carry_out(cluster: KafkaCluster, steps: Sequence[TopicStep], fence: Fence) -> None:
@@ -32,11 +36,11 @@ def carry_out(cluster: KafkaCluster, steps: Sequence[TopicStep], fence: Fence) -
                 case AddPartitions():
                     fleet.add_partitions(step.topic, step.total, step.sets)
                 case SetConfig():
-                    fleet.set_topic_configs(step.topic, step.config)
+                    fleet.change_topic(step.topic, step.config)
 
 
 def delete_topics(cluster: KafkaCluster, topics: Sequence[str], fence: Fence) -> None:
-    """Delete topics and all their messages: only where the resource's deletion policy says so."""
+    """Delete topics and all their messages: only where the resource's deletion policy is to delete them."""
     with KafkaFleet(cluster) as fleet:
         for topic in topics:
             fence.check()

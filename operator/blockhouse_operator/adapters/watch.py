@@ -1,7 +1,7 @@
 """Watches of children by label, so that the server sends only what is ours.
 
 kopf cannot select by label on the server: it would carry every pod of a cluster. Each watch ends after a few minutes by
-itself and is begun anew with a list, so one that died silently is noticed by its age.
+itself and starts again with a list, so one that died silently is noticed by its age.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Watch:
         self.alive_at = clock()
 
     async def run(self, seen: Seen) -> None:
-        """Tell `seen` of every object that is there, changes or goes; for ever. It must only take note."""
+        """Call `seen` for every object that is there, changes or goes; indefinitely. It must only take note."""
         version = ""
         while True:
             try:
@@ -70,7 +70,7 @@ class Watch:
             query["continue"] = more
 
     async def _follow(self, version: str, seen: Seen) -> str:
-        """Events from `version` on until the server ends the watch; returns where to go on, "" for a new list."""
+        """Events from `version` on until the server ends the watch; returns where to continue, "" for a new list."""
         query = {
             "labelSelector": self._selector,
             "watch": "true",

@@ -1,17 +1,21 @@
 """What all parts of the resources share: frozen values, camelCase outside, and the constraints that the CRDs state too.
 
-The models are the only description of the resources: `crds/` and `docs/reference.md` are generated from them
+The models, and the settings of `blockhouse.config` that they declare (`declared.py`), are the only description of the
+resources: `crds/` and `docs/reference.md` are generated from them
 (`schema.py`, `reference.py`), so a field's docstring is what users read in `kubectl explain`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
+
+from blockhouse.config.units import DURATION, SIZE, seconds, size_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +32,14 @@ class Rule:
 IMMUTABLE = Rule("self == oldSelf", "cannot be changed: create a new pipeline instead")
 
 
+def listed(values: Iterable[str | int]) -> str:
+    """The items of a list in a CEL rule: `'a', 'b'`."""
+    return ", ".join(f"'{value}'" if isinstance(value, str) else str(value) for value in values)
+
+
 @dataclass(frozen=True, slots=True)
 class ListMap:
-    """Marks a list whose order has no meaning: items are told apart by `key`, which must be unique."""
+    """Marks a list whose order has no meaning: items are distinguished by `key`, which must be unique."""
 
     key: str = "name"
 
@@ -44,6 +53,8 @@ class Part(BaseModel):
     )
 
     rules: ClassVar[tuple[Rule, ...]] = ()
+    declared: ClassVar[tuple[Any, ...]] = ()
+    """Which of its fields are settings of a program; see `declared.py`."""
 
     @model_validator(mode="after")
     def _markers_hold(self) -> Self:
@@ -60,28 +71,6 @@ class Part(BaseModel):
         return self
 
 
-_DURATION = re.compile(r"^(\d+(?:\.\d+)?)(ms|s|m|h)$")
-_SIZE = re.compile(r"^(\d+)(Ki|Mi|Gi|Ti)?$")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_BYTES = {None: 1, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
-
-
-def seconds(duration: str) -> float:
-    """The seconds of a Duration: `500ms` is 0.5."""
-    match = _DURATION.match(duration)
-    if match is None:
-        raise ValueError(f"{duration!r} is no duration: expected a number with ms, s, m or h")
-    return float(match[1]) * _SECONDS[match[2]]
-
-
-def size_bytes(size: str) -> int:
-    """The bytes of a Size: `10Mi` is 10485760."""
-    match = _SIZE.match(size)
-    if match is None:
-        raise ValueError(f"{size!r} is no size: expected bytes, or a number with Ki, Mi, Gi or Ti")
-    return int(match[1]) * _BYTES[match[2]]
-
-
 @dataclass(frozen=True, slots=True)
 class IntOrString:
     """Marks a text that may also be given as an integer, as Kubernetes quantities are."""
@@ -91,9 +80,9 @@ def _text(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-Duration = Annotated[str, Field(pattern=_DURATION.pattern, max_length=16)]
+Duration = Annotated[str, Field(pattern=DURATION, max_length=16)]
 """`500ms`, `10s`, `5m`, `1h`."""
-Size = Annotated[str, BeforeValidator(_text), IntOrString(), Field(pattern=_SIZE.pattern, max_length=20)]
+Size = Annotated[str, BeforeValidator(_text), IntOrString(), Field(pattern=SIZE, max_length=20)]
 """Bytes, or with Ki, Mi, Gi, Ti."""
 Quantity = Annotated[
     str,
@@ -112,12 +101,12 @@ class Between:
     most: str
 
     def accepts(self, value: str) -> bool:
-        measure = size_bytes if _SIZE.match(self.least) else seconds
+        measure = size_bytes if re.match(SIZE, self.least) else seconds
         return measure(self.least) <= measure(value) <= measure(self.most)
 
     @property
     def rule(self) -> Rule:
-        if _SIZE.match(self.least):
+        if re.match(SIZE, self.least):
             size = "(type(self) == int ? int(self) : quantity(string(self)).asInteger())"
             bounds = f"{size} >= {size_bytes(self.least)} && {size} <= {size_bytes(self.most)}"
         else:

@@ -1,17 +1,30 @@
-"""The ClickHouse part of the resources: replicas of our own, or replicas that somebody else deploys."""
+"""The ClickHouse part of the resources: replicas of our own, or replicas deployed by others."""
 
 from __future__ import annotations
 
+import re
+from ipaddress import ip_network
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from blockhouse_operator.api.base import IMMUTABLE, ListMap, ObjectName, Part, Quantity, Rule
+from blockhouse.config import endpoints
+from blockhouse_operator.api.base import IMMUTABLE, Between, Duration, ListMap, ObjectName, Part, Quantity, Rule
+from blockhouse_operator.api.declared import declares
 from blockhouse_operator.api.references import ConfigMapKeyRef, PasswordSecretRef, Tls
 
 Image = Annotated[str, Field(min_length=1, max_length=512)]
 """A container image, best with its digest."""
 ResourceMap = Annotated[dict[str, Quantity], Field(max_length=16)]
+
+
+Network = Annotated[str, Field(pattern=r"^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$", max_length=64)]
+"""An IP address, or a network with the length of its prefix."""
+Database = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)]
+"""Name of a database."""
+_SETTING = re.compile(r"^[a-z][a-z0-9_]*$")
+SettingMap = Annotated[dict[str, Annotated[str, Field(max_length=253)]], Field(max_length=32)]
+"""Settings of ClickHouse: name to value."""
 
 
 class Resources(Part):
@@ -26,31 +39,85 @@ class Resources(Part):
 class Storage(Part):
     """The volume of one replica."""
 
-    size: Annotated[
-        str,
-        Field(pattern=r"^[1-9][0-9]*(Mi|Gi|Ti)$", max_length=20),
-        Rule("quantity(self).compareTo(quantity(oldSelf)) >= 0", "a volume can grow but not shrink"),
-    ]
-    """Size of the volume; it can grow where the storage class allows it."""
+    size: Annotated[str, Field(pattern=r"^[1-9][0-9]*(Mi|Gi|Ti)$", max_length=20)]
+    """Size of the volume; it can grow where the storage class allows it, and can be taken back until it has grown."""
     class_name: ObjectName | None = None
     """Storage class; without it the cluster's default."""
     deletion_policy: Literal["Retain", "Delete"] = "Retain"
     """Whether the volume claim survives the pipeline."""
 
 
+class Quota(Part):
+    """How much a user may ask for in an interval; 0 is unlimited."""
+
+    interval: Annotated[Duration, Between("1s", "744h")] = "1h"
+    """The interval, counted from fixed moments."""
+    queries: Annotated[int, Field(ge=0)] = 0
+    """Queries."""
+    errors: Annotated[int, Field(ge=0)] = 0
+    """Queries that failed."""
+    result_rows: Annotated[int, Field(ge=0)] = 0
+    """Rows of results."""
+    read_rows: Annotated[int, Field(ge=0)] = 0
+    """Rows read from tables."""
+    execution_time: Annotated[Duration, Between("0s", "744h")] = "0s"
+    """Time spent on queries."""
+
+
 class User(Part):
     """A user who may query a managed ClickHouse from outside its pod."""
+
+    rules = (
+        Rule(
+            "!has(self.settings) || self.settings.all(name, name.matches('^[a-z][a-z0-9_]*$'))",
+            "settings: expected names of letters, digits and underscores",
+        ),
+    )
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$", max_length=32)]
     """Login. `default` and `cluster` are taken."""
     password_secret_ref: PasswordSecretRef
-    """Where the password is; a changed one counts when the pod is restarted."""
+    """Where the password is. While the Secret or its key is missing, or empty, there is no such user; a changed one
+    counts within three minutes, without a restart."""
     read_only: bool = True
     """May only read."""
+    networks: Annotated[
+        tuple[Annotated[str, Field(pattern=r"^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$", max_length=64)], ...],
+        Field(max_length=32),
+    ] = ()
+    """Addresses it may come from, each an IP address or a network such as `10.0.0.0/8`; default everywhere."""
+    databases: Annotated[
+        tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)], ...], Field(max_length=32)
+    ] = ()
+    """Databases it may use; default all."""
+    settings: SettingMap = {}
+    """Settings of its profile, such as `max_memory_usage`."""
+    quota: Quota | None = None
+    """How much it may ask for."""
+
+    @model_validator(mode="after")
+    def _usable(self) -> User:
+        for network in self.networks:
+            try:
+                ip_network(network, strict=False)
+            except ValueError:
+                raise ValueError(
+                    f"networks: {network} is neither an IP address nor a network such as 10.0.0.0/8"
+                ) from None
+        if wrong := [name for name in self.settings if not _SETTING.match(name)]:
+            raise ValueError(f"settings: {', '.join(wrong)}: expected names of letters, digits and underscores")
+        return self
 
 
 class ManagedClickHouse(Part):
     """ClickHouse replicas that the operator runs, each beside its aggregator."""
+
+    rules = (
+        Rule(
+            "has(self.interserverSecretRef) == has(oldSelf.interserverSecretRef)",
+            "interserverSecretRef can be neither added nor removed: replicas with and without it refuse each other",
+        ),
+    )
 
     image: Image
     """Image of the server; `clickhouse-server` must be on its path."""
@@ -68,6 +135,11 @@ class ManagedClickHouse(Part):
     cluster_secret_ref: PasswordSecretRef | None = None
     """Password with which replicas query each other. Without it the operator makes one; give it when zones lie in
     several Kubernetes clusters, so that all have the same."""
+    interserver_secret_ref: PasswordSecretRef | None = None
+    """Password that a replica demands of a peer that fetches parts from it (user `interserver`). Without it the
+    replication port is protected by the network policy alone, and by nothing where a zone has a `hostTemplate`. To be
+    given when the pipeline is created: servers with and without it refuse each other, so it can be neither added nor
+    removed."""
     settings_from: ConfigMapKeyRef | None = None
     """A ConfigMap's key with further server settings (XML, merged over ours). The pods must be restarted by hand
     after a change of its content."""
@@ -79,23 +151,21 @@ class ManagedClickHouse(Part):
         return self
 
 
+@declares(endpoints.ClickHouse, "port", "user")
 class ExistingClickHouse(Part):
-    """ClickHouse replicas that somebody else deploys. Nothing of theirs is ever changed."""
+    """ClickHouse replicas deployed by others. Nothing of theirs is ever changed."""
 
     host_template: Annotated[
         str, Field(pattern=r"^[A-Za-z0-9.-]*(\{(shard|replica|zone|index)\}[A-Za-z0-9.-]*)+$", max_length=253)
     ]
     """Host of a replica: `{shard}`, `{replica}` (number in the shard), `{zone}`, `{index}` (number in the zone)."""
-    port: Annotated[int, Field(ge=1, le=65535)] = 9000
-    """Native port."""
-    user: Annotated[str, Field(min_length=1, max_length=64)] = "default"
-    """Login of the aggregators."""
     password_secret_ref: PasswordSecretRef | None = None
     """Where its password is."""
     tls: Tls | None = None
     """TLS of the native protocol; an empty object turns it on."""
 
 
+@declares(endpoints.ClickHouse, "database", connect_timeout_seconds="connect_timeout")
 class ClickHouseSpec(Part):
     """Where rows go: exactly one of `managed` and `existing`."""
 
@@ -106,10 +176,13 @@ class ClickHouseSpec(Part):
 
     cluster: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,62}$", max_length=63), IMMUTABLE]
     """Name of the ClickHouse cluster: in `remote_servers`, for Distributed tables. Cannot be changed."""
+    remote_servers: Literal["Full", "Shard", "None"] = "Full"
+    """Which replicas every managed server lists as that cluster: of all shards, of its own shard, or none. `Full` is
+    refused where the list would not fit into a Secret, at about 1,000 shards of 4 replicas."""
     managed: ManagedClickHouse | None = None
     """Replicas that the operator runs."""
     existing: ExistingClickHouse | None = None
-    """Replicas that somebody else runs."""
+    """Replicas that others run."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> ClickHouseSpec:

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
+from blockhouse.errors import Retryable
 from blockhouse_operator.api.base import Part
 
 
@@ -26,14 +27,24 @@ class ConditionType(StrEnum):
         return member
 
     READY = "Ready", "In every shard at least quorum replicas consume and all streams are owned."
-    RECONCILING = "Reconciling", "The operator is still making the cluster what the spec says."
-    STALLED = "Stalled", "The operator cannot go on until somebody changes something."
-    TOPICS_PROVISIONED = "TopicsProvisioned", "Every topic of every Kafka cluster is as the spec says."
+    RECONCILING = "Reconciling", "The operator is still bringing the cluster to the spec."
+    STALLED = "Stalled", "The operator cannot continue until a person changes something."
+    TOPICS_PROVISIONED = "TopicsProvisioned", "Every topic of every Kafka cluster is as in the spec."
     SCHEMA_UP_TO_DATE = "SchemaUpToDate", "Every table has the columns of the spec on every replica."
     DEDUPLICATION_SAFE = "DeduplicationSafe", "Every table keeps its block hashes long enough and has provenance."
     QUORUM_HEALTHY = "QuorumHealthy", "In every shard inserts can reach their quorum."
+    USERS_PUBLISHED = (
+        "UsersPublished",
+        "Every ClickHouse user of the spec has a password, and so is on the servers.",
+    )
     VERIFIER_HEALTHY = "VerifierHealthy", "The verifier runs and has found nothing lost or doubled."
     SUSPENDED = "Suspended", "Loading was switched off by spec.suspend."
+    PLAN_READY = "PlanReady", "A plan is frozen and shown in the status; its hash can be approved."
+    APPROVED = "Approved", "spec.approvedPlan is the hash of the plan."
+    EXECUTING = "Executing", "Partitions are moved by the plan."
+    COMPLETED = "Completed", "Every partition of the plan is where it should be, and no throttle is left."
+    THROTTLE_STALLED = "ThrottleStalled", "A partition is written faster than it may be copied: its move does not end."
+    CAPACITY_UNKNOWN = "CapacityUnknown", "The capacity of a broker that takes part is unknown, so it gets the minimum."
 
 
 class Reason(StrEnum):
@@ -48,7 +59,7 @@ class Reason(StrEnum):
 
     # all is well
     ALL_CONSUMING = "AllConsuming", "All streams are owned and enough replicas of every shard consume."
-    AS_SPECIFIED = "AsSpecified", "What was found is what the spec says."
+    AS_SPECIFIED = "AsSpecified", "What was found is what the spec asks for."
     NO_ANOMALIES = "NoAnomalies", "The verifier saw every commit follow the one before it."
     DISABLED = "Disabled", "This part is switched off in the spec."
 
@@ -57,18 +68,21 @@ class Reason(StrEnum):
     ROLLING_OUT = "RollingOut", "Replicas are restarted one after the other to take a change."
     SCALING = "Scaling", "Replicas or shards are being added or removed."
     DRAINING = "Draining", "A replica or shard to be removed still has something to finish."
+    REBUILDING = "Rebuilding", "A replica whose volume was empty, lost or forgotten is cloned from others."
     REPLAYING = "Replaying", "Blocks left by a former owner are being sent again."
     ABORTED = "Aborted", "spec.rollout.abort gave up a change of tables."
-    PAUSED = "Paused", "spec.rollout.paused holds back changes."
+    PAUSED = "Paused", "spec.rollout.paused, or spec.paused of a reassignment, holds back changes."
     SUSPENDED = "Suspended", "spec.suspend is true."
     DELETING = "Deleting", "The resource is being deleted."
 
-    # somebody has to change something
+    # a person has to change something
     INVALID_SPEC = "InvalidSpec", "The spec cannot be used; the message names the field."
     SECRET_MISSING = "SecretMissing", "A Secret or ConfigMap, or a key in it, that the spec refers to does not exist."
     CLAIM_CONFLICT = "ClaimConflict", "An older pipeline already has this topic, group or ZooKeeper subtree."
-    NAME_TAKEN = "NameTaken", "An object of the needed name belongs to somebody else."
+    NAME_TAKEN = "NameTaken", "An object of the needed name belongs to another owner."
     REMOVAL_FORBIDDEN = "RemovalForbidden", "Shards would be removed, which the spec does not allow."
+    DATA_NOT_ELSEWHERE = "DataNotElsewhere", "A replica needs a new volume, and its data is not proven to be on others."
+    CANNOT_SHRINK = "CannotShrink", "A volume is larger than in the spec."
     STEP_TIMED_OUT = "StepTimedOut", "A step of the rollout took longer than spec.rollout.stepTimeout."
     FORBIDDEN = "Forbidden", "The API server does not let the operator do what it has to."
 
@@ -84,22 +98,43 @@ class Reason(StrEnum):
     SHARDS_NOT_READY = "ShardsNotReady", "At least one shard is not ready; the status lists the worst."
 
     # Kafka
-    KAFKA_UNREACHABLE = "KafkaUnreachable", "A Kafka cluster cannot be reached; the others go on."
+    KAFKA_UNREACHABLE = "KafkaUnreachable", "A Kafka cluster cannot be reached; the others continue."
+    QUOTA_EXCEEDED = "QuotaExceeded", "A quota of the user in Kafka holds requests back; the message names both."
     TOPIC_DRIFT = "TopicDrift", "A topic differs from the spec in a way that is not repaired by itself."
     TOPIC_COMPACTED = "TopicCompacted", "A topic is compacted, so it cannot be loaded exactly once."
     TOPIC_FAILED = "TopicFailed", "A Kafka cluster refused to create or change a topic."
 
     # ClickHouse and ZooKeeper
     ZOOKEEPER_UNREACHABLE = "ZooKeeperUnreachable", "A ZooKeeper ensemble cannot be reached."
-    QUORUM_STUCK = "QuorumStuck", "A part waits for its quorum and no other insert can go on."
+    QUORUM_STUCK = "QuorumStuck", "A part waits for its quorum and no other insert can proceed."
     QUORUM_LOST = "QuorumLost", "Fewer replicas of a shard are alive than its quorum."
     TABLE_MISSING = "TableMissing", "A table of the spec does not exist on a replica."
-    SCHEMA_MISMATCH = "SchemaMismatch", "A table's columns differ from the spec in a way that only people can mend."
+    SCHEMA_MISMATCH = "SchemaMismatch", "A table's columns differ from the spec in a way that only people can fix."
     SCHEMA_CHANGING = "SchemaChanging", "Columns are being added, shard by shard."
-    TABLE_BLOCKED = "TableBlocked", "A table is not loaded until somebody decides; the message says why."
+    TABLE_BLOCKED = "TableBlocked", "A table is not loaded until a person decides; the message states why."
     WINDOW_TOO_SMALL = "WindowTooSmall", "A table's deduplication window is shorter than an outage it should survive."
     PROVENANCE_MISSING = "ProvenanceMissing", "A table has no provenance columns, so equal blocks would be merged."
+    TOPIC_NOT_NAMED = "TopicNotNamed", "A table has no column _kafka_topic: rows do not show of which topic they are."
     HAZARDOUS_TABLE = "HazardousTable", "A table can lose or double rows for another reason, such as a view on it."
+
+    # reassignments
+    PLAN_FROZEN = "PlanFrozen", "The plan is frozen; status.plan has its hash."
+    PLAN_FAILED = "PlanFailed", "No plan can be made of the spec; the message states why."
+    NOTHING_TO_DO = "NothingToDo", "The plan changes no partition."
+    AWAITING_APPROVAL = "AwaitingApproval", "spec.approvedPlan is not set."
+    OTHER_PLAN_APPROVED = "OtherPlanApproved", "spec.approvedPlan is the hash of another plan than the present one."
+    APPROVED = "Approved", "spec.approvedPlan is the hash of the plan."
+    QUEUED = "Queued", "Another reassignment of the same Kafka cluster goes first."
+    MOVING = "Moving", "Partitions are being moved."
+    FOREIGN_REASSIGNMENT = "ForeignReassignment", "Something else moves partitions of the plan; it is waited for."
+    BROKER_NOT_ALIVE = "BrokerNotAlive", "A broker that partitions go to is not alive; the others are moved."
+    DEADLINE_EXCEEDED = "DeadlineExceeded", "spec.execution.deadline has passed; nothing more is started."
+    REASSIGNMENT_REFUSED = "ReassignmentRefused", "Kafka refused to move a partition or to set a throttle."
+    THROTTLE_TOO_LOW = "ThrottleTooLow", "The message has the rate that is needed and the rate that is possible."
+    RATES_FOLLOW_LOAD = "RatesFollowLoad", "Every broker that takes part has a rate at which its moves end."
+    CAPACITY_NOT_GIVEN = "CapacityNotGiven", "spec.throttle.capacity has no entry for a broker that takes part."
+    CAPACITY_GIVEN = "CapacityGiven", "The capacity of every broker that takes part is known."
+    ALL_MOVED = "AllMoved", "Every partition of the plan is where it should be."
 
     # verifier
     ANOMALIES_FOUND = "AnomaliesFound", "The verifier found commits that can mean lost or doubled rows."
@@ -125,6 +160,12 @@ class Condition(Part):
     """The generation of the spec it is about."""
     last_transition_time: Annotated[str, Field(max_length=64)] = ""
     """When `status` changed last, RFC 3339."""
+
+
+def reason_of_silence(error: Retryable) -> Reason:
+    """Why a Kafka cluster does not answer."""
+    held_back = error.reason == Reason.QUOTA_EXCEEDED.value
+    return Reason.QUOTA_EXCEEDED if held_back else Reason.KAFKA_UNREACHABLE
 
 
 def condition(kind: ConditionType, status: bool | None, reason: Reason, message: str = "") -> Condition:

@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions, from the models. `scripts/generate` writes them; nobody edits them."""
+"""The CustomResourceDefinitions, from the models. `scripts/generate` writes them; they are never edited."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from blockhouse_operator.api import names
 from blockhouse_operator.api.base import Part, Rule
 from blockhouse_operator.api.labels import GROUP, VERSION
 from blockhouse_operator.api.pipeline import BlockAggregatorSpec
+from blockhouse_operator.api.reassignment import KafkaReassignmentSpec, KafkaReassignmentStatus
 from blockhouse_operator.api.schema import Schema, object_schema, rule_schema
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 from blockhouse_operator.api.status import BlockAggregatorStatus, ClickHouseShardIngestStatus
@@ -15,6 +16,10 @@ from blockhouse_operator.api.status import BlockAggregatorStatus, ClickHouseShar
 _NAME = Rule(
     f"self.metadata.name.matches('{names.PIPELINE}')",
     "metadata.name: expected a letter, then letters, digits and hyphens, at most 28 in all",
+)
+_NAME_OF_MANY = Rule(
+    f"self.spec.shards <= {names.SHARDS_OF_ANY_NAME} || self.metadata.name.size() <= {names.LONGEST_OF_MANY}",
+    f"metadata.name: {names.TOO_LONG}",
 )
 
 
@@ -44,7 +49,7 @@ def block_aggregator() -> dict[str, Any]:
         _column("Shards", ".spec.shards", "Shards there should be.", "integer"),
         _column("Ready shards", ".status.shards.ready", "Shards that are ready.", "integer"),
         *_STREAMS,
-        _column("Verdict", ".status.verifier.verdict", "What the verifier says."),
+        _column("Verdict", ".status.verifier.verdict", "The verifier's verdict."),
         _column("Message", _condition("Ready", "message"), "Why, in full.", priority=1),
         _AGE,
     )
@@ -53,7 +58,7 @@ def block_aggregator() -> dict[str, Any]:
         BlockAggregatorSpec,
         BlockAggregatorStatus,
     )
-    schema["x-kubernetes-validations"] = [rule_schema(_NAME)]
+    schema["x-kubernetes-validations"] = [rule_schema(_NAME), rule_schema(_NAME_OF_MANY)]
     return _definition("BlockAggregator", "blockaggregators", "ba", schema, columns)
 
 
@@ -76,9 +81,34 @@ def shard_ingest() -> dict[str, Any]:
     return _definition("ClickHouseShardIngest", "clickhouseshardingests", "csi", schema, columns)
 
 
+def kafka_reassignment() -> dict[str, Any]:
+    """The CRD of KafkaReassignment."""
+    columns = (
+        _column("Operation", ".spec.operation", "What is planned."),
+        _column("Phase", ".status.phase", "How far it is."),
+        _column("Plan", ".status.plan.hash", "Hash of the plan, to be approved."),
+        _column("Partitions", ".status.plan.partitions", "Partitions that change.", "integer"),
+        _column("Done", ".status.progress.done", "Partitions that are as planned.", "integer"),
+        _column("Moving", ".status.progress.moving", "Partitions that move.", "integer"),
+        _column("Left", ".status.progress.remainingBytes", "Bytes left.", "integer"),
+        _column("ETA", ".status.progress.eta", "When it will be done."),
+        _column("Stalled", _condition("Stalled", "reason"), "Why it cannot continue.", priority=1),
+        _column("Summary", ".status.plan.summary", "Brokers before and after.", priority=1),
+        _AGE,
+    )
+    schema = _resource(
+        "Partitions of a Kafka cluster moved by a plan that is shown, approved by its hash, and carried out throttled.",
+        KafkaReassignmentSpec,
+        KafkaReassignmentStatus,
+    )
+    return _definition("KafkaReassignment", "kafkareassignments", "kr", schema, columns)
+
+
 def all_definitions() -> dict[str, dict[str, Any]]:
     """File name to CRD."""
-    return {f"{crd['metadata']['name']}.yaml": crd for crd in (block_aggregator(), shard_ingest())}
+    return {
+        f"{crd['metadata']['name']}.yaml": crd for crd in (block_aggregator(), shard_ingest(), kafka_reassignment())
+    }
 
 
 def _resource(description: str, spec: type[Part], status: type[Part]) -> Schema:
@@ -90,7 +120,7 @@ def _resource(description: str, spec: type[Part], status: type[Part]) -> Schema:
             "apiVersion": {"type": "string", "description": "Version of the API."},
             "kind": {"type": "string", "description": "Kind of the resource."},
             "metadata": {"type": "object"},
-            "spec": {"description": "What is wanted.", **object_schema(spec)},
+            "spec": {"description": "What is desired.", **object_schema(spec)},
             "status": {"description": "What was found.", **object_schema(status, defaults=False)},
         },
     }

@@ -6,7 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from blockhouse_operator.api.base import IMMUTABLE, Between, Duration, Label, LabelMap, ListMap, Part, Rule
+from blockhouse.config import pipeline as settings
+from blockhouse_operator.api.base import IMMUTABLE, Label, LabelMap, ListMap, Part, Rule
+from blockhouse_operator.api.declared import declares
 from blockhouse_operator.api.references import PasswordSecretRef, Tls
 
 SHARD = "{shard}"
@@ -67,10 +69,9 @@ KafkaClusters = Annotated[
 class TopicSettings(Part):
     """How a shard's topic has to be, in every Kafka cluster."""
 
-    partitions: Annotated[
-        int, Field(ge=1, le=1000), Rule("self >= oldSelf", "partitions can be added but never removed")
-    ]
-    """Partitions; a multiple of the shard's replicas spreads the load evenly. Never shrinks."""
+    partitions: Annotated[int, Field(ge=1, le=1000)]
+    """Partitions; a multiple of the shard's replicas spreads the load evenly. They are added and never removed; a
+    larger number can be taken back until they were added."""
     replication_factor: Annotated[int, Field(ge=1, le=16)] = 3
     """Copies of each partition."""
     placement: Literal["RackAware", "Broker"] = "RackAware"
@@ -102,15 +103,12 @@ class TopicTemplate(TopicSettings):
     """Name, with `{shard}` for the shard's number: `events-{shard}`. Cannot be changed."""
 
 
+@declares(settings.Kafka, "session_timeout", "heartbeat_interval", "commit_timeout", "weak_offsets_topic")
 class GroupSettings(Part):
     """How the consumer groups behave."""
 
-    session_timeout: Annotated[Duration, Between("1s", "30m")] = "20s"
-    """How long a dead aggregator keeps its streams; from 1s to 30m, and within what the brokers allow."""
     offset_metadata_max_bytes: Annotated[int, Field(ge=1024, le=1 << 20)] = 4096
-    """The brokers' `offset.metadata.max.bytes`. Raise both for more than about 150 tables in a topic."""
-    weak_offsets_topic: Literal["warn", "refuse"] = "warn"
-    """What an aggregator does when `__consumer_offsets` may lose commits (replication, unclean election)."""
+    """The brokers' `offset.metadata.max.bytes`. Raise both for more than about 140 tables in a topic."""
 
 
 class KafkaSpec(GroupSettings):
@@ -120,6 +118,8 @@ class KafkaSpec(GroupSettings):
     """Consumer group of a shard, with `{shard}`. Cannot be changed: what was loaded is known under this name."""
     topic: TopicTemplate
     """The topic of every shard."""
+    dead_letter_template: ShardTemplate | None = None
+    """Topic of a shard's dead letters, with `{shard}`; default: the shard's topic with `.dead-letters`."""
     clusters: KafkaClusters
     """The Kafka clusters; all are consumed."""
 
@@ -136,6 +136,7 @@ class ShardTopic(TopicSettings):
     """Name of the topic, the same in every cluster."""
 
 
+@declares(settings.Kafka, "dead_letter_topic")
 class ShardKafka(GroupSettings):
     """Where the messages of one shard come from."""
 

@@ -13,10 +13,23 @@ PIPELINE = f"{GROUP}/pipeline"
 SHARD = f"{GROUP}/shard"
 REPLICA = f"{GROUP}/replica"
 ZONE = f"{GROUP}/zone"
+REASSIGNMENT = f"{GROUP}/reassignment"
+KAFKA_CLUSTER = f"{GROUP}/kafka-cluster"
+"""Label of records about a Kafka cluster: a hash of its id."""
 COMPONENT = "app.kubernetes.io/component"
 
 REVISION = f"{GROUP}/revision"
 """Annotation of a StatefulSet's pod template, hence of its pod: hash of the spec inputs (`desired.revision`)."""
+ACCEPT_DATA_LOSS = "blockhouse.dev/accept-data-loss"
+"""Annotation of a ClickHouseShardIngest: the name of a replica that may leave although its data is not elsewhere."""
+REBUILD_REPLICA = "blockhouse.dev/rebuild-replica"
+"""Annotation of a ClickHouseShardIngest: the name of a replica that is to be cloned from others on an empty volume."""
+ROTATE_CREDENTIALS = "blockhouse.dev/rotate-credentials"
+"""Annotation of a BlockAggregator: another value than the last one replaces token and password, by overlap."""
+ROTATION = f"{GROUP}/rotation"
+"""Annotation of the pipeline's own Secret: the last demand to rotate that was followed, and where that is."""
+UNREGISTERED = f"{GROUP}/unregistered"
+"""Annotation of a retained volume claim: its replica was taken out of ZooKeeper since."""
 CHILD = {"app.kubernetes.io/managed-by": FIELD_MANAGER, "app.kubernetes.io/part-of": "blockhouse"}
 """Labels of every child."""
 
@@ -35,6 +48,11 @@ def of_shard(pipeline: str, shard: int) -> dict[str, str]:
 def of_replica(pipeline: str, shard: int, zone: str, replica: str) -> dict[str, str]:
     """Labels of a replica's StatefulSet, pod, Service and claim."""
     return of_shard(pipeline, shard) | {COMPONENT: "replica", ZONE: zone, REPLICA: replica}
+
+
+def of_reassignment(name: str) -> dict[str, str]:
+    """Labels of the record of a KafkaReassignment, which outlives it."""
+    return {**CHILD, COMPONENT: "reassignment", REASSIGNMENT: name}
 
 
 def selector(labels: Mapping[str, str]) -> str:

@@ -1,16 +1,20 @@
 """Every name that is derived from a resource, in one place.
 
 The lengths are bounded so that nothing is ever cut: pipeline 28 + shard 3 + zone 16 + replica 2 + hyphens stay within
-the 52 characters that a StatefulSet's name may have (its pods' labels carry it with a hash). A zone's name cannot end
-in two numbers nor contain one in its middle, so no two replicas share a name: `a-0-dc-1-0` is pipeline a, shard 0,
-zone dc-1, replica 0 and nothing else. Nothing here depends on a UID or on the operator's version: the names live in
-ZooKeeper and in Kafka's groups.
+the 52 characters that a StatefulSet's name may have (its pods' labels carry it with a hash); a pipeline with shards of
+4 digits has a name of 27. A zone's name cannot end in two numbers nor contain one in its middle, so no two replicas
+share a name: `a-0-dc-1-0` is pipeline a, shard 0, zone dc-1, replica 0 and nothing else. Nothing here depends on a UID
+or on the operator's version: the names live in ZooKeeper and in Kafka's groups.
 """
 
 from __future__ import annotations
 
 PIPELINE = r"^[a-z]([a-z0-9-]{0,26}[a-z0-9])?$"
 """What a BlockAggregator may be called: also the first label of Services, and in tokens and ZooKeeper paths."""
+
+SHARDS_OF_ANY_NAME, LONGEST_OF_MANY = 1000, 27
+"""With more shards than this the name of a pipeline has so many characters at most."""
+TOO_LONG = f"with more than {SHARDS_OF_ANY_NAME} shards at most {LONGEST_OF_MANY} characters are possible"
 
 CLICKHOUSE, AGGREGATOR, VERIFIER = "clickhouse", "aggregator", "verifier"
 """Names of containers, and of components in labels."""
@@ -52,6 +56,11 @@ def internal_secret(pipeline: str) -> str:
     return f"{pipeline}-internal"
 
 
+def clickhouse_secret(pipeline: str) -> str:
+    """The Secret with the users of a managed ClickHouse and with `remote_servers`; read again without a restart."""
+    return f"{pipeline}-clickhouse"
+
+
 def replica_account(pipeline: str) -> str:
     """The ServiceAccount of replica pods; it has no rights."""
     return f"{pipeline}-replica"
@@ -68,13 +77,13 @@ def from_template(template: str, shard: int) -> str:
 
 
 def replica_host(template: str | None, replica_name: str, namespace: str) -> str:
-    """Where a replica is reached by others: its Service, or what its zone's `hostTemplate` says."""
+    """Where a replica is reached by others: its Service, or the host of its zone's `hostTemplate`."""
     host = template or "{replica}.{namespace}.svc"
     return host.replace("{replica}", replica_name).replace("{namespace}", namespace)
 
 
 def existing_host(template: str, *, shard: int, number: int, zone: str, index: int) -> str:
-    """Host of a replica that somebody else deploys; `number` counts in the shard, `index` in the zone."""
+    """Host of a replica that is not deployed by the operator; `number` counts in the shard, `index` in the zone."""
     values = {"{shard}": str(shard), "{replica}": str(number), "{zone}": zone, "{index}": str(index)}
     for placeholder, value in values.items():
         template = template.replace(placeholder, value)

@@ -6,6 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from blockhouse.config import endpoints
+from blockhouse.config import pipeline as settings
+from blockhouse.config.verifier import VerifierConfig
 from blockhouse_operator.api.base import (
     IMMUTABLE,
     Between,
@@ -15,12 +18,12 @@ from blockhouse_operator.api.base import (
     ListMap,
     Part,
     Rule,
-    Size,
 )
 from blockhouse_operator.api.clickhouse import Image, Resources
+from blockhouse_operator.api.declared import declares
 from blockhouse_operator.api.references import ConfigMapKeyRef, PasswordSecretRef
 
-MAX_SHARDS = 1000
+MAX_SHARDS = 4096
 MAX_REPLICAS_PER_ZONE = 16
 
 ZoneName = Annotated[
@@ -114,7 +117,12 @@ class EnsembleOfShards(Ensemble):
     """Its shards."""
 
 
-class ZooKeeperSpec(Part):
+@declares(endpoints.ZooKeeper, session_timeout_seconds="session_timeout")
+class ZooKeeperSession(Part):
+    """How clients of an ensemble behave."""
+
+
+class ZooKeeperSpec(ZooKeeperSession):
     """ZooKeeper: every shard is served by exactly one ensemble."""
 
     ensembles: Annotated[
@@ -135,24 +143,14 @@ class ZooKeeperSpec(Part):
         return next((ensemble for ensemble in self.ensembles if shard in ensemble.shards), None)
 
 
+@declares(settings.BlockLimits, *settings.BlockLimits.model_fields)
 class BlockLimits(Part):
     """When a table's block is sealed; the first limit reached counts."""
 
-    max_bytes: Annotated[Size, Between("1Ki", "64Mi")] = "10Mi"
-    """Size of Kafka message values, at most 64Mi."""
-    max_rows: Annotated[int, Field(ge=1, le=1_048_575)] = 100_000
-    """Rows."""
-    max_age: Annotated[Duration, Between("1ms", "60s")] = "1s"
-    """Time after the block's first message, at most 60s; longer while inserts are slow or the stream is behind."""
 
-
+@declares(settings.Blocks, "grow_to_bytes", "max_bytes_per_round")
 class Blocks(BlockLimits):
     """Limits of every table's blocks."""
-
-    grow_to_bytes: Annotated[Size, Between("1Ki", "128Mi")] = "64Mi"
-    """How far blocks may grow while catching up, at most 128Mi."""
-    max_bytes_per_round: Annotated[Size, Between("1Ki", "1Ti")] = "96Mi"
-    """Bound of a stream's round, hence of memory."""
 
 
 class TableSource(Part):
@@ -170,7 +168,7 @@ class Table(Part):
     name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\.[A-Za-z_][A-Za-z0-9_]*$", max_length=128)]
     """`database.table`."""
     ddl: Annotated[str, Field(min_length=1, max_length=65536)] | None = None
-    """`CREATE TABLE` statement; columns may be added later. Without it somebody else creates the table."""
+    """`CREATE TABLE` statement; columns may be added later. Without it the table is created elsewhere."""
     ddl_from: TableSource | None = None
     """The same, from a ConfigMap."""
     blocks: BlockLimits | None = None
@@ -183,15 +181,25 @@ class Table(Part):
         return self
 
 
+@declares(settings.Spark, *settings.Spark.model_fields)
 class Spark(Part):
     """Spark of one aggregator."""
 
-    master: Annotated[str, Field(min_length=1, max_length=256)] = "local[8]"
-    """Slots mostly wait: at least as many as streams one aggregator may own."""
-    conf: LabelMap = {}
-    """Further Spark settings."""
 
-
+@declares(settings.Quorum, timeout="quorum_timeout")
+@declares(
+    settings.AggregatorConfig,
+    "unknown_table",
+    "max_unknown_tables",
+    "default_format",
+    "provenance",
+    "window_flush",
+    "handover_after",
+    "shutdown_budget",
+    "faults",
+    "log_format",
+    "log_level",
+)
 class AggregatorSpec(Part):
     """The aggregator beside each replica."""
 
@@ -201,20 +209,22 @@ class AggregatorSpec(Part):
     """Resources of the container."""
     spark: Spark = Spark()
     """Its Spark application."""
-    unknown_table: Literal["wait", "deadLetter"] = "wait"
-    """A message for a table that does not exist: its table waits, or the message is dead-lettered."""
-    default_format: Literal["rows", "nucolumnar", "json"] = "rows"
-    """The format of messages without a `format` header: `nucolumnar` for eBay's producers."""
-    provenance: Literal["warn", "require"] = "warn"
-    """What to do with a table without provenance columns."""
-    handover_after: Annotated[Duration, Between("1ms", "24h")] = "10s"
-    """How long the local replica may be unusable before its streams are given to another one."""
-    shutdown_budget: Annotated[Duration, Between("1ms", "1h")] = "25s"
-    """Time for an orderly end."""
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least level that is logged."""
 
 
+@declares(
+    VerifierConfig,
+    "table_names",
+    "stalled_after",
+    "log_interval",
+    "skew_window",
+    "hole_check",
+    "lost_after",
+    "anomaly_retention",
+    "max_anomalies",
+    "checkpoint",
+    "log_format",
+    "log_level",
+)
 class VerifierSpec(Part):
     """The verifier: proves from the committed offsets that nothing is lost or doubled."""
 
@@ -235,8 +245,8 @@ class Rollout(Part):
     """After columns were added: restart the aggregators too, one of a shard at a time (never ClickHouse), or only let
     them take the new revision in place."""
     paused: bool = False
-    """Begin nothing that restarts anything or alters a table; go on where it stopped when set to false. A table that is
-    held already gets its columns."""
+    """Begin nothing that restarts anything or alters a table; continue where it stopped when set to false. A table that
+    is held already gets its columns."""
     abort: bool = False
     """Give up changing tables: held tables are released at their old revision, unless they are altered already, and
     neither are tables changed nor aggregators restarted until it is false again."""

@@ -21,6 +21,7 @@ from blockhouse_operator.api.parts import (
     ZooKeeperSpec,
 )
 from blockhouse_operator.api.references import LocalRef
+from blockhouse_operator.api.template import Template
 
 Zones = Annotated[tuple[Zone, ...], Field(min_length=1, max_length=16), ListMap()]
 Tables = Annotated[tuple[Table, ...], Field(max_length=500), ListMap()]
@@ -87,8 +88,10 @@ class BlockAggregatorSpec(Part):
     """Secrets for pulling images."""
     network_policy: NetworkPolicySpec = NetworkPolicySpec()
     """NetworkPolicy of the shards."""
+    template: Template = Template()
+    """What pods, Services, ServiceAccounts and volume claims have besides."""
     suspend: bool = False
-    """Load nothing, within about a minute and without a restart; ClickHouse goes on answering queries. Kafka keeps the
+    """Load nothing, within about a minute and without a restart; ClickHouse still answers queries. Kafka keeps the
     messages: mind its retention."""
 
     @model_validator(mode="after")

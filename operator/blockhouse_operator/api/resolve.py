@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from blockhouse_operator.api import names
 from blockhouse_operator.api.clickhouse import ClickHouseSpec
 from blockhouse_operator.api.kafka import GroupSettings, ShardKafka, ShardTopic, TopicSettings
-from blockhouse_operator.api.parts import Zone
+from blockhouse_operator.api.parts import Zone, ZooKeeperSession
 from blockhouse_operator.api.pipeline import BlockAggregatorSpec
 from blockhouse_operator.api.resource import BlockAggregator
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec, Replica, ShardEnsemble
+from blockhouse_operator.api.template import ShardTemplate
 
 
 def resolve(pipeline: BlockAggregator, shard: int) -> ClickHouseShardIngestSpec:
@@ -21,6 +22,9 @@ def resolve(pipeline: BlockAggregator, shard: int) -> ClickHouseShardIngestSpec:
         raise ValueError(f"pipeline {pipeline.name} has no shard {shard}")
     topic = {name: getattr(spec.kafka.topic, name) for name in TopicSettings.model_fields}
     group = {name: getattr(spec.kafka, name) for name in GroupSettings.model_fields}
+    session = {name: getattr(spec.zookeeper, name) for name in ZooKeeperSession.model_fields}
+    if spec.kafka.dead_letter_template is not None:
+        group["dead_letter_topic"] = names.from_template(spec.kafka.dead_letter_template, shard)
     return ClickHouseShardIngestSpec(
         pipeline=pipeline.name,
         shard=shard,
@@ -35,7 +39,7 @@ def resolve(pipeline: BlockAggregator, shard: int) -> ClickHouseShardIngestSpec:
         ),
         clickhouse=spec.clickhouse,
         zookeeper=ShardEnsemble(
-            name=ensemble.name, servers=ensemble.servers, auth=ensemble.auth, root=zookeeper_root(pipeline)
+            name=ensemble.name, servers=ensemble.servers, auth=ensemble.auth, root=zookeeper_root(pipeline), **session
         ),
         tables=spec.tables,
         blocks=spec.blocks,
@@ -44,6 +48,7 @@ def resolve(pipeline: BlockAggregator, shard: int) -> ClickHouseShardIngestSpec:
         security=spec.security,
         image_pull_secrets=spec.image_pull_secrets,
         network_policy=spec.network_policy,
+        template=ShardTemplate(**{name: getattr(spec.template, name) for name in ShardTemplate.model_fields}),
         suspend=spec.suspend,
     )
 

@@ -1,6 +1,6 @@
 """From the object that the API server sends to a value, or to the list of everything that is wrong with it.
 
-`parse_*` judges the spec only: whoever reconciles looks at `deletionTimestamp` first, so that an invalid object can
+`parse_*` judges the spec only: a reconcile checks `deletionTimestamp` first, so that an invalid object can
 still be deleted.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
@@ -18,6 +18,7 @@ from blockhouse_operator.api import names
 from blockhouse_operator.api.base import Part
 from blockhouse_operator.api.labels import API_VERSION
 from blockhouse_operator.api.pipeline import BlockAggregatorSpec
+from blockhouse_operator.api.reassignment import KafkaReassignmentSpec, KafkaReassignmentStatus
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 from blockhouse_operator.api.status import BlockAggregatorStatus, ClickHouseShardIngestStatus
 
@@ -39,7 +40,7 @@ class Problem:
 
 
 class InvalidSpec(BlockhouseError):
-    """A resource cannot be used as it stands: somebody has to change it."""
+    """A resource cannot be used as it stands: a person has to change it."""
 
     def __init__(self, subject: str, problems: Sequence[Problem]) -> None:
         super().__init__(f"{subject}: {'; '.join(map(str, problems))}")
@@ -57,6 +58,13 @@ class Resource(Generic[Spec, Status]):
     generation: int
     spec: Spec
     status: Status
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    owner: Mapping[str, Any] | None = None
+    """The owner reference of its controller: of a shard, the pipeline."""
+
+    def owners(self) -> frozenset[str]:
+        """UIDs that children may have as their controller: of a shard its own, and the pipeline's for its volumes."""
+        return frozenset({self.uid, *((self.owner["uid"],) if self.owner else ())})
 
     def reference(self) -> dict[str, Any]:
         """The owner reference of its children."""
@@ -72,6 +80,7 @@ class Resource(Generic[Spec, Status]):
 
 BlockAggregator = Resource[BlockAggregatorSpec, BlockAggregatorStatus]
 ClickHouseShardIngest = Resource[ClickHouseShardIngestSpec, ClickHouseShardIngestStatus]
+KafkaReassignment = Resource[KafkaReassignmentSpec, KafkaReassignmentStatus]
 
 
 def parse_block_aggregator(obj: Object) -> BlockAggregator:
@@ -82,12 +91,20 @@ def parse_block_aggregator(obj: Object) -> BlockAggregator:
             f"BlockAggregator {name}",
             [Problem("metadata.name", "expected a letter, then letters, digits and hyphens, at most 28 in all")],
         )
-    return _parse(obj, "BlockAggregator", BlockAggregatorSpec, BlockAggregatorStatus)
+    pipeline = _parse(obj, "BlockAggregator", BlockAggregatorSpec, BlockAggregatorStatus)
+    if pipeline.spec.shards > names.SHARDS_OF_ANY_NAME and len(name) > names.LONGEST_OF_MANY:
+        raise InvalidSpec(f"BlockAggregator {name}", [Problem("metadata.name", names.TOO_LONG)])
+    return pipeline
 
 
 def parse_shard_ingest(obj: Object) -> ClickHouseShardIngest:
     """A ClickHouseShardIngest. Raises InvalidSpec naming every field at fault."""
     return _parse(obj, "ClickHouseShardIngest", ClickHouseShardIngestSpec, ClickHouseShardIngestStatus)
+
+
+def parse_reassignment(obj: Object) -> KafkaReassignment:
+    """A KafkaReassignment. Raises InvalidSpec naming every field at fault."""
+    return _parse(obj, "KafkaReassignment", KafkaReassignmentSpec, KafkaReassignmentStatus)
 
 
 def _parse(obj: Object, kind: str, spec: type[Spec], status: type[Status]) -> Resource[Spec, Status]:
@@ -100,6 +117,8 @@ def _parse(obj: Object, kind: str, spec: type[Spec], status: type[Status]) -> Re
         generation=metadata.get("generation", 0),
         spec=_validated(spec, obj.get("spec") or {}, f"{kind} {metadata['name']}"),
         status=_status(status, obj.get("status") or {}),
+        annotations=metadata.get("annotations") or {},
+        owner=next((owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")), None),
     )
 
 
@@ -112,7 +131,7 @@ def _validated(model: type[Spec], content: Mapping[str, Any], subject: str) -> S
         problems = [
             Problem(_path(fault["loc"]), _message(fault["type"], fault["msg"]))
             for fault in faults
-            # pydantic counts only the good items of a list: "too short" says nothing when an item is at fault
+            # pydantic counts only the good items of a list: "too short" is no fault of its own when an item is
             if fault["type"] != "too_short" or not any(o[: len(fault["loc"])] == fault["loc"] != o for o in at)
         ]
         raise InvalidSpec(subject, problems) from None  # pydantic's text quotes the input

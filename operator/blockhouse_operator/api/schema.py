@@ -105,6 +105,8 @@ def _constraints(schema: Schema, metadata: Iterable[Any]) -> Schema:
                 found[least] = value
             case annotated_types.MaxLen(max_length=value):
                 found[most] = value
+            case _:  # open: pydantic's other markers bound nothing
+                pass
         if pattern := getattr(constraint, "pattern", None):
             found["pattern"] = pattern
     return found
@@ -132,5 +134,7 @@ def walk(schema: Mapping[str, Any], path: str = "") -> Iterable[tuple[str, Mappi
         yield at, field
         if "items" in field:
             yield from walk(field["items"], f"{at}[].")
+        elif "properties" in field.get("additionalProperties", {}):
+            yield from walk(field["additionalProperties"], f"{at}.*.")
         else:
             yield from walk(field, f"{at}.")

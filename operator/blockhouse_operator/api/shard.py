@@ -10,8 +10,18 @@ from blockhouse_operator.api import names
 from blockhouse_operator.api.base import IMMUTABLE, ListMap, Part
 from blockhouse_operator.api.clickhouse import ClickHouseSpec
 from blockhouse_operator.api.kafka import ShardKafka
-from blockhouse_operator.api.parts import MAX_SHARDS, AggregatorSpec, Blocks, Ensemble, PodSecurity, Rollout, Zone
+from blockhouse_operator.api.parts import (
+    MAX_SHARDS,
+    AggregatorSpec,
+    Blocks,
+    Ensemble,
+    PodSecurity,
+    Rollout,
+    Zone,
+    ZooKeeperSession,
+)
 from blockhouse_operator.api.pipeline import NetworkPolicySpec, PullSecrets, Tables, Zones
+from blockhouse_operator.api.template import ShardTemplate
 
 
 class Replica(Part):
@@ -26,10 +36,10 @@ class Replica(Part):
     host: Annotated[str, Field(max_length=253)]
     """How other replicas reach it."""
     clickhouse_host: Annotated[str, Field(max_length=253)]
-    """Where its aggregator inserts: its own pod, or the host of a ClickHouse that somebody else deploys."""
+    """Where its aggregator inserts: its own pod, or the host of a ClickHouse that the operator does not deploy."""
 
 
-class ShardEnsemble(Ensemble):
+class ShardEnsemble(ZooKeeperSession, Ensemble):
     """The shard's ZooKeeper."""
 
     root: Annotated[str, Field(max_length=128), IMMUTABLE]
@@ -69,6 +79,8 @@ class ClickHouseShardIngestSpec(Part):
     """Secrets for pulling images."""
     network_policy: NetworkPolicySpec = NetworkPolicySpec()
     """NetworkPolicy of the shard."""
+    template: ShardTemplate = ShardTemplate()
+    """What pods, Services and volume claims have besides."""
     suspend: bool = False
     """Load nothing."""
 
@@ -78,6 +90,10 @@ class ClickHouseShardIngestSpec(Part):
         if unknown:
             raise ValueError(f"replicas: zone {', '.join(sorted(unknown))} is not among zones")
         return self
+
+    def replica_names(self) -> frozenset[str]:
+        """Names of all replicas."""
+        return frozenset(replica.name for replica in self.replicas)
 
     def zone(self, name: str) -> Zone:
         """A zone by name; every replica's zone is there."""

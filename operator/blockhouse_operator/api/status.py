@@ -1,4 +1,4 @@
-"""What the operator says about a pipeline (small: counts and the ten worst shards) and about a shard (every replica).
+"""What the operator reports of a pipeline (small: counts and the ten worst shards) and of a shard (every replica).
 
 Lag is not here: it changes all the time, and every change of a status is a write. It is in the metrics.
 """
@@ -52,11 +52,11 @@ class ShardSummary(Part):
     reason: Name = ""
     """Why, in one word."""
     message: Message = ""
-    """Why, in full."""
+    """Why, shortened; the shard's own status has it in full."""
 
 
 class VerifierStatus(Part):
-    """What the verifier says."""
+    """What the verifier reports."""
 
     verdict: Literal["clean", "anomalies", "unknown"] = "unknown"
     """Its verdict."""
@@ -84,7 +84,7 @@ class BlockAggregatorStatus(Part):
     worst_shards: Annotated[tuple[ShardSummary, ...], Field(max_length=WORST_SHARDS)] = ()
     """The ten worst shards."""
     verifier: VerifierStatus | None = None
-    """What the verifier says."""
+    """What the verifier reports."""
 
 
 class ReplicaStatus(Part):
@@ -152,6 +152,17 @@ class RolloutStatus(Part):
     """Since when."""
 
 
+class RebuildStatus(Part):
+    """A replica that is being cloned from others."""
+
+    replica: Name = ""
+    """The replica."""
+    claim: Name = ""
+    """UID of the volume claim that is replaced; empty when only its registration in ZooKeeper is."""
+    since: Annotated[str, Field(max_length=64)] = ""
+    """Since when."""
+
+
 class ClickHouseShardIngestStatus(Part):
     """State of a shard."""
 
@@ -175,3 +186,5 @@ class ClickHouseShardIngestStatus(Part):
     """Its tables."""
     rollout: RolloutStatus | None = None
     """The rollout in progress."""
+    rebuild: RebuildStatus | None = None
+    """The rebuild in progress."""

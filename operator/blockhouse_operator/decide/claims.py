@@ -28,12 +28,12 @@ class Claimant:
 
 def conflict(mine: Claimant, others: Sequence[Claimant]) -> str | None:
     """What an older pipeline has claimed already, in words; None when nothing is disputed."""
-    wanted = dict(_claims(mine.pipeline))
+    claims = dict(_claims(mine.pipeline))
     for other in sorted(others, key=lambda claimant: claimant.age):
         if other.pipeline.uid == mine.pipeline.uid or other.age > mine.age:
             continue
         for claim, words in _claims(other.pipeline):
-            if claim in wanted:
+            if claim in claims:
                 owner = f"{other.pipeline.namespace}/{other.pipeline.name}"
                 return f"{words} belongs to the older BlockAggregator {owner}; give this one another"
     return None

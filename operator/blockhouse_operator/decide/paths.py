@@ -12,7 +12,7 @@ _REPLICATED = re.compile(r"Replicated\w*MergeTree\s*\(\s*'((?:[^'\\]|\\.)+)'", r
 
 
 def replication_path(ddl: str, table: str, spec: ClickHouseShardIngestSpec) -> str | None:
-    """The table's own node, macros filled in; None when the declaration does not say it, or says it by other macros."""
+    """The table's own node, macros filled in; None when the declaration does not have it, or has other macros in it."""
     match = _REPLICATED.search(ddl)
     if match is None:
         return None

@@ -26,14 +26,22 @@ ABOUT_SHARDS = (
     ConditionType.QUORUM_HEALTHY,
 )
 
+LONGEST_MESSAGE, LONGEST_OF_A_SHARD = 400, 300
+"""Characters: a pipeline's status stays below 10 kB, however many shards it has. The shard's own has the rest."""
+
 
 @dataclass(frozen=True, slots=True)
 class ShardState:
-    """A shard as its own resource tells it. `current` says that its status is about its present spec."""
+    """A shard as its own resource reports it.
+
+    `current`: its status is about its present spec. `holds`: it is about an earlier one, from which the present one
+    differs in nothing that `Ready` depends on.
+    """
 
     number: int
     status: ClickHouseShardIngestStatus
     current: bool = True
+    holds: bool = False
 
     def condition(self, kind: ConditionType) -> Condition | None:
         return find(self.status.conditions, kind)
@@ -41,14 +49,14 @@ class ShardState:
     @property
     def ready(self) -> bool:
         found = self.condition(ConditionType.READY)
-        return self.current and found is not None and found.status == "True"
+        return (self.current or self.holds) and found is not None and found.status == "True"
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineSeen:
     """A pipeline at one moment. `surplus` are numbers of shards that exist and are not in the spec.
 
-    `verifier` is None where it does not answer, `verifier_silence` says why; `verifier_elsewhere` that it runs where
+    `verifier` is None where it does not answer, `verifier_silence` is why; `verifier_elsewhere`: it runs where
     another zone is served.
     """
 
@@ -61,6 +69,8 @@ class PipelineSeen:
     verifier_elsewhere: bool = False
     conflict: str = ""
     missing_references: tuple[str, ...] = ()
+    unpublished: tuple[str, ...] = ()
+    """Users of ClickHouse that have no password, a sentence each."""
     taken: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
 
@@ -111,19 +121,28 @@ def _worst(spec: BlockAggregatorSpec, seen: PipelineSeen) -> tuple[ShardSummary,
     for shard in unwell[:WORST_SHARDS]:
         ready = shard.condition(ConditionType.READY)
         if ready is None or not shard.current:
-            found.append(ShardSummary(shard=shard.number, reason=Reason.PROGRESSING.value, message="is being made"))
+            found.append(ShardSummary(shard=shard.number, reason=Reason.PROGRESSING.value, message="is being created"))
         else:
-            found.append(ShardSummary(shard=shard.number, reason=ready.reason, message=ready.message[:500]))
+            found.append(
+                ShardSummary(shard=shard.number, reason=ready.reason, message=_cut(ready.message, LONGEST_OF_A_SHARD))
+            )
     return tuple(found)
 
 
 def _conditions(spec: BlockAggregatorSpec, seen: PipelineSeen) -> tuple[Condition, ...]:
     found = [_ready(spec, seen), _reconciling(spec, seen), _stalled(spec, seen)]
     found += [_worst_of(kind, seen) for kind in ABOUT_SHARDS]
+    found.append(_users_published(spec, seen))
     found.append(_verifier(spec, seen))
     if spec.suspend:
         found.append(condition(ConditionType.SUSPENDED, True, Reason.SUSPENDED, "spec.suspend is true"))
-    return tuple(each for each in found if each is not None)
+    return tuple(
+        each.model_copy(update={"message": _cut(each.message, LONGEST_MESSAGE)}) for each in found if each is not None
+    )
+
+
+def _cut(message: str, longest: int) -> str:
+    return message if len(message) <= longest else f"{message[: longest - 3]}..."
 
 
 def _obstacle(seen: PipelineSeen) -> tuple[Reason, str] | None:
@@ -164,8 +183,8 @@ def _ready(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition:
         if only is not None and only.status == "False" and seen.shards[0].current:
             return condition(kind, False, _reason(only), only.message)
     names = ", ".join(f"{shard.shard} ({shard.reason})" for shard in worst[:5])
-    wanted = counted(spec.shards, "shard is", "shards are")
-    return condition(kind, False, Reason.SHARDS_NOT_READY, f"{ready} of {wanted} ready; not: {names}")
+    expected = counted(spec.shards, "shard is", "shards are")
+    return condition(kind, False, Reason.SHARDS_NOT_READY, f"{ready} of {expected} ready; not: {names}")
 
 
 def _reconciling(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition | None:
@@ -215,7 +234,16 @@ def _worst_of(kind: ConditionType, seen: PipelineSeen) -> Condition:
             shard, first = bad[0]
             return condition(kind, value, _reason(first), f"shard {shard.number}: {first.message}{_more(bad)}")
     if len(found) < len(seen.shards) or not found:
-        return condition(kind, None, Reason.PROGRESSING, "not all shards have been looked at")
+        return condition(kind, None, Reason.PROGRESSING, "not all shards have been observed")
+    return condition(kind, True, Reason.AS_SPECIFIED)
+
+
+def _users_published(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition | None:
+    if spec.clickhouse.managed is None or seen.conflict:
+        return None
+    kind = ConditionType.USERS_PUBLISHED
+    if seen.unpublished:
+        return condition(kind, False, Reason.SECRET_MISSING, "; ".join(seen.unpublished[:5]))
     return condition(kind, True, Reason.AS_SPECIFIED)
 
 

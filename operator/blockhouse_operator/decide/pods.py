@@ -1,4 +1,4 @@
-"""What a pod's object says, in the few words that decisions need."""
+"""What a pod's object shows, in the few words that decisions need."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pod_seen(pod: Mapping[str, Any]) -> PodSeen:
 
 
 def running(pod: Mapping[str, Any]) -> bool:
-    """Whether its aggregator may answer: nobody needs to be asked in a pod that has no process."""
+    """Whether its aggregator may answer: a pod without a process is not asked."""
     phase = (pod.get("status") or {}).get("phase")
     return phase == "Running" and not pod["metadata"].get("deletionTimestamp")
 
@@ -37,7 +37,7 @@ def _troubles(status: Mapping[str, Any]) -> Iterator[str]:
     for container in status.get("containerStatuses") or ():
         waiting = (container.get("state") or {}).get("waiting")
         if waiting and waiting.get("reason") not in PASSING:
-            said = f"{container['name']}: {waiting.get('reason', 'waiting')} {waiting.get('message', '')}"
-            yield said.strip()[:300]
+            text = f"{container['name']}: {waiting.get('reason', 'waiting')} {waiting.get('message', '')}"
+            yield text.strip()[:300]
     if status.get("phase") == "Failed":
         yield f"Failed: {status.get('reason') or ''} {status.get('message') or ''}".strip()[:300]

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from blockhouse_operator.api.base import Part
+from blockhouse_operator.api.pipeline import BlockAggregatorSpec
 from blockhouse_operator.api.references import CaSecretRef, ConfigMapKeyRef, PasswordSecretRef, TlsSecretRef
+from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -27,6 +29,16 @@ def references(part: object) -> tuple[Reference, ...]:
     return tuple(sorted(set(_walk(part))))
 
 
+def references_of_pods(spec: BlockAggregatorSpec | ClickHouseShardIngestSpec) -> tuple[Reference, ...]:
+    """What pods cannot do without. Passwords of ClickHouse's users are not among it: pods do not read their Secrets."""
+    managed = spec.clickhouse.managed
+    if managed is None:
+        return references(spec)
+    bare = managed.model_copy(update={"users": (), "cluster_secret_ref": None})
+    clickhouse = spec.clickhouse.model_copy(update={"managed": bare})
+    return references(spec.model_copy(update={"clickhouse": clickhouse}))
+
+
 def _walk(part: object) -> Iterator[Reference]:
     match part:
         case ConfigMapKeyRef():
@@ -42,3 +54,5 @@ def _walk(part: object) -> Iterator[Reference]:
         case tuple():
             for item in part:
                 yield from _walk(item)
+        case _:  # open: texts and numbers refer to nothing
+            return

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from blockhouse_operator.api.base import seconds
+from blockhouse.config.units import seconds
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State, StreamSeen
@@ -45,7 +45,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class RestartAggregator:
-    """Tell the aggregator to end in order, unless it was started after this demand; the kubelet starts it again."""
+    """Request the aggregator to end in order, unless it was started after this demand; the kubelet starts it again."""
 
     replica: str
     why: str
@@ -54,7 +54,7 @@ class RestartAggregator:
 
 @dataclass(frozen=True, slots=True)
 class EndStep:
-    """The replica is well again, or not wanted any more: the next step may begin."""
+    """The replica is well again, or not desired any more: the next step may begin."""
 
     replica: str
     why: str
@@ -62,7 +62,7 @@ class EndStep:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Nothing is restarted now. `stalled`: and nothing will be until somebody changes something."""
+    """Nothing is restarted now. `stalled`: and nothing will be until a person changes something."""
 
     reason: Reason
     why: str
@@ -79,7 +79,7 @@ CHANGED = "a table's columns were added since its aggregator started"
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a check looks at."""
+    """What a check reads."""
 
     spec: ClickHouseShardIngestSpec
     seen: ShardSeen
@@ -99,7 +99,7 @@ Check = Callable[[Look], Hold | None]
 def plan_rollout(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutStep | None:
     """The one step to take now; None when every pod is as it should be."""
     if seen.turn is not None:
-        return _go_on(spec, seen)
+        return _continue(spec, seen)
     if (left_behind := _left_behind(spec, seen)) is not None:
         return left_behind
     candidate = next(_candidates(seen), None)
@@ -115,13 +115,13 @@ def plan_rollout(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutSte
 
 
 def _left_behind(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> EndStep | None:
-    """A claim that nobody goes on with: its operator died between claiming and noting, and the need for it is gone."""
-    wanted = {replica.name for replica in spec.replicas}
+    """A claim that no operator continues: its operator died between claiming and noting, and needs it no longer."""
+    desired = {replica.name for replica in spec.replicas}
     ours = {replica.name: replica for replica in seen.replicas}
     if not seen.claimed_by:
         return None
-    if seen.claimed_by not in wanted:
-        return EndStep(seen.claimed_by, "it is not wanted any more")
+    if seen.claimed_by not in desired:
+        return EndStep(seen.claimed_by, "it is not desired any more")
     if seen.claimed_by in ours and not (ours[seen.claimed_by].outdated or ours[seen.claimed_by].restart_due):
         return EndStep(seen.claimed_by, "its claim was left behind")
     return None
@@ -149,11 +149,11 @@ def _worth(replica: ReplicaSeen) -> tuple[bool, bool]:
     return state not in DOWN, state in WELL
 
 
-def _go_on(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutStep:
+def _continue(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutStep:
     assert seen.turn is not None
     replica = next((r for r in seen.replicas if r.name == seen.turn.replica), None)
     if replica is None:
-        return EndStep(seen.turn.replica, "it is not wanted any more")
+        return EndStep(seen.turn.replica, "it is not desired any more")
     if replica.outdated:
         held = _held(BEFORE_A_RESTART, Look(spec, seen, replica))
         if held is not None and any(r.outdated and _worth(r) < _worth(replica) for r in seen.replicas):
@@ -182,7 +182,7 @@ def _go_on(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutStep:
 
 
 def _without_share(spec: ClickHouseShardIngestSpec, replica: ReplicaSeen) -> str:
-    """It is back, and the streams that are its own are not yet: the next one would give its streams to nobody."""
+    """It is back, and its own streams are not yet: the next one would release its streams with no one to take them."""
     share = spec.kafka.topic.partitions >= len(spec.replicas)
     owns = replica.aggregator is not None and bool(replica.aggregator.streams)
     return " without a stream" if share and not owns else ""
@@ -241,15 +241,15 @@ def streams_consumed(look: Look) -> Hold | None:
     """
     found = look.seen.streams()
     for name in expected_streams(look.spec):
-        stream = found.get(name, _OWNED_BY_NOBODY)
+        stream = found.get(name, _UNOWNED)
         if stream.phase in _ON_THE_WAY or stream.cold:
             phase = "taken over, and nothing of it is stored yet" if stream.cold else stream.phase
             return Hold(Reason.ROLLING_OUT, f"{look.candidate.name} is to restart; stream {name} is {phase}")
     return None
 
 
-_OWNED_BY_NOBODY = StreamSeen("", "owned by nobody")
-_ON_THE_WAY = ("STARTING", "REPLAY", _OWNED_BY_NOBODY.phase)
+_UNOWNED = StreamSeen("", "unowned")
+_ON_THE_WAY = ("STARTING", "REPLAY", _UNOWNED.phase)
 
 
 def references_present(look: Look) -> Hold | None:
@@ -259,7 +259,7 @@ def references_present(look: Look) -> Hold | None:
 
 
 def zookeeper_answers(look: Look) -> Hold | None:
-    """Without it nobody can tell what other zones do, and a restarted ClickHouse would be read-only."""
+    """Without it no one knows what other zones do, and a restarted ClickHouse would be read-only."""
     if look.seen.zookeeper_trouble:
         return Hold(Reason.ZOOKEEPER_UNREACHABLE, look.seen.zookeeper_trouble)
     return None
@@ -268,7 +268,7 @@ def zookeeper_answers(look: Look) -> Hold | None:
 def others_well(look: Look) -> Hold | None:
     """Unless the candidate is down, so that its restart takes nothing away; or it loads nothing, and nor does a quorum.
 
-    Without these exceptions a mistake that broke several replicas could not be mended by a corrected spec. A candidate
+    Without these exceptions a mistake that broke several replicas could not be fixed by a corrected spec. A candidate
     whose ClickHouse answers is never restarted while another one's does not.
     """
     others = dict(look.others())
@@ -308,6 +308,14 @@ def nothing_removed(look: Look) -> Hold | None:
     return None
 
 
+def nothing_rebuilt(look: Look) -> Hold | None:
+    """A replica that is cloned from the others needs them."""
+    begun = look.seen.rebuild.begun if look.seen.rebuild is not None else None
+    if begun is not None and begun.replica != look.candidate.name:
+        return Hold(Reason.REBUILDING, f"{look.candidate.name} is to restart; {begun.replica} is being rebuilt first")
+    return None
+
+
 def shard_not_claimed(look: Look) -> Hold | None:
     if look.seen.claimed_by and look.seen.claimed_by != look.candidate.name:
         return Hold(
@@ -331,6 +339,7 @@ BEFORE_A_RESTART: tuple[Check, ...] = (references_present, zookeeper_answers, ot
 BEFORE_A_STEP: tuple[Check, ...] = (
     not_paused,
     nothing_removed,
+    nothing_rebuilt,
     *BEFORE_A_RESTART,
     no_table_held,
     shard_not_claimed,

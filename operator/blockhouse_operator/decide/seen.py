@@ -1,4 +1,4 @@
-"""What was seen of a shard at one moment. Values only; whoever gathered them turned every failure into a word here."""
+"""What was seen of a shard at one moment. Values only; every failure to gather them is a word here."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from blockhouse_operator.decide.replication import ReplicationSeen
+
 
 class State(StrEnum):
-    """What a replica does, as `ReplicaStatus.state` says it. The order is that of a start.
+    """What a replica does, as `ReplicaStatus.state` shows it. The order is that of a start.
 
     From Unreachable on its pod is ready, that is, its ClickHouse answers; Draining is a pod that ends.
     """
@@ -28,7 +30,7 @@ class State(StrEnum):
 class StreamSeen:
     """A stream as its owner reports it: `name` is cluster/topic/partition, `phase` as in the aggregator's /status.
 
-    `drained` says that everything up to the end of the log is stored and nothing is in flight. `why` is the reason of
+    `drained`: everything up to the end of the log is stored and nothing is in flight. `why` is the reason of
     a stopped stream. `in_flight` are the tables of which a block is on its way. `cold`: its owner has stored nothing of
     it yet, and could: messages wait, and nothing is in their way.
     """
@@ -45,7 +47,7 @@ class StreamSeen:
 class TableSeen:
     """A table as an aggregator reports it. `hazards` are (reason, text). `rollout` holds it since `held_since_ms`, Unix
     milliseconds; empty when none does. Not `checked`: held until the aggregator can compare it with its server, which
-    may be away."""
+    may be unavailable."""
 
     name: str
     revision: int = 0
@@ -66,7 +68,7 @@ class AggregatorSeen:
     suspended: bool = False
     clusters: Mapping[str, str] = field(default_factory=dict)
     tables: tuple[TableSeen, ...] = ()
-    restart_wanted: int = 0
+    restart_demanded: int = 0
     """Number of the last demand to restart."""
     restart_seen: int = 0
     """Number of the demand that was the last when it started."""
@@ -74,7 +76,7 @@ class AggregatorSeen:
 
 @dataclass(frozen=True, slots=True)
 class PodSeen:
-    """A replica's pod. `ready` is ClickHouse's readiness alone; `trouble` says why a container or the pod waits."""
+    """A replica's pod. `ready` is ClickHouse's readiness alone; `trouble` is why a container or the pod waits."""
 
     ready: bool
     terminating: bool = False
@@ -88,12 +90,14 @@ class ReplicaSeen:
     """A replica of a zone that this operator serves: its StatefulSet, its pod, its aggregator.
 
     `scale` is what the StatefulSet asks for, None where there is none. `aggregator` is None while it does not answer,
-    `silence` says why.
+    `silence` is why.
     """
 
     name: str
     zone: str
-    wanted_revision: str = ""
+    desired_revision: str = ""
+    former_revision: str = ""
+    """What an earlier operator called the same spec: a pod of it is up to date, too."""
     scale: int | None = None
     pod: PodSeen | None = None
     aggregator: AggregatorSeen | None = None
@@ -123,23 +127,26 @@ class ReplicaSeen:
     def restart_due(self) -> int:
         """The demand to restart which its aggregator has not followed yet; 0 when there is none."""
         known = self.aggregator
-        return known.restart_wanted if known is not None and known.restart_seen < known.restart_wanted else 0
+        return known.restart_demanded if known is not None and known.restart_seen < known.restart_demanded else 0
 
     @property
     def held_table(self) -> str:
-        """A table that a rollout holds, as its aggregator says; empty without one."""
+        """A table that a rollout holds, as its aggregator reports; empty without one."""
         tables = self.aggregator.tables if self.aggregator is not None else ()
         return next((table.name for table in tables if table.rollout), "")
 
     @property
     def outdated(self) -> bool:
-        """Whether its pod was made from another spec than the present one. A missing pod is made anew by itself."""
-        return self.pod is not None and not self.pod.terminating and self.pod.revision != self.wanted_revision
+        """Whether its pod was made from another spec than the present one. A missing pod is created by itself."""
+        if self.pod is None or self.pod.terminating:
+            return False
+        former = self.pod.revision == self.former_revision != ""
+        return self.pod.revision != self.desired_revision and not former
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What lies between a replica's table and its declaration, as the aggregator beside it says."""
+    """What lies between a replica's table and its declaration, as the aggregator beside it reports."""
 
     exists: bool
     added: tuple[str, ...] = ()
@@ -148,7 +155,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class TableAt:
-    """A declared table at one replica. Without `gap` nothing is known; `silence` says what is not known, and why.
+    """A declared table at one replica. Without `gap` nothing is known; `silence` is what is not known, and why.
 
     `ddl` is a digest of the declaration that `gap` is about. `rollout` holds the table there since `held_since_ms`,
     Unix milliseconds; `busy`: a block of it is in flight; `why` it is not loaded. `served`: by this operator.
@@ -171,7 +178,7 @@ class TableAt:
 
 @dataclass(frozen=True, slots=True)
 class ZoneReport:
-    """What the operator of another zone says of its replicas of the shard, by way of ZooKeeper."""
+    """What the operator of another zone reports about its replicas of the shard, through ZooKeeper."""
 
     zone: str
     states: Mapping[str, State]
@@ -182,7 +189,7 @@ class ZoneReport:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The step of a rollout that was begun: kept in the shard's status, so that a restarted operator goes on."""
+    """The step of a rollout that was begun: kept in the shard's status, so that a restarted operator continues."""
 
     replica: str
     since_seconds: float
@@ -192,12 +199,36 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class Rebuild:
+    """A rebuild that was begun: `claim` is the UID of the volume claim to be replaced, empty when none is."""
+
+    replica: str
+    claim: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildSeen:
+    """What may need a rebuild. `claims` are UIDs of volume claims by replica; `lost` and `returned` are replicas whose
+    volume is lost, or was retained by a removal that took them out of ZooKeeper; `unproven` those of them that were
+    removed before others had their data; `empty` are tables that a replica's
+    server does not have although it is registered for them, by replica and path; `asked` is the annotation."""
+
+    claims: Mapping[str, str] = field(default_factory=dict)
+    lost: frozenset[str] = frozenset()
+    returned: frozenset[str] = frozenset()
+    unproven: frozenset[str] = frozenset()
+    empty: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    asked: str = ""
+    begun: Rebuild | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ShardSeen:
     """A shard at one moment.
 
-    `replicas` are those the spec wants in the served zones, `surplus` those that exist and are not wanted any more,
+    `replicas` are those of the spec in the served zones, `surplus` those that exist and are not desired any more,
     `elsewhere` the reports of other zones that are fresh; `silent_zones` those without one. `claimed_by` is who holds
-    the shard's right to restart a replica across zones: empty where nobody does, or where one operator serves all.
+    the shard's right to restart a replica across zones: empty where no one does, or where one operator serves all.
     """
 
     replicas: tuple[ReplicaSeen, ...]
@@ -216,20 +247,28 @@ class ShardSeen:
     kafka_trouble: Mapping[str, str] = field(default_factory=dict)
     missing_references: tuple[str, ...] = ()
     """Secrets and ConfigMaps, or keys in them, that the spec refers to and that are not there."""
+    replication: ReplicationSeen | None = None
+    """How far each replica is; observed only when a replica is to leave or to be rebuilt."""
+    rebuild: RebuildSeen | None = None
+    """What may need a rebuild; None where nothing does."""
+    accepted_loss: str = ""
+    """The replica whose data may be lost, as a person confirmed."""
+    too_large: tuple[str, ...] = ()
+    """Volumes that are larger than in the spec, a sentence each."""
     taken: tuple[str, ...] = ()
-    """Objects of needed names that belong to somebody else."""
+    """Objects of needed names that belong to another owner."""
     refused: tuple[str, ...] = ()
     """What the API server refused to let us do."""
 
     def states(self) -> dict[str, State]:
-        """What every replica does that is wanted and known of, other zones included."""
+        """What every desired and known replica does, other zones included."""
         found = {replica.name: replica.state() for replica in self.replicas}
         for report in self.elsewhere:
             found.update(report.states)
         return found
 
     def streams(self) -> dict[str, StreamSeen]:
-        """Every stream that somebody owns."""
+        """Every stream that has an owner."""
         owned: dict[str, StreamSeen] = {}
         for report in self.elsewhere:
             owned.update({stream.name: stream for stream in report.streams})

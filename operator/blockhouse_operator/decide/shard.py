@@ -1,4 +1,4 @@
-"""A shard at one moment -> what to do next, and what to say about it. Pure and total."""
+"""A shard at one moment -> what to do next, and what to report about it. Pure and total."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from blockhouse_operator.api.status import (
     TableStatus,
     TopicStatus,
 )
+from blockhouse_operator.decide.rebuild import plan_rebuild
 from blockhouse_operator.decide.removal import plan_removal
 from blockhouse_operator.decide.rollout import BeginStep, Hold, Restart, RestartAggregator, plan_rollout
 from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State
@@ -35,8 +36,11 @@ class ShardPlan:
 
 
 def plan_shard(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> ShardPlan:
-    """What to do now. Removal first: what is not wanted any more need not be restarted."""
-    decided = [*plan_removal(spec, seen)]
+    """What to do now. A replica without its data first, then removal: what leaves need not be restarted."""
+    rebuild = plan_rebuild(spec, seen)
+    acts = any(not isinstance(step, Hold) for step in rebuild)
+    removal = plan_removal(spec, seen)
+    decided = [*rebuild, *(step for step in removal if isinstance(step, Hold) or not acts)]
     rollout = plan_rollout(spec, seen)
     if seen.refused or seen.taken:
         return ShardPlan((), ())
@@ -59,7 +63,7 @@ def describe_shard(
     """The status without conditions and rollout, and the conditions of this moment without times."""
     expected = expected_streams(spec)
     status = ClickHouseShardIngestStatus(
-        revision=seen.replicas[0].wanted_revision if seen.replicas else "",
+        revision=seen.replicas[0].desired_revision if seen.replicas else "",
         ready_replicas=sum(state is State.CONSUMING for state in seen.states().values()),
         updated_replicas=sum(r.pod is not None and not r.outdated for r in seen.replicas),
         streams=count_streams(expected, seen),
@@ -91,15 +95,19 @@ def _replicas(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> tuple[Replica
     by_name = {replica.name: replica for replica in (*seen.replicas, *seen.surplus)}
     states = seen.states()
     found = []
-    for wanted in spec.replicas:
-        if wanted.name in by_name:
-            found.append(_replica(by_name[wanted.name], states[wanted.name], ""))
+    for desired in spec.replicas:
+        if desired.name in by_name:
+            found.append(_replica(by_name[desired.name], states[desired.name], ""))
         else:
-            state = states.get(wanted.name)
-            message = "" if state else f"nothing was heard of the operator of zone {wanted.zone}"
+            state = states.get(desired.name)
+            message = "" if state else f"nothing was heard of the operator of zone {desired.zone}"
             found.append(
                 ReplicaStatus(
-                    name=wanted.name, zone=wanted.zone, served=False, state=state or State.UNREACHABLE, message=message
+                    name=desired.name,
+                    zone=desired.zone,
+                    served=False,
+                    state=state or State.UNREACHABLE,
+                    message=message,
                 )
             )
     found += [_replica(replica, State.DRAINING, "not in the spec any more: it is removed") for replica in seen.surplus]

@@ -1,4 +1,4 @@
-"""What is said about a shard: one small function for each condition, each for itself."""
+"""What is reported about a shard: one small function for each condition, each for itself."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from blockhouse_operator.api.conditions import Condition, ConditionType, Reason, condition, find
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 from blockhouse_operator.api.status import ClickHouseShardIngestStatus
+from blockhouse_operator.decide.rebuild import BeginRebuild, EndRebuild, ReplaceVolume, RestoreReplica
 from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister
 from blockhouse_operator.decide.rollout import Hold
 from blockhouse_operator.decide.seen import ShardSeen, State, TableSeen
@@ -15,6 +16,7 @@ from blockhouse_operator.decide.words import counted
 
 HAZARD_REASONS = {  # what an aggregator calls them
     "ProvenanceMissing": Reason.PROVENANCE_MISSING,
+    "TopicNotNamed": Reason.TOPIC_NOT_NAMED,
     "DeduplicationUnsafe": Reason.WINDOW_TOO_SMALL,
 }
 
@@ -71,9 +73,9 @@ def ready(spec: ClickHouseShardIngestSpec, seen: ShardSeen, status: ClickHouseSh
 
 
 def _not_made_yet(seen: ShardSeen, status: ClickHouseShardIngestStatus) -> Iterator[str]:
-    """Topics and tables of which nothing is known yet: whoever waits for Ready produces to them next.
+    """Topics and tables of which nothing is known yet: a client that waits for Ready produces to them next.
 
-    One that was there once makes no shard unready: that it changes, or is not heard of, is said by its own condition.
+    One that was there once makes no shard unready: that it changes, or is unheard of, is reported by its own condition.
     """
     for topic in status.topics:
         if topic.state == Reason.PROGRESSING.value and not topic.partitions:
@@ -87,7 +89,7 @@ def _not_made_yet(seen: ShardSeen, status: ClickHouseShardIngestStatus) -> Itera
 
 
 def why_unready(status: ClickHouseShardIngestStatus) -> tuple[Reason, str]:
-    """The most telling trouble of a shard's replicas, for when too few consume."""
+    """The most important trouble of a shard's replicas, for when too few consume."""
     troubled = [replica for replica in status.replicas if replica.state not in (State.CONSUMING, State.SUSPENDED)]
     shown = "; ".join(f"{r.name} is {r.state}{f' ({r.message})' if r.message else ''}" for r in troubled[:4])
     states = {replica.state for replica in troubled}
@@ -126,7 +128,7 @@ def _obstacles(seen: ShardSeen) -> Iterator[tuple[Reason, str]]:
         yield Reason.NAME_TAKEN, taken
     if seen.missing_references:
         missing = "; ".join(seen.missing_references[:5])
-        yield Reason.SECRET_MISSING, f"{missing}; it goes on by itself once they exist"
+        yield Reason.SECRET_MISSING, f"{missing}; it continues by itself once they exist"
 
 
 def reconciling(
@@ -141,7 +143,8 @@ def reconciling(
         return None
     for step in steps:
         scaling = isinstance(step, (Drain, Unregister, DeleteReplica))
-        reason = Reason.SCALING if scaling else Reason.ROLLING_OUT
+        rebuilding = isinstance(step, (BeginRebuild, ReplaceVolume, RestoreReplica, EndRebuild))
+        reason = Reason.REBUILDING if rebuilding else Reason.SCALING if scaling else Reason.ROLLING_OUT
         return condition(kind, True, reason, f"{type(step).__name__} {step.replica}: {step.why}")
     for hold in holds:
         if hold.reason is not Reason.PAUSED:
@@ -160,6 +163,8 @@ def stalled(seen: ShardSeen, holds: Sequence[Hold]) -> Condition | None:
     for hold in holds:
         if hold.stalled:
             return condition(ConditionType.STALLED, True, hold.reason, hold.why)
+    for message in seen.too_large:
+        return condition(ConditionType.STALLED, True, Reason.CANNOT_SHRINK, message)
     return None
 
 
@@ -176,7 +181,7 @@ def topics_provisioned(status: ClickHouseShardIngestStatus) -> Condition:
 
 
 def schema_up_to_date(status: ClickHouseShardIngestStatus) -> Condition:
-    """What needs a person is said before what goes on by itself, and that before what is not known."""
+    """What needs a person is reported before what continues by itself, and that before what is not known."""
     kind = ConditionType.SCHEMA_UP_TO_DATE
     wrong = [table for table in status.tables if table.state != Reason.AS_SPECIFIED.value]
     if not wrong:
@@ -203,7 +208,7 @@ def deduplication_safe(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> Cond
 
 
 def _tables(seen: ShardSeen) -> dict[str, TableSeen] | None:
-    """The worst that any aggregator says of each table, by name; None when none answers."""
+    """The worst that any aggregator reports of each table, by name; None when none answers."""
     answers = [replica.aggregator for replica in seen.replicas if replica.aggregator is not None]
     if not answers:
         return None
@@ -233,9 +238,9 @@ def quorum_healthy(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> Conditio
 
 
 def had_quorum(before: Sequence[Condition]) -> bool:
-    """Whether the shard may have had a quorum once, by what was said of it before; in doubt it had."""
-    said = find(before, ConditionType.QUORUM_HEALTHY)
-    return said is not None and (said.status, said.reason) != ("Unknown", Reason.PROGRESSING.value)
+    """Whether the shard may have had a quorum once, by its condition before; in doubt it had."""
+    reported = find(before, ConditionType.QUORUM_HEALTHY)
+    return reported is not None and (reported.status, reported.reason) != ("Unknown", Reason.PROGRESSING.value)
 
 
 def _quorum_moves(seen: ShardSeen) -> Condition:

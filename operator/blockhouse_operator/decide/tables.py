@@ -2,7 +2,7 @@
 
 A replicated ALTER reaches every replica at once, so the whole shard holds the table while it runs: hold, wait until
 every replica obeys and every stream is owned, alter once, release. Nothing is remembered but the hold itself (durable,
-in ZooKeeper), so an operator that is killed anywhere goes on from what it finds.
+in ZooKeeper), so an operator that is killed anywhere continues from what it finds.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from blockhouse_operator.decide.seen import TableAt
 from blockhouse_operator.decide.words import counted
 
 ROLLOUT = "operator/schema"
-"""The name under which the operator holds tables. One for all specs: a spec that changes meanwhile goes on under it."""
+"""The name under which the operator holds tables. One for all specs: a spec that changes meanwhile continues it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableLook:
     """A table at one moment, at the replicas of all zones; the first is one that this operator serves.
 
-    `unowned` are streams nobody owns, `unheard` zones of which nothing was heard. `now_ms` is Unix time.
+    `unowned` are streams without an owner, `unheard` zones of which nothing was heard. `now_ms` is Unix time.
     `gave_up`: the declaration of this generation of the spec has timed out before. `refused`: the DDL itself cannot be
     used (reason, text).
-    `restarting` is a replica whose restart was begun; `rolling`: because tables were changed; `reload`: nobody restarts
+    `restarting` is a replica whose restart was begun; `rolling`: because tables were changed; `reload`: no one restarts
     for that. `busy_shards` are other shards of the pipeline with a table held or a replica that restarts.
     """
 
@@ -53,7 +53,7 @@ class TableLook:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create the table at this replica, or record the schema of one that nobody knows yet."""
+    """Create the table at this replica, or record the schema of one that is not known yet."""
 
     replica: str
 
@@ -88,7 +88,7 @@ CHANGE: tuple[type[TableStep], ...] = (HoldTable, Alter, Release)
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """The step to take now, if any, and what the status says of the table."""
+    """The step to take now, if any, and what the status shows of the table."""
 
     step: TableStep | None
     reason: Reason
@@ -141,7 +141,7 @@ def _change(
     if not holders:
         return _begin(look, columns, revision)
     if look.aborted:
-        text = f"gave up adding {columns}: spec.rollout.abort is true; the table goes on as it was"
+        text = f"gave up adding {columns}: spec.rollout.abort is true; the table continues as it was"
         return TablePlan(Release(look.asked, gave_up=True), Reason.ABORTED, text, revision)
     waits = _not_obeyed(look)
     if not waits:
@@ -149,7 +149,7 @@ def _change(
         # Of several operators that find so, the later ones find nothing left to add.
         return TablePlan(Alter(look.asked), Reason.SCHEMA_CHANGING, text, revision)
     if _held_for(look, holders) > look.timeout_seconds:
-        text = f"gave up adding {columns}: {waits} after {look.timeout_seconds:.0f} s; the table goes on as it was"
+        text = f"gave up adding {columns}: {waits} after {look.timeout_seconds:.0f} s; the table continues as it was"
         step = Release(look.asked, gave_up=True)
         return TablePlan(step, Reason.STEP_TIMED_OUT, text, revision, stalled=True)
     return TablePlan(None, Reason.SCHEMA_CHANGING, f"held to add {columns}: {waits}", revision)

@@ -1,13 +1,15 @@
 """What a Kafka cluster's topics lack: missing topics, partitions and settings, and what only a person can put right.
 
 Partitions are never taken away and replicas never moved: a reassignment copies data, which `blockhouse topics` does
-when somebody asks for it.
+on request.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from blockhouse.fleet.model import PartitionState
 from blockhouse.placement.model import Broker, InvalidInput, PartitionMap, ReplicaSet, TopicPartition
@@ -15,7 +17,7 @@ from blockhouse.placement.topics import assign_partitions
 
 
 @dataclass(frozen=True, slots=True)
-class TopicWanted:
+class DesiredTopic:
     """A topic as the resource asks for it."""
 
     name: str
@@ -25,13 +27,28 @@ class TopicWanted:
     rack_aware: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ClusterSeen:
-    """One Kafka cluster at one moment: live brokers, every partition of every topic, settings of the wanted topics."""
+    """One Kafka cluster at one moment: live brokers, every partition of every topic, settings of the desired topics.
+
+    `unread` are desired topics that exist and whose settings may not be read.
+    """
 
     brokers: Mapping[int, Broker]
     partitions: Mapping[TopicPartition, PartitionState]
     configs: Mapping[str, Mapping[str, str]]
+    unread: frozenset[str] = frozenset()
+
+    def of_topic(self, topic: str) -> Sequence[PartitionState]:
+        """The partitions of a topic by their number; none where there is no such topic."""
+        return self._by_topic.get(topic, ())
+
+    @cached_property
+    def _by_topic(self) -> Mapping[str, Sequence[PartitionState]]:
+        found: dict[str, list[PartitionState]] = defaultdict(list)
+        for key in sorted(self.partitions):
+            found[key.topic].append(self.partitions[key])
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +90,20 @@ class TopicPlan:
     faults: tuple[str, ...]
 
 
-def plan_topics(wanted: Sequence[TopicWanted], seen: ClusterSeen) -> TopicPlan:
+def plan_topics(desired: Sequence[DesiredTopic], seen: ClusterSeen) -> TopicPlan:
     """Total: a topic that cannot be placed is a fault and does not keep the others from their steps."""
     steps: list[TopicStep] = []
     faults: list[str] = []
-    placed = PartitionMap({key: state.replicas for key, state in seen.partitions.items()})
-    for topic in wanted:
-        have = sorted(key.partition for key in seen.partitions if key.topic == topic.name)
+    added: dict[TopicPartition, ReplicaSet] = {}
+    for topic in desired:
+        have = seen.of_topic(topic.name)
         try:
-            sets = _place_missing(topic, len(have), seen, placed)
+            sets = _place_missing(topic, len(have), seen, added)
         except InvalidInput as error:
             faults.append(str(error))
             continue
         if sets is not None:
-            placed = PartitionMap(
-                {**placed, **{TopicPartition(topic.name, n): r for n, r in enumerate(sets, len(have))}}
-            )
+            added |= {TopicPartition(topic.name, number): replicas for number, replicas in enumerate(sets, len(have))}
         if not have:
             steps.append(CreateTopic(topic.name, topic.partitions, topic.replication, dict(topic.config), sets))
             continue
@@ -103,19 +118,27 @@ def plan_topics(wanted: Sequence[TopicWanted], seen: ClusterSeen) -> TopicPlan:
 
 
 def _place_missing(
-    topic: TopicWanted, have: int, seen: ClusterSeen, placed: PartitionMap
+    topic: DesiredTopic, have: int, seen: ClusterSeen, added: Mapping[TopicPartition, ReplicaSet]
 ) -> tuple[ReplicaSet, ...] | None:
     numbers = range(have, topic.partitions)
     if not numbers or not topic.rack_aware:
         return None
+    placed = PartitionMap({**{key: state.replicas for key, state in seen.partitions.items()}, **added})
     new = assign_partitions(topic.name, numbers, topic.replication, seen.brokers, placed)
     return tuple(new[TopicPartition(topic.name, number)] for number in numbers)
 
 
-def _faults(topic: TopicWanted, seen: ClusterSeen, config: Mapping[str, str]) -> Iterator[str]:
+def _faults(topic: DesiredTopic, seen: ClusterSeen, config: Mapping[str, str]) -> Iterator[str]:
     if "compact" in config.get("cleanup.policy", "") and "cleanup.policy" not in topic.config:
         yield f"topic {topic.name} is compacted and cannot be loaded exactly once; set cleanup.policy=delete"
-    counts = {len(state.replicas) for key, state in seen.partitions.items() if key.topic == topic.name}
+    partitions = seen.of_topic(topic.name)
+    have = len(partitions)
+    if have > topic.partitions:
+        yield (
+            f"topic {topic.name} has {have} partitions and the spec has {topic.partitions}: partitions are never "
+            f"removed, all of them are loaded; set partitions to {have}"
+        )
+    counts = {len(state.replicas) for state in partitions}
     if counts != {topic.replication}:
         shown = ", ".join(map(str, sorted(counts)))
         yield (

@@ -1,4 +1,4 @@
-"""Which changes of conditions are worth an Event: those of state and of reason, told in the order of the conditions."""
+"""Which changes of conditions are worth an Event: those of state and of reason, in the order of the conditions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Change:
 
 
 def transitions(before: Sequence[Condition], after: Sequence[Condition]) -> Iterator[Change]:
-    """Total. A condition that is gone tells nothing: the one that replaced it does. Nothing is ready at first."""
+    """Total. A condition that is gone has no Event: the one that replaced it has. Nothing is ready at first."""
     known = {condition.type: condition for condition in before}
     for condition in after:
         old = known.get(condition.type)
@@ -36,8 +36,8 @@ def transitions(before: Sequence[Condition], after: Sequence[Condition]) -> Iter
 
 
 def _words(condition: Condition) -> str:
-    said = f"{condition.type} is {condition.status}"
-    return f"{said}: {condition.message}" if condition.message else said
+    text = f"{condition.type} is {condition.status}"
+    return f"{text}: {condition.message}" if condition.message else text
 
 
 def _bad(condition: Condition) -> bool:

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+_UNITS = ("KiB", "MiB", "GiB", "TiB")
+
 
 def counted(number: int, one: str, many: str) -> str:
     """`number` of something: `counted(1, "shard is", "shards are")` is "1 shard is"."""
     return f"{number} {one if number == 1 else many}"
+
+
+def shown_bytes(number: int) -> str:
+    """`1536` is "1.5 KiB"."""
+    size, unit = float(number), ""
+    for larger in _UNITS:
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{size:.1f} {unit}" if unit else f"{number} bytes"

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Collection, Iterator
 
 from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.labels import API_VERSION
-from blockhouse_operator.api.resolve import all_replicas, resolve
+from blockhouse_operator.api.resolve import all_replicas, replicas, resolve
 from blockhouse_operator.api.resource import BlockAggregator
 from blockhouse_operator.desired import clickhouse, verifier
+from blockhouse_operator.desired.credentials import USERS, Credentials
 from blockhouse_operator.desired.manifest import Manifest, content_of, manifest
+from blockhouse_operator.desired.template import add_metadata
+
+LARGEST_SECRET = 1 << 20
+"""Bytes of all files of a Secret or a ConfigMap at most; the API server refuses more."""
+PASSWORD = "x" * 43
+"""As long as one that the operator makes."""
 
 
 def children(pipeline: BlockAggregator, served_zones: Collection[str] | None = None) -> tuple[Manifest, ...]:
@@ -23,8 +31,10 @@ def children(pipeline: BlockAggregator, served_zones: Collection[str] | None = N
 
 def _children(pipeline: BlockAggregator, served_zones: Collection[str] | None) -> Iterator[Manifest]:
     spec = pipeline.spec
-    yield account(pipeline, names.replica_account(pipeline.name))
-    if spec.clickhouse.managed is not None:
+    replicas_account = account(pipeline, names.replica_account(pipeline.name))
+    add_metadata(replicas_account, spec.template.service_account.metadata)
+    yield replicas_account
+    if spec.clickhouse.managed is not None and spec.clickhouse.remote_servers == "Full":
         yield cluster_config(pipeline)
     for shard in range(spec.shards):
         yield shard_ingest(pipeline, shard)
@@ -47,7 +57,7 @@ def shard_ingest(pipeline: BlockAggregator, shard: int) -> Manifest:
 
 
 def cluster_config(pipeline: BlockAggregator) -> Manifest:
-    """`remote_servers`: all replicas of all shards in all zones."""
+    """`remote_servers` of all replicas, for pods made by operators that had it in no Secret yet."""
     servers = clickhouse.remote_servers(pipeline.spec.clickhouse.cluster, all_replicas(pipeline))
     return manifest(
         "ConfigMap",
@@ -56,6 +66,49 @@ def cluster_config(pipeline: BlockAggregator) -> Manifest:
         labels=labels.of_pipeline(pipeline.name),
         owner=pipeline.reference(),
         data={"remote_servers.xml": servers},
+    )
+
+
+def clickhouse_secret(pipeline: BlockAggregator, passwords: clickhouse.Passwords) -> Manifest:
+    """Users and `remote_servers` of a managed ClickHouse, as files that its servers read again when they change.
+
+    Where these do not list all shards, the second file has the login alone: a shard's servers list their own replicas.
+    """
+    spec = pipeline.spec.clickhouse
+    assert spec.managed is not None
+    if spec.remote_servers == "Full":
+        servers = clickhouse.remote_servers(spec.cluster, all_replicas(pipeline), passwords)
+    else:
+        servers = clickhouse.login(passwords)
+    users = clickhouse.users(spec.managed, passwords)
+    return manifest(
+        "Secret",
+        names.clickhouse_secret(pipeline.name),
+        pipeline.namespace,
+        labels=labels.of_pipeline(pipeline.name),
+        owner=pipeline.reference(),
+        type="Opaque",
+        data={"users.xml": _encoded(users), "remote_servers.xml": _encoded(servers)},
+    )
+
+
+def oversize(pipeline: BlockAggregator) -> str:
+    """Why the files of that Secret do not fit into one; empty where they do."""
+    spec, last = pipeline.spec.clickhouse, pipeline.spec.shards - 1
+    if spec.managed is None or spec.remote_servers != "Full":
+        return ""
+    passwords = clickhouse.Passwords(
+        {clickhouse.CLUSTER_USER: PASSWORD}, {user.name: PASSWORD for user in spec.managed.users}
+    )
+    shard = list(replicas(pipeline.name, pipeline.namespace, pipeline.spec.zones, spec, last))
+    # The last shard has the longest names: what it adds is what any of them adds at most.
+    one, two = (len(clickhouse.remote_servers(spec.cluster, [shard] * count, passwords)) for count in (1, 2))
+    size = one + last * (two - one) + len(clickhouse.users(spec.managed, passwords))
+    if size <= LARGEST_SECRET:
+        return ""
+    return (
+        f"Full lists {pipeline.spec.shards * len(shard)} replicas in {size >> 10} KiB, and a Secret has room for "
+        f"{LARGEST_SECRET >> 10} KiB: set it to Shard or None"
     )
 
 
@@ -71,17 +124,32 @@ def account(pipeline: BlockAggregator, name: str) -> Manifest:
     )
 
 
-def internal_secret(pipeline: BlockAggregator, *, token: str, password: str) -> Manifest:
-    """The Secret that is made once and never changed: `token` of the admin API, `password` between replicas.
+def internal_secret(pipeline: BlockAggregator, credentials: Credentials) -> Manifest:
+    """The Secret that is made by the operator: `token` of the admin API, `password` between replicas.
 
-    Both are given by the caller, from a source of true randomness. Who lost it may delete it and restart the pods.
+    The values are given by the caller, from a source of true randomness.
     """
-    return manifest(
+    values = {
+        "token": credentials.token,
+        "password": credentials.passwords[0],
+        "password-b": credentials.passwords[1],
+        "former-token": credentials.former_token,
+        "active": USERS[1] if credentials.active else "",
+    }
+    found = manifest(
         "Secret",
         names.internal_secret(pipeline.name),
         pipeline.namespace,
         labels=labels.of_pipeline(pipeline.name),
         owner=pipeline.reference(),
         type="Opaque",
-        data={key: b64encode(value.encode()).decode() for key, value in (("token", token), ("password", password))},
+        data={key: _encoded(value) for key, value in values.items() if value},
     )
+    if credentials.demand or credentials.step:
+        note = {"demand": credentials.demand, "step": credentials.step, "since": credentials.since}
+        found["metadata"]["annotations"] = {labels.ROTATION: json.dumps(note, sort_keys=True)}
+    return found
+
+
+def _encoded(text: str) -> str:
+    return b64encode(text.encode()).decode()

@@ -1,16 +1,21 @@
 """Settings of a managed ClickHouse, as its XML files.
 
 What differs between replicas of a shard comes from the environment (`from_env`), so that one ConfigMap serves a shard.
-`remote_servers` is a file of its own, shared by all shards and read again without a restart.
+Users and `remote_servers` are files of a Secret, shared by all shards and read again without a restart. A password is
+never in a ConfigMap, and never an environment variable: one that is missing is an empty password to ClickHouse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from xml.etree.ElementTree import Element, SubElement, indent, tostring
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_network
+from xml.etree.ElementTree import Element, SubElement, fromstring, indent, tostring
 
+from blockhouse.config.units import seconds
 from blockhouse_operator.api import names
-from blockhouse_operator.api.clickhouse import ManagedClickHouse
+from blockhouse_operator.api.clickhouse import ManagedClickHouse, Quota, User
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec, Replica
 
 REPLICA, HOST, ZOOKEEPER_LOGIN, CLUSTER_PASSWORD = (
@@ -19,15 +24,26 @@ REPLICA, HOST, ZOOKEEPER_LOGIN, CLUSTER_PASSWORD = (
     "CLICKHOUSE_ZOOKEEPER_LOGIN",
     "CLICKHOUSE_CLUSTER_PASSWORD",
 )
-"""Variables of the container."""
+"""Variables of the container. The last one only of pods made before passwords were files."""
+INTERSERVER_PASSWORD = "CLICKHOUSE_INTERSERVER_PASSWORD"
+"""Read at the start only: a container without it does not start, so it is never taken for empty."""
 DATA = "/var/lib/clickhouse"
 CLUSTER_USER = "cluster"
 """With which replicas query each other, and the operator asks for tables and their columns."""
+LOGIN, USER, PASSWORD = "/etc/clickhouse-server/config.d/remote_servers.xml", "cluster_user", "cluster_password"
+"""The file of the Secret in a pod, and the elements in it with which the replicas of one shard query each other."""
 
 
-def password_variable(user: str) -> str:
-    """The variable with a user's password."""
-    return f"CLICKHOUSE_PASSWORD_{user.upper()}"
+@dataclass(frozen=True, slots=True)
+class Passwords:
+    """Passwords of all users. `cluster` are those with which replicas query each other, by user: the first is the one
+    that they use, all are accepted. `users` are the spec's; one without a password is not published."""
+
+    cluster: Mapping[str, str]
+    users: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"Passwords(of {', '.join([*self.cluster, *self.users])})"
 
 
 def server(spec: ClickHouseShardIngestSpec) -> str:
@@ -40,13 +56,21 @@ def server(spec: ClickHouseShardIngestSpec) -> str:
         "interserver_http_port": names.INTERSERVER_PORT,
     }.items():
         SubElement(root, name).text = str(value)
-    # A Service's address per replica: 18.16 keeps the first address of a peer for ever.
+    managed = spec.clickhouse.managed
+    if managed is not None and managed.interserver_secret_ref is not None:
+        credentials = SubElement(root, "interserver_http_credentials")
+        SubElement(credentials, "user").text = "interserver"
+        SubElement(credentials, "password", {"from_env": INTERSERVER_PASSWORD})
+    # A Service's address per replica: 18.16 keeps the first address of a peer indefinitely.
     SubElement(root, "interserver_http_host", {"from_env": HOST})
     for address in ("::", "0.0.0.0"):
         SubElement(root, "listen_host").text = address
     for name, text in _SERVER.items():
         SubElement(root, name).text = text
     _zookeeper(root, spec)
+    if spec.clickhouse.remote_servers == "Shard":
+        SubElement(root, "include_from").text = LOGIN
+        _list_replicas(root, spec.clickhouse.cluster, [spec.replicas], {"incl": USER}, {"incl": PASSWORD})
     macros = SubElement(root, "macros")
     SubElement(macros, "cluster").text = spec.clickhouse.cluster
     SubElement(macros, "shard").text = str(spec.shard)
@@ -97,42 +121,126 @@ _DEFAULT_PROFILE = {
 }
 
 
-def users(managed: ManagedClickHouse) -> str:
-    """`users.xml`: `default` only from the pod itself, `cluster` for other replicas, and whom the spec names."""
+def users(managed: ManagedClickHouse, passwords: Passwords) -> str:
+    """`users.xml`: `default` only from the pod itself, those of other replicas, and whom the spec names and who has a
+    password."""
     root = Element("yandex")
+    published = [user for user in managed.users if passwords.users.get(user.name)]
     profiles = SubElement(root, "profiles")
     _put(profiles, "default", _DEFAULT_PROFILE)
     _put(profiles, "readonly", {"readonly": "1"})
+    for user in published:
+        if user.settings:
+            basis = {"readonly": "1"} if user.read_only else _DEFAULT_PROFILE
+            _put(profiles, _profile(user), {**basis, **user.settings})
     accounts = SubElement(root, "users")
     own = _account(accounts, "default", "default", ("127.0.0.1", "::1"))
     SubElement(own, "password").text = ""
-    everyone = ("::/0",)
-    other = _account(accounts, CLUSTER_USER, "default", everyone)
-    SubElement(other, "password", {"from_env": CLUSTER_PASSWORD})
-    for user in managed.users:
-        account = _account(accounts, user.name, "readonly" if user.read_only else "default", everyone)
-        SubElement(account, "password", {"from_env": password_variable(user.name)})
-    quota = SubElement(SubElement(root, "quotas"), "default")
-    _put(quota, "interval", {"duration": "3600", **dict.fromkeys(_UNLIMITED, "0")})
+    for name, password in passwords.cluster.items():
+        _hashed(_account(accounts, name, "default", _EVERYWHERE), password)
+    for user in published:
+        account = _account(accounts, user.name, _profile(user), user.networks or _EVERYWHERE, _quota(user))
+        _hashed(account, passwords.users[user.name])
+        if user.databases:
+            allowed = SubElement(account, "allow_databases")
+            for database in user.databases:
+                SubElement(allowed, "database").text = database
+    quotas = SubElement(root, "quotas")
+    _interval(quotas, "default", Quota(interval="1h"))
+    for user in published:
+        if user.quota is not None:
+            _interval(quotas, _quota(user), user.quota)
     return _document(root)
 
 
-_UNLIMITED = ("queries", "errors", "result_rows", "read_rows", "execution_time")
+_EVERYWHERE = ("::/0",)
 
 
-def _account(accounts: Element, name: str, profile: str, networks: Sequence[str]) -> Element:
+def _profile(user: User) -> str:
+    if user.settings:
+        return f"of_{user.name}"
+    return "readonly" if user.read_only else "default"
+
+
+def _quota(user: User) -> str:
+    return f"of_{user.name}" if user.quota is not None else "default"
+
+
+def _interval(quotas: Element, name: str, quota: Quota) -> None:
+    """0 is unlimited."""
+    limits = {
+        "queries": quota.queries,
+        "errors": quota.errors,
+        "result_rows": quota.result_rows,
+        "read_rows": quota.read_rows,
+        "execution_time": round(seconds(quota.execution_time)) if quota.execution_time else 0,
+    }
+    texts = {limit: str(most) for limit, most in limits.items()}
+    _put(SubElement(quotas, name), "interval", {"duration": str(round(seconds(quota.interval))), **texts})
+
+
+def _hashed(account: Element, password: str) -> None:
+    SubElement(account, "password_sha256_hex").text = hashlib.sha256(password.encode()).hexdigest()
+
+
+def _account(accounts: Element, name: str, profile: str, networks: Sequence[str], quota: str = "default") -> Element:
     account = SubElement(accounts, name)
     _put(account, "networks", {})
     for network in networks:
-        SubElement(account[-1], "ip").text = network
+        SubElement(account[-1], "ip").text = _subnet(network)
     SubElement(account, "profile").text = profile
-    SubElement(account, "quota").text = "default"
+    SubElement(account, "quota").text = quota
     return account
 
 
-def remote_servers(cluster: str, shards: Sequence[Sequence[Replica]]) -> str:
-    """The ClickHouse cluster: every replica of every shard, written to through any one of them."""
+def _subnet(network: str) -> str:
+    """A network as every server understands it: 18.16 takes `10.0.0.0/8` for the whole of IPv4, as it counts the
+    prefix's length among the 128 bits of IPv6."""
+    found = ip_network(network, strict=False)
+    if found.version == 4 and "/" in network:
+        return f"::ffff:{found.network_address}/{96 + found.prefixlen}"
+    return network
+
+
+def remote_servers(cluster: str, shards: Sequence[Sequence[Replica]], passwords: Passwords | None = None) -> str:
+    """The ClickHouse cluster: every replica of every shard, written to through any one of them.
+
+    Without `passwords` for a ConfigMap: that of pods that have the password in their environment.
+    """
+    user, password = next(iter(passwords.cluster.items())) if passwords else (CLUSTER_USER, "")
     root = Element("yandex")
+    _list_replicas(root, cluster, shards, user, password if passwords else {"from_env": CLUSTER_PASSWORD})
+    return _document(root)
+
+
+def login(passwords: Passwords) -> str:
+    """With which user and password replicas query each other, for servers that list them in their own `config.xml`."""
+    user, password = next(iter(passwords.cluster.items()))
+    root = Element("yandex")
+    SubElement(root, USER).text = user
+    SubElement(root, PASSWORD).text = password
+    return _document(root)
+
+
+def used_login(text: str) -> tuple[str, str]:
+    """User and password of a file that `remote_servers` or `login` wrote; empty where it has none."""
+    try:
+        root = fromstring(text)
+    except SyntaxError:  # what ElementTree raises: it was changed by hand, or is not there
+        return "", ""
+    replica = root.find(".//replica")
+    if replica is None:
+        return root.findtext(USER, ""), root.findtext(PASSWORD, "")
+    return replica.findtext("user", ""), replica.findtext("password", "")
+
+
+_Content = str | dict[str, str]
+"""Text of an element, or attributes that state where the server finds it."""
+
+
+def _list_replicas(
+    root: Element, cluster: str, shards: Sequence[Sequence[Replica]], user: _Content, password: _Content
+) -> None:
     # Replaces whatever a base image brings along.
     section = SubElement(SubElement(root, "remote_servers", {"replace": "1"}), cluster)
     for replicas in shards:
@@ -142,8 +250,25 @@ def remote_servers(cluster: str, shards: Sequence[Sequence[Replica]]) -> str:
             entry = SubElement(shard, "replica")
             SubElement(entry, "host").text = replica.host
             SubElement(entry, "port").text = str(names.NATIVE_PORT)
-            SubElement(entry, "user").text = CLUSTER_USER
-            SubElement(entry, "password", {"from_env": CLUSTER_PASSWORD})
+            for name, content in (("user", user), ("password", password)):
+                if isinstance(content, str):
+                    SubElement(entry, name).text = content
+                else:
+                    SubElement(entry, name, content)
+
+
+def without_users(text: str, allowed: Sequence[str]) -> str:
+    """A `users.xml` of a ConfigMap, in which an earlier operator published users, without those not `allowed`.
+
+    It is never given another user: the environment of the pods that read it has no password for one.
+    """
+    root = fromstring(text)
+    accounts = root.find("users")
+    gone = [one for one in accounts or () if one.tag not in ("default", CLUSTER_USER, *allowed)]
+    if accounts is None or not gone:
+        return text
+    for one in gone:
+        accounts.remove(one)
     return _document(root)
 
 

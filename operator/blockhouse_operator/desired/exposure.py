@@ -9,6 +9,7 @@ from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.resource import ClickHouseShardIngest
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec, Replica
 from blockhouse_operator.desired.manifest import Manifest, manifest
+from blockhouse_operator.desired.template import add_to_service
 
 _NATIVE = ("native", names.NATIVE_PORT)
 _HTTP = ("http", names.HTTP_PORT)
@@ -29,12 +30,13 @@ def replica_service(shard: ClickHouseShardIngest, replica: Replica) -> Manifest:
         owner=shard.reference(),
     )
     found["spec"]["publishNotReadyAddresses"] = True
+    add_to_service(found, spec.template.replica_service, replica=replica.name, namespace=shard.namespace)
     return found
 
 
 def query_service(shard: ClickHouseShardIngest) -> Manifest:
     """Any ready replica of the shard, for queries."""
-    return service(
+    found = service(
         shard.name,
         shard.namespace,
         [_NATIVE, _HTTP],
@@ -42,6 +44,8 @@ def query_service(shard: ClickHouseShardIngest) -> Manifest:
         selector=_pods(shard.spec),
         owner=shard.reference(),
     )
+    add_to_service(found, shard.spec.template.query_service, shard=str(shard.spec.shard), namespace=shard.namespace)
+    return found
 
 
 def service(
@@ -89,12 +93,15 @@ def disruption_budget(shard: ClickHouseShardIngest) -> Manifest:
 
 
 def network_policy(shard: ClickHouseShardIngest) -> Manifest:
-    """Queries from anywhere (users have passwords), replication from peers, the admin API from pods (it has a token).
+    """Queries from anywhere (users have passwords), replication from peers, the admin API from pods (it has a token),
+    and ports of sidecars from pods.
 
-    Peers in another Kubernetes cluster come with addresses that nobody here knows: replication is open to all then.
+    Peers in another Kubernetes cluster come with addresses that are not known here: replication is open to all then.
     """
     spec = shard.spec
-    rules: list[dict[str, Any]] = [{"from": [{"namespaceSelector": {}}], "ports": [_port(_ADMIN)]}]
+    sidecars = [port for sidecar in spec.template.pod.sidecars for port in sidecar.ports]
+    of_sidecars = [{"protocol": port.protocol, "port": port.container_port} for port in sidecars]
+    rules: list[dict[str, Any]] = [{"from": [{"namespaceSelector": {}}], "ports": [_port(_ADMIN), *of_sidecars]}]
     if spec.clickhouse.managed:
         rules.append({"ports": [_port(_NATIVE), _port(_HTTP)]})
         peers = {"podSelector": {"matchLabels": {labels.PIPELINE: spec.pipeline}}}

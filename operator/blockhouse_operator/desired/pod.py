@@ -10,19 +10,33 @@ from math import ceil
 from typing import Any
 
 from blockhouse_operator.api import labels, names
-from blockhouse_operator.api.base import seconds
 from blockhouse_operator.api.clickhouse import ManagedClickHouse, Resources
 from blockhouse_operator.api.parts import PodSecurity
 from blockhouse_operator.api.references import LocalRef, PasswordSecretRef
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec, Replica
-from blockhouse_operator.desired import clickhouse, volumes
+from blockhouse_operator.api.template import PodTemplate
+from blockhouse_operator.desired import clickhouse, scripts, settings, volumes
 from blockhouse_operator.desired.manifest import content_of, without_nothing
 from blockhouse_operator.desired.revision import revision
+from blockhouse_operator.desired.template import (
+    RESTRICTED,
+    add_metadata,
+    affinity,
+    extended,
+    pod_fields,
+    sidecars,
+    spread,
+)
+from blockhouse_operator.desired.template import volumes as user_volumes
 
 CLICKHOUSE_GRACE = 60
 """Seconds that ClickHouse may take to end, after the aggregator."""
 AGGREGATOR_SLACK = 10
-"""Seconds beyond its budget after which nobody waits for an aggregator any more."""
+"""Seconds beyond its budget for which an aggregator is waited for."""
+LONGEST_START = 86_400
+"""Seconds that a start of ClickHouse may last if it works all the time."""
+HUNG_GRACE = 5
+"""Seconds between SIGTERM and SIGKILL of a ClickHouse that hangs at its start."""
 START_FAILURES = 150
 """Probes, 2 s apart, until a start has failed: on a crowded node Python and Java take a minute and more, and a process
 that is killed while it starts never comes to its end there."""
@@ -31,44 +45,45 @@ that is killed while it starts never comes to its end there."""
 def template(spec: ClickHouseShardIngestSpec, replica: Replica) -> dict[str, Any]:
     """The pod template of a replica's StatefulSet."""
     zone = spec.zone(replica.zone)
-    managed = spec.clickhouse.managed
-    drain = ceil(seconds(spec.aggregator.shutdown_budget)) + AGGREGATOR_SLACK
-    containers = [_aggregator(spec, managed is None)]
+    managed, added = spec.clickhouse.managed, spec.template.pod
+    drain = ceil(settings.aggregator(spec, replica).shutdown_budget) + AGGREGATOR_SLACK
+    grace = drain + (CLICKHOUSE_GRACE if managed else 0)
+    containers = [extended(_aggregator(spec, managed is None), spec.template.aggregator_container, added)]
     if managed is not None:
-        containers.insert(0, _clickhouse(spec, replica, managed, drain))
-    return {
+        server = _clickhouse(spec, replica, managed, drain)
+        containers.insert(0, extended(server, spec.template.clickhouse_container, added))
+    shard = {labels.PIPELINE: spec.pipeline, labels.SHARD: str(spec.shard)}
+    found: dict[str, Any] = {
         "metadata": {
             "labels": labels.of_replica(spec.pipeline, spec.shard, replica.zone, replica.name),
             "annotations": {labels.REVISION: revision(spec, replica)},
         },
         "spec": {
-            **common(spec.security, names.replica_account(spec.pipeline), spec.image_pull_secrets),
-            "terminationGracePeriodSeconds": drain + (CLICKHOUSE_GRACE if managed else 0),
+            **common(spec.security, names.replica_account(spec.pipeline), spec.image_pull_secrets, added),
+            "terminationGracePeriodSeconds": max(grace, added.termination_grace_period_seconds or 0),
             **without_nothing(
                 nodeSelector=dict(zone.node_selector),
                 tolerations=[content_of(toleration) for toleration in zone.tolerations],
+                affinity=affinity(added.affinity, shard),
+                initContainers=sidecars(added),
             ),
-            "topologySpreadConstraints": [_spread(spec)],
+            "topologySpreadConstraints": spread(added.topology_spread_constraints, shard),
             "containers": containers,
-            "volumes": _volumes(spec, replica),
+            "volumes": [*_volumes(spec, replica), *user_volumes(added)],
         },
     }
+    add_metadata(found, added.metadata)
+    return found
 
 
-def common(security: PodSecurity, account: str, pull_secrets: tuple[LocalRef, ...]) -> dict[str, Any]:
+def common(
+    security: PodSecurity, account: str, pull_secrets: tuple[LocalRef, ...], added: PodTemplate
+) -> dict[str, Any]:
     """What all our pods have: no rights in Kubernetes, no root, no variables of other Services."""
     return {
         "serviceAccountName": account,
         "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": security.run_as_user,
-            "runAsGroup": security.run_as_group,
-            "fsGroup": security.fs_group,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        **pod_fields(added, security),
         **without_nothing(imagePullSecrets=[{"name": secret.name} for secret in pull_secrets]),
     }
 
@@ -78,11 +93,7 @@ def container(name: str, image: str, resources: Resources, **content: Any) -> di
     return {
         "name": name,
         "image": image,
-        "securityContext": {
-            "readOnlyRootFilesystem": True,
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": RESTRICTED,
         **without_nothing(resources=content_of(resources)),
         **content,
     }
@@ -98,38 +109,26 @@ def http(path: str, port: int, period: int, failures: int) -> dict[str, Any]:
     }
 
 
-def wait_until_closed(port: int, most: int) -> str:
-    """A shell script that ends when nobody listens on `port` of the pod, or after `most` seconds.
-
-    It reads the kernel's table, so the image needs nothing but a shell and grep.
-    """
-    listening = f":{port:04X} 0*:0000 0A"
-    return (
-        f"n=0; while [ $n -lt {most} ] && grep -qs '{listening}' /proc/net/tcp /proc/net/tcp6;"
-        " do sleep 1; n=$((n+1)); done"
-    )
-
-
 def _clickhouse(
     spec: ClickHouseShardIngestSpec, replica: Replica, managed: ManagedClickHouse, drain: int
 ) -> dict[str, Any]:
-    script = wait_until_closed(names.ADMIN_PORT, drain)
+    start = scripts.start_after_zookeeper(spec.zookeeper.servers)
+    end = scripts.wait_until_closed(names.ADMIN_PORT, drain)
     return container(
         names.CLICKHOUSE,
         managed.image,
         managed.resources,
-        command=["clickhouse-server", "--config-file=/etc/clickhouse-server/config.xml"],
-        env=_clickhouse_env(spec, replica, managed),
+        command=["/bin/sh", "-c", start, "clickhouse-server", "--config-file=/etc/clickhouse-server/config.xml"],
+        env=_clickhouse_env(spec, replica),
         ports=[
             {"name": "native", "containerPort": names.NATIVE_PORT},
             {"name": "http", "containerPort": names.HTTP_PORT},
             {"name": "interserver", "containerPort": names.INTERSERVER_PORT},
         ],
-        # Loading many parts takes long; an hour is not a failure.
-        startupProbe=http("/ping", names.HTTP_PORT, 5, 720),
+        startupProbe=_started(),
         readinessProbe=http("/ping", names.HTTP_PORT, 5, 3),
         livenessProbe=http("/ping", names.HTTP_PORT, 10, 12),
-        lifecycle={"preStop": {"exec": {"command": ["/bin/sh", "-c", script]}}},
+        lifecycle={"preStop": {"exec": {"command": ["/bin/sh", "-c", end]}}},
         volumeMounts=[
             {"name": "data", "mountPath": clickhouse.DATA},
             {"name": "clickhouse-config", "mountPath": "/etc/clickhouse-server", "readOnly": True},
@@ -138,16 +137,27 @@ def _clickhouse(
     )
 
 
-def _clickhouse_env(
-    spec: ClickHouseShardIngestSpec, replica: Replica, managed: ManagedClickHouse
-) -> list[dict[str, Any]]:
-    own = PasswordSecretRef(name=names.internal_secret(spec.pipeline))
-    env = [
+def _started() -> dict[str, Any]:
+    """One probe that lasts as long as the start: only so can it distinguish a server that loads many parts, for however
+    long, from one that hangs. That one would not obey SIGTERM, and its pod's aggregator need not be waited for."""
+    script = scripts.until_started(names.HTTP_PORT)
+    return {
+        "exec": {"command": ["/bin/sh", "-c", script]},
+        "periodSeconds": 5,
+        "timeoutSeconds": LONGEST_START,
+        "failureThreshold": 1,
+        "terminationGracePeriodSeconds": HUNG_GRACE,
+    }
+
+
+def _clickhouse_env(spec: ClickHouseShardIngestSpec, replica: Replica) -> list[dict[str, Any]]:
+    env: list[dict[str, Any]] = [
         {"name": clickhouse.REPLICA, "value": replica.name},
         {"name": clickhouse.HOST, "value": replica.host},
-        _from_secret(clickhouse.CLUSTER_PASSWORD, managed.cluster_secret_ref or own),
-        *(_from_secret(clickhouse.password_variable(user.name), user.password_secret_ref) for user in managed.users),
     ]
+    managed = spec.clickhouse.managed
+    if managed is not None and managed.interserver_secret_ref is not None:
+        env.append(_from_secret(clickhouse.INTERSERVER_PASSWORD, managed.interserver_secret_ref))
     if auth := spec.zookeeper.auth:
         password = f"{clickhouse.ZOOKEEPER_LOGIN}_PASSWORD"
         env.append(_from_secret(password, auth.secret_ref))
@@ -209,26 +219,25 @@ def _volumes(spec: ClickHouseShardIngestSpec, replica: Replica) -> list[dict[str
     if managed := spec.clickhouse.managed:
         found.append({"name": "clickhouse-tmp", "emptyDir": {"sizeLimit": "1Gi"}})
         found.append({"name": "data", "persistentVolumeClaim": {"claimName": names.claim(replica.name)}})
-        found.append({"name": "clickhouse-config", "projected": {"sources": _clickhouse_files(spec, managed, shared)}})
+        found.append(
+            {
+                "name": "clickhouse-config",
+                "projected": {"defaultMode": 0o440, "sources": _clickhouse_files(spec, managed, shared)},
+            }
+        )
     return found
 
 
 def _clickhouse_files(spec: ClickHouseShardIngestSpec, managed: ManagedClickHouse, shared: str) -> list[dict[str, Any]]:
-    files = [
-        (shared, "config.xml", "config.xml"),
-        (shared, "users.xml", "users.xml"),
-        (names.cluster_config(spec.pipeline), "remote_servers.xml", "config.d/remote_servers.xml"),
+    secret = [
+        {"key": "users.xml", "path": "users.xml"},
+        {"key": "remote_servers.xml", "path": "config.d/remote_servers.xml"},
+    ]
+    found = [
+        {"configMap": {"name": shared, "items": [{"key": "config.xml", "path": "config.xml"}]}},
+        {"secret": {"name": names.clickhouse_secret(spec.pipeline), "items": secret}},
     ]
     if settings := managed.settings_from:
-        files.append((settings.name, settings.key, "config.d/settings.xml"))
-    return [{"configMap": {"name": name, "items": [{"key": key, "path": path}]}} for name, key, path in files]
-
-
-def _spread(spec: ClickHouseShardIngestSpec) -> dict[str, Any]:
-    """Two replicas of a shard on one node would be lost together."""
-    return {
-        "maxSkew": 1,
-        "topologyKey": "kubernetes.io/hostname",
-        "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": {"matchLabels": {labels.PIPELINE: spec.pipeline, labels.SHARD: str(spec.shard)}},
-    }
+        item = {"key": settings.key, "path": "config.d/settings.xml"}
+        found.append({"configMap": {"name": settings.name, "items": [item]}})
+    return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec, Replica
 from blockhouse_operator.desired.manifest import content_of
@@ -16,24 +17,50 @@ from blockhouse_operator.desired.manifest import content_of
 _POD = ("pipeline", "shard", "quorum", "kafka", "clickhouse", "zookeeper", "blocks", "aggregator", "security")
 """Inputs of pods. Not among them: DDL (tables change without a restart), other replicas (`remote_servers` is read
 again), rollout, suspend, pull secrets, the network policy."""
+_POD_TEMPLATES = ("pod", "clickhouseContainer", "aggregatorContainer")
+"""Parts of the template that pods are made from: Services and volume claims change without a restart."""
+_TOPIC = {"topic": {"partitions", "replicationFactor", "placement", "deletionPolicy", "config"}}
 _NOT_IN_PODS = {
-    "kafka": {"topic": {"partitions", "replicationFactor", "placement", "deletionPolicy", "config"}},
-    "clickhouse": {"managed": {"storage"}},
+    "kafka": _TOPIC,
+    "clickhouse": {"managed": {"storage", "users", "clusterSecretRef"}, "remoteServers": set()},
 }
-"""Parts of those inputs that the operator itself carries out, in Kafka or on volume claims."""
+"""Parts of those inputs that the operator itself carries out: in Kafka, on volume claims, in files that servers read
+again."""
+_NOT_IN_FORMER_PODS = {"kafka": _TOPIC, "clickhouse": {"managed": {"storage"}, "remoteServers": set()}}
+"""The same of pods that have the passwords of users in their environment."""
 
 
 def revision(spec: ClickHouseShardIngestSpec, replica: Replica) -> str:
-    """The revision of a replica's pod: 12 hexadecimal digits."""
+    """The hash of the spec that a replica's pod is made from: 12 hexadecimal digits."""
+    if spec.clickhouse.managed is None:
+        return former_revision(spec, replica)
+    # A word that no former hash has: their pods do not mount the Secret of users.
+    return digest({**_inputs(spec, replica, _NOT_IN_PODS), "users": "Secret"})
+
+
+def former_revision(spec: ClickHouseShardIngestSpec, replica: Replica) -> str:
+    """The hash as operators made it whose pods have the passwords of users in their environment.
+
+    Such a pod runs the present spec and need not be restarted, until the users change: it could not know a new one.
+    """
+    return digest(_inputs(spec, replica, _NOT_IN_FORMER_PODS))
+
+
+def _inputs(
+    spec: ClickHouseShardIngestSpec, replica: Replica, left_out: Mapping[str, Mapping[str, set[str]]]
+) -> dict[str, object]:
     content = content_of(spec)
     inputs = {name: content[name] for name in _POD if name in content}
-    for section, parts in _NOT_IN_PODS.items():
+    for section, parts in left_out.items():
         inputs[section] = _without(inputs.get(section, {}), parts)
     zone = content_of(spec.zone(replica.zone))
     inputs["zone"] = {name: zone[name] for name in ("nodeSelector", "tolerations") if name in zone}
     inputs["replica"] = content_of(replica)
+    # Absent where nothing is given, as in every hash that was made before there were templates.
+    if template := {name: part for name, part in content.get("template", {}).items() if name in _POD_TEMPLATES}:
+        inputs["template"] = template
     inputs["tableLimits"] = {table.name: content_of(table.blocks) for table in spec.tables if table.blocks}
-    return digest(inputs)
+    return inputs
 
 
 def digest(inputs: object) -> str:
@@ -42,10 +69,12 @@ def digest(inputs: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _without(content: dict[str, object], parts: dict[str, set[str]]) -> dict[str, object]:
+def _without(content: dict[str, object], parts: Mapping[str, set[str]]) -> dict[str, object]:
     result = dict(content)
     for name, fields in parts.items():
         inner = result.get(name)
         if isinstance(inner, dict):
             result[name] = {key: value for key, value in inner.items() if key not in fields}
+        else:
+            result.pop(name, None)
     return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
@@ -10,13 +11,45 @@ from blockhouse.config import pipeline as settings
 from blockhouse.config.base import Settings
 from blockhouse.config.endpoints import ClickHouse, ZooKeeper
 from blockhouse.config.secrets import SecretRef
+from blockhouse.config.units import seconds
 from blockhouse.config.verifier import VerifierConfig
 from blockhouse_operator.api import names
-from blockhouse_operator.api.base import seconds, size_bytes
-from blockhouse_operator.api.parts import BlockLimits
+from blockhouse_operator.api.declared import given
 from blockhouse_operator.api.resource import BlockAggregator
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec, Replica
 from blockhouse_operator.desired import volumes
+
+BY_THE_OPERATOR: Mapping[str, str] = {
+    "pipeline": "the resource's name",
+    "shard": "the shard's number",
+    "replica": "the replica's name",
+    "kafka.topic": "`kafka.topic.nameTemplate`",
+    "kafka.group": "`kafka.groupTemplate`",
+    "kafka.clusters[]": "`kafka.clusters`, whose certificates and passwords are in Secrets",
+    "kafka.offsetMetadataMaxUnits": "`kafka.offsetMetadataMaxBytes`, less one",
+    "clickhouse.host": "the replica's own server, or `clickhouse.existing.hostTemplate`",
+    "clickhouse.password": "`clickhouse.existing.passwordSecretRef`",
+    "clickhouse.tls": "`clickhouse.existing.tls`, whose certificates are in Secrets",
+    "zookeeper.servers": "`zookeeper.ensembles`",
+    "zookeeper.root": "`zookeeper.root`, or the resource's name",
+    "zookeeper.username": "`auth` of the ensemble",
+    "zookeeper.password": "`auth` of the ensemble",
+    "quorum.replicas": "`quorum`",
+    "blocks.tables": "`blocks` of the table",
+    "suspendFile": "`suspend`",
+    "gate": "tasks run in the driver's own container",
+    "admin": "the Service of the replica and the operator's token",
+}
+"""Settings of an aggregator that are no fields of the resource, and where they come from. All others are."""
+BY_THE_OPERATOR_OF_THE_VERIFIER: Mapping[str, str] = {
+    "pipeline": "the resource's name",
+    "groups": "`kafka.groupTemplate`",
+    "topics": "`kafka.topic.nameTemplate`",
+    "clusters[]": "`kafka.clusters`, whose certificates and passwords are in Secrets",
+    "kubernetesEvents": "the operator itself reports the verdict: the verifier's account has no rights",
+    "admin": "the Service of the verifier and the operator's token",
+}
+"""The same of a verifier."""
 
 
 def document(config: Settings) -> str:
@@ -26,7 +59,7 @@ def document(config: Settings) -> str:
 
 
 def aggregator(spec: ClickHouseShardIngestSpec, replica: Replica) -> settings.AggregatorConfig:
-    """What the aggregator of a replica is told."""
+    """The settings of the aggregator of a replica."""
     return settings.AggregatorConfig(
         pipeline=spec.pipeline,
         shard=str(spec.shard),
@@ -34,22 +67,17 @@ def aggregator(spec: ClickHouseShardIngestSpec, replica: Replica) -> settings.Ag
         kafka=_kafka(spec),
         clickhouse=_clickhouse(spec, replica),
         zookeeper=_zookeeper(spec),
-        quorum=settings.Quorum(replicas=spec.quorum),
+        quorum=settings.Quorum(replicas=spec.quorum, **given(spec.aggregator, settings.Quorum)),
         blocks=_blocks(spec),
-        handover_after=seconds(spec.aggregator.handover_after),
-        shutdown_budget=seconds(spec.aggregator.shutdown_budget),
         suspend_file=Path(volumes.SUSPEND),
-        unknown_table=spec.aggregator.unknown_table,
-        default_format=spec.aggregator.default_format,
-        provenance=spec.aggregator.provenance,
-        spark=settings.Spark(master=spec.aggregator.spark.master, conf=spec.aggregator.spark.conf),
+        spark=settings.Spark(**given(spec.aggregator.spark, settings.Spark)),
         admin=_admin(),
-        log_level=spec.aggregator.log_level,
+        **given(spec.aggregator, settings.AggregatorConfig),
     )
 
 
 def verifier(pipeline: BlockAggregator) -> VerifierConfig:
-    """What the verifier of a pipeline is told."""
+    """The settings of the verifier of a pipeline."""
     kafka, shards = pipeline.spec.kafka, range(pipeline.spec.shards)
     return VerifierConfig(
         pipeline=pipeline.name,
@@ -57,20 +85,21 @@ def verifier(pipeline: BlockAggregator) -> VerifierConfig:
         topics=tuple(names.from_template(kafka.topic.name_template, shard) for shard in shards),
         clusters=tuple(volumes.kafka_settings(cluster) for cluster in kafka.clusters if not cluster.retired),
         admin=_admin(),
+        **given(pipeline.spec.verifier, VerifierConfig),
     )
 
 
 def _kafka(spec: ClickHouseShardIngestSpec) -> settings.Kafka:
-    session = seconds(spec.kafka.session_timeout)
+    chosen = given(spec.kafka, settings.Kafka)
+    most = seconds(chosen["session_timeout"]) / settings.HEARTBEATS_PER_SESSION
+    chosen["heartbeat_interval"] = min(seconds(chosen["heartbeat_interval"]), most)
     return settings.Kafka(
         topic=spec.kafka.topic.name,
         group=spec.kafka.group,
         clusters=tuple(volumes.kafka_settings(cluster) for cluster in spec.kafka.clusters if not cluster.retired),
-        session_timeout=session,
-        heartbeat_interval=min(settings.Kafka.model_fields["heartbeat_interval"].default, session / 3),
         # The client stores one byte more than the text.
         offset_metadata_max_units=spec.kafka.offset_metadata_max_bytes - 1,
-        weak_offsets_topic=spec.kafka.weak_offsets_topic,
+        **chosen,
     )
 
 
@@ -82,14 +111,14 @@ def _admin() -> settings.Admin:
 def _clickhouse(spec: ClickHouseShardIngestSpec, replica: Replica) -> ClickHouse:
     existing = spec.clickhouse.existing
     if existing is None:
-        return ClickHouse(host=replica.clickhouse_host, port=names.NATIVE_PORT)
+        return ClickHouse(host=replica.clickhouse_host, port=names.NATIVE_PORT, **given(spec.clickhouse, ClickHouse))
     login = volumes.Login(volumes.CLICKHOUSE, existing.tls, existing.password_secret_ref)
     return ClickHouse(
         host=replica.clickhouse_host,
-        port=existing.port,
-        user=existing.user,
         password=login.password(),
         tls=login.tls(),
+        **given(existing, ClickHouse),
+        **given(spec.clickhouse, ClickHouse),
     )
 
 
@@ -101,19 +130,14 @@ def _zookeeper(spec: ClickHouseShardIngestSpec) -> ZooKeeper:
         root=spec.zookeeper.root,
         username=auth.username if auth else None,
         password=login.password(),
+        **given(spec.zookeeper, ZooKeeper),
     )
 
 
 def _blocks(spec: ClickHouseShardIngestSpec) -> settings.Blocks:
-    return settings.Blocks(
-        **_limits(spec.blocks).model_dump(),
-        grow_to_bytes=size_bytes(spec.blocks.grow_to_bytes),
-        max_bytes_per_round=size_bytes(spec.blocks.max_bytes_per_round),
-        tables={table.name: _limits(table.blocks) for table in spec.tables if table.blocks},
-    )
-
-
-def _limits(limits: BlockLimits) -> settings.BlockLimits:
-    return settings.BlockLimits(
-        max_bytes=size_bytes(limits.max_bytes), max_rows=limits.max_rows, max_age=seconds(limits.max_age)
-    )
+    limits = {
+        table.name: settings.BlockLimits(**given(table.blocks, settings.BlockLimits))
+        for table in spec.tables
+        if table.blocks
+    }
+    return settings.Blocks(**given(spec.blocks, settings.Blocks), tables=limits)

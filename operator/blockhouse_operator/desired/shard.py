@@ -10,6 +10,7 @@ from blockhouse_operator.api.resource import ClickHouseShardIngest
 from blockhouse_operator.api.shard import Replica
 from blockhouse_operator.desired import clickhouse, exposure, pod, settings
 from blockhouse_operator.desired.manifest import Manifest, manifest, without_nothing
+from blockhouse_operator.desired.template import add_metadata
 
 
 def children(shard: ClickHouseShardIngest, served_zones: Collection[str] | None = None) -> tuple[Manifest, ...]:
@@ -48,7 +49,7 @@ def config(shard: ClickHouseShardIngest, served: tuple[Replica, ...]) -> Manifes
     files = {f"{replica.name}.yaml": settings.document(settings.aggregator(spec, replica)) for replica in served}
     files["suspend"] = "true" if spec.suspend else "false"
     if spec.clickhouse.managed is not None:
-        files |= {"config.xml": clickhouse.server(spec), "users.xml": clickhouse.users(spec.clickhouse.managed)}
+        files["config.xml"] = clickhouse.server(spec)
     return manifest(
         "ConfigMap",
         names.shard_config(spec.pipeline, spec.shard),
@@ -60,20 +61,23 @@ def config(shard: ClickHouseShardIngest, served: tuple[Replica, ...]) -> Manifes
 
 
 def volume_claim(shard: ClickHouseShardIngest, replica: Replica, storage: Storage) -> Manifest:
-    """The replica's volume. Retained ones have no owner, so nothing takes them along when the pipeline is deleted."""
+    """The replica's volume. It belongs to the pipeline, so that a shard's resource that is deleted by hand comes back
+    with it; a retained one has no owner, so that it survives the pipeline too."""
     spec = shard.spec
-    return manifest(
+    found = manifest(
         "PersistentVolumeClaim",
         names.claim(replica.name),
         shard.namespace,
         labels=labels.of_replica(spec.pipeline, spec.shard, replica.zone, replica.name),
-        owner=shard.reference() if storage.deletion_policy == "Delete" else None,
+        owner=(shard.owner or shard.reference()) if storage.deletion_policy == "Delete" else None,
         spec={
             "accessModes": ["ReadWriteOnce"],
             "resources": {"requests": {"storage": storage.size}},
             **without_nothing(storageClassName=storage.class_name),
         },
     )
+    add_metadata(found, spec.template.pvc.metadata)
+    return found
 
 
 def stateful_set(shard: ClickHouseShardIngest, replica: Replica) -> Manifest:

@@ -9,6 +9,8 @@ from blockhouse_operator.api.resource import BlockAggregator
 from blockhouse_operator.desired import exposure, pod, settings, volumes
 from blockhouse_operator.desired.manifest import Manifest, content_of, manifest
 from blockhouse_operator.desired.revision import digest
+from blockhouse_operator.desired.template import add_metadata, extended
+from blockhouse_operator.desired.template import volumes as user_volumes
 
 
 def children(pipeline: BlockAggregator) -> Iterator[Manifest]:
@@ -35,18 +37,28 @@ def children(pipeline: BlockAggregator) -> Iterator[Manifest]:
             "strategy": {"type": "Recreate"},
             "revisionHistoryLimit": 2,
             "selector": {"matchLabels": selector},
-            "template": {
-                "metadata": {"labels": own, "annotations": {labels.REVISION: revision(pipeline)}},
-                "spec": _pod(pipeline, name),
-            },
+            "template": _template(pipeline, name, own),
         },
     )
+
+
+def _template(pipeline: BlockAggregator, name: str, own: dict[str, str]) -> dict[str, object]:
+    found: dict[str, object] = {
+        "metadata": {"labels": own, "annotations": {labels.REVISION: revision(pipeline)}},
+        "spec": _pod(pipeline, name),
+    }
+    add_metadata(found, pipeline.spec.template.pod.metadata)
+    return found
 
 
 def revision(pipeline: BlockAggregator) -> str:
     """Hash of the spec inputs that its configuration is made from: it reads its file only once."""
     spec = pipeline.spec
     kafka = content_of(spec.kafka)
+    # Image and resources are part of the pod's template, and what equals its default is left out.
+    own = {
+        key: value for key, value in content_of(spec.verifier).items() if key not in ("enabled", "image", "resources")
+    }
     return digest(
         {
             "pipeline": pipeline.name,
@@ -54,6 +66,7 @@ def revision(pipeline: BlockAggregator) -> str:
             "group": kafka["groupTemplate"],
             "topic": kafka["topic"]["nameTemplate"],
             "clusters": kafka["clusters"],
+            **({"settings": own} if own else {}),
         }
     )
 
@@ -62,26 +75,31 @@ def _pod(pipeline: BlockAggregator, name: str) -> dict[str, object]:
     spec = pipeline.spec
     logins = [volumes.kafka_login(cluster) for cluster in spec.kafka.clusters if not cluster.retired]
     logins = [login for login in logins if login.sources]
-    folder = volumes.CONFIG
+    folder, added, own = volumes.CONFIG, spec.template.pod, spec.template.verifier_container
+    mounted = {mount.name for mount in own.volume_mounts}
     return {
-        **pod.common(spec.security, name, spec.image_pull_secrets),
+        **pod.common(spec.security, name, spec.image_pull_secrets, added),
         "containers": [
-            pod.container(
-                names.VERIFIER,
-                spec.verifier.image or spec.aggregator.image,
-                spec.verifier.resources,
-                args=["verifier", "run", "--ignore-unknown", "--config", f"{folder}/verifier.yaml"],
-                env=[{"name": "HOME", "value": "/tmp"}],
-                ports=[{"name": "admin", "containerPort": names.ADMIN_PORT}],
-                startupProbe=pod.http("/healthz", names.ADMIN_PORT, 2, pod.START_FAILURES),
-                readinessProbe=pod.http("/readyz", names.ADMIN_PORT, 5, 3),
-                livenessProbe=pod.http("/healthz", names.ADMIN_PORT, 10, 6),
-                volumeMounts=[
-                    {"name": "config", "mountPath": folder, "readOnly": True},
-                    volumes.internal_mount(),
-                    {"name": "tmp", "mountPath": "/tmp"},
-                    *(login.mount() for login in logins),
-                ],
+            extended(
+                pod.container(
+                    names.VERIFIER,
+                    spec.verifier.image or spec.aggregator.image,
+                    spec.verifier.resources,
+                    args=["verifier", "run", "--ignore-unknown", "--config", f"{folder}/verifier.yaml"],
+                    env=[{"name": "HOME", "value": "/tmp"}],
+                    ports=[{"name": "admin", "containerPort": names.ADMIN_PORT}],
+                    startupProbe=pod.http("/healthz", names.ADMIN_PORT, 2, pod.START_FAILURES),
+                    readinessProbe=pod.http("/readyz", names.ADMIN_PORT, 5, 3),
+                    livenessProbe=pod.http("/healthz", names.ADMIN_PORT, 10, 6),
+                    volumeMounts=[
+                        {"name": "config", "mountPath": folder, "readOnly": True},
+                        volumes.internal_mount(),
+                        {"name": "tmp", "mountPath": "/tmp"},
+                        *(login.mount() for login in logins),
+                    ],
+                ),
+                own,
+                added,
             )
         ],
         "volumes": [
@@ -89,5 +107,6 @@ def _pod(pipeline: BlockAggregator, name: str) -> dict[str, object]:
             volumes.internal_volume(names.internal_secret(pipeline.name)),
             {"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}},
             *(login.volume() for login in logins),
+            *(volume for volume in user_volumes(added) if volume["name"] in mounted),
         ],
     }

@@ -12,17 +12,17 @@ from typing import Any
 import kopf
 from kubernetes.aio.client import Configuration
 
-from blockhouse_operator.adapters.kinds import BLOCK_AGGREGATOR, SHARD_INGEST, Object
+from blockhouse_operator.adapters.kinds import BLOCK_AGGREGATOR, KAFKA_REASSIGNMENT, SHARD_INGEST, Object
 from blockhouse_operator.api.labels import GROUP, VERSION
 
 SERVER_SECONDS = 240
 CLIENT_SECONDS = 300
 
-Told = Callable[[str, Object], None]
+Observed = Callable[[str, Object], None]
 """Called with the sort of the event (ADDED, MODIFIED, DELETED, or "" for what a list showed) and the object."""
 
 
-def registry_of(told: Told, configuration: Configuration) -> kopf.OperatorRegistry:
+def registry_of(observed: Observed, configuration: Configuration) -> kopf.OperatorRegistry:
     """kopf's registry with our handlers; nothing global is touched."""
     registry = kopf.OperatorRegistry()
 
@@ -31,11 +31,11 @@ def registry_of(told: Told, configuration: Configuration) -> kopf.OperatorRegist
         found = kopf.login_with_service_account(**context)
         return found or connection(configuration)
 
-    for kind in (BLOCK_AGGREGATOR, SHARD_INGEST):
+    for kind in (BLOCK_AGGREGATOR, SHARD_INGEST, KAFKA_REASSIGNMENT):
 
         @kopf.on.event(GROUP, VERSION, kind.plural, registry=registry)
         def note(type: str | None, body: kopf.Body, **_: Any) -> None:
-            told(type or "", body)
+            observed(type or "", body)
 
     return registry
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from blockhouse_operator.adapters.kinds import BLOCK_AGGREGATOR, SHARD_INGEST, Object
+from blockhouse_operator.adapters.kinds import BLOCK_AGGREGATOR, KAFKA_REASSIGNMENT, SHARD_INGEST, Object
 from blockhouse_operator.api import labels, names
 
 
 class Key(NamedTuple):
-    """A resource whose turn it is; `leftovers` are those of a pipeline that is gone."""
+    """A resource that is due; `leftovers` are those of a pipeline that is gone."""
 
-    sort: Literal["pipeline", "shard", "leftovers"]
+    sort: Literal["pipeline", "shard", "leftovers", "reassignment"]
     namespace: str
     name: str
 
@@ -20,12 +20,14 @@ class Key(NamedTuple):
 
 
 def of_resource(resource: Object) -> Key | None:
-    """The key of a BlockAggregator or ClickHouseShardIngest."""
+    """The key of a resource of ours."""
     meta = resource["metadata"]
     if resource.get("kind") == BLOCK_AGGREGATOR.name:
         return Key("pipeline", meta["namespace"], meta["name"])
     if resource.get("kind") == SHARD_INGEST.name:
         return Key("shard", meta["namespace"], meta["name"])
+    if resource.get("kind") == KAFKA_REASSIGNMENT.name:
+        return Key("reassignment", meta["namespace"], meta["name"])
     return None
 
 
@@ -33,6 +35,8 @@ def of_child(child: Object) -> Key | None:
     """The key of the resource that a labelled child belongs to; None for what carries no such label."""
     meta = child["metadata"]
     found = meta.get("labels") or {}
+    if labels.REASSIGNMENT in found:  # its record, which outlives it
+        return Key("reassignment", meta["namespace"], found[labels.REASSIGNMENT])
     pipeline, shard = found.get(labels.PIPELINE), found.get(labels.SHARD)
     if pipeline is None:
         return None

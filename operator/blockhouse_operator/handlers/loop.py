@@ -1,4 +1,4 @@
-"""The operator while it leads: watches feed the queue, a list now and then finds what no event told of."""
+"""The operator while it leads: watches feed the queue, a list now and then finds what no event reported."""
 
 from __future__ import annotations
 
@@ -16,22 +16,27 @@ from blockhouse_operator.adapters.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
     DISRUPTION_BUDGET,
+    KAFKA_REASSIGNMENT,
     NETWORK_POLICY,
     POD,
     SERVICE,
     SHARD_INGEST,
     STATEFUL_SET,
+    Kind,
     Object,
 )
+from blockhouse_operator.adapters.kubernetes import NotFound
 from blockhouse_operator.adapters.watch import Watch
 from blockhouse_operator.api.labels import CHILD, selector
 from blockhouse_operator.handlers.events import registry_of, settings_of
 from blockhouse_operator.handlers.freshness import Freshness
 from blockhouse_operator.handlers.keys import Key, of_child, of_resource
 from blockhouse_operator.reconcile.leftovers import Leftovers
-from blockhouse_operator.reconcile.pipeline import PipelineTurns
+from blockhouse_operator.reconcile.pipeline import PipelineReconciler
+from blockhouse_operator.reconcile.reassignment import ReassignmentReconciler
+from blockhouse_operator.reconcile.scope import Scope
 from blockhouse_operator.reconcile.services import Services
-from blockhouse_operator.reconcile.shard import ShardTurns
+from blockhouse_operator.reconcile.shard import ShardReconciler
 from blockhouse_operator.reconcile.workers import WorkQueue
 
 log = structlog.get_logger(__name__)
@@ -43,10 +48,10 @@ WATCH_SECONDS = 600.0
 """A watch not heard for so long is dead: the server ends each after a few minutes."""
 
 
-class Turns(Protocol):
-    """Whoever gives turns to one sort of keys."""
+class Reconciler(Protocol):
+    """Reconciles one sort of keys."""
 
-    async def turn(self, namespace: str, name: str) -> float | None: ...
+    async def reconcile(self, namespace: str, name: str) -> float | None: ...
 
 
 class OperatorLoop:
@@ -56,16 +61,20 @@ class OperatorLoop:
         self._services = services
         self._api = api
         self._leftovers = Leftovers(services)
-        self._turns: dict[str, Turns] = {
-            "pipeline": PipelineTurns(services),
-            "shard": ShardTurns(services),
+        self.reassignments = ReassignmentReconciler(services)
+
+        scope = Scope(services)
+        self._reconcilers: dict[str, Reconciler] = {
+            "pipeline": PipelineReconciler(services, scope),
+            "shard": ShardReconciler(services, scope),
             "leftovers": self._leftovers,
+            "reassignment": self.reassignments,
         }
         self._freshness = Freshness()
         self._known: set[Key] = set()
         self._chance = chance
         self.queue: WorkQueue[Key] = WorkQueue(
-            self._turn,
+            self._reconcile,
             concurrency=concurrency,
             clock=services.clock,
             chance=chance.random,
@@ -80,7 +89,7 @@ class OperatorLoop:
             asyncio.create_task(self.queue.run()),
             asyncio.create_task(self._kopf()),
             asyncio.create_task(self._resync()),
-            *(asyncio.create_task(watch.run(self._told_of_child)) for watch in self._watches),
+            *(asyncio.create_task(watch.run(self._child_observed)) for watch in self._watches),
         ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -103,22 +112,22 @@ class OperatorLoop:
             return "the resources have not been listed for too long"
         return ""
 
-    async def _turn(self, key: Key) -> float | None:
-        again = await self._turns[key.sort].turn(key.namespace, key.name)
+    async def _reconcile(self, key: Key) -> float | None:
+        again = await self._reconcilers[key.sort].reconcile(key.namespace, key.name)
         # Spread, so that many resources do not come back in the same second.
         return again if again is None else again * (1 + self._chance.random() / 5)
 
     async def _kopf(self) -> None:
         namespace = self._services.namespace
         await kopf.operator(
-            registry=registry_of(self._told, self._api.configuration),
+            registry=registry_of(self._observed, self._api.configuration),
             settings=settings_of(),
             standalone=True,
             clusterwide=namespace is None,
             namespaces=[namespace] if namespace else [],
         )
 
-    def _told(self, sort: str, resource: Object) -> None:
+    def _observed(self, sort: str, resource: Object) -> None:
         """Of a resource of ours. A change of its status alone was made by ourselves."""
         meta, key = resource["metadata"], of_resource(resource)
         if key is None:
@@ -126,13 +135,13 @@ class OperatorLoop:
         if sort == "DELETED":
             self._freshness.gone(meta["uid"])
             self._gone(key, resource)
-        elif self._freshness.told(meta["uid"], meta["generation"]) or meta.get("deletionTimestamp"):
+        elif self._freshness.reported(meta["uid"], meta["generation"]) or meta.get("deletionTimestamp"):
             self._known |= {key} if key.sort == "pipeline" else set()
             self.queue.add(key)
-        self._tell_owner(key, resource)
+        self._wake_owner(key, resource)
 
     def _gone(self, key: Key, resource: Object) -> None:
-        """Whoever was refused because of a pipeline may go on when that one is deleted."""
+        """A pipeline that was refused because of another may be accepted when that one is deleted."""
         self._known.discard(key)
         self.queue.add(key)
         if key.sort == "pipeline":
@@ -141,18 +150,18 @@ class OperatorLoop:
             if self._leftovers.note(resource):
                 self.queue.add(key._replace(sort="leftovers"))
 
-    def _tell_owner(self, key: Key, resource: Object) -> None:
+    def _wake_owner(self, key: Key, resource: Object) -> None:
         owner = of_child({"metadata": {**resource["metadata"], "labels": _without_shard(resource)}})
         if key.sort == "shard" and owner is not None:
             self.queue.hint(owner, after=TOGETHER)
 
-    def _told_of_child(self, child: Object) -> None:
+    def _child_observed(self, child: Object) -> None:
         key = of_child(child)
         if key is not None:
             self.queue.hint(key, after=TOGETHER)
 
     async def _resync(self) -> None:
-        """List our resources now and then: what no event told of gets its turn all the same."""
+        """List our resources now and then: what no event reported is reconciled all the same."""
         while True:
             try:
                 await self._list()
@@ -162,14 +171,22 @@ class OperatorLoop:
 
     async def _list(self) -> None:
         uids: set[str] = set()
-        for kind in (BLOCK_AGGREGATOR, SHARD_INGEST):
-            for resource in await self._services.kubernetes.list(kind, self._services.namespace):
+        for kind in (BLOCK_AGGREGATOR, SHARD_INGEST, KAFKA_REASSIGNMENT):
+            for resource in await self._listed(kind):
                 meta, key = resource["metadata"], of_resource(resource)
                 uids.add(meta["uid"])
                 if key and self._freshness.found(meta["uid"], meta["generation"], self._services.clock()):
                     self.queue.add(key)
         self._freshness.keep_only(uids)
         self._listed_at = self._services.clock()
+
+    async def _listed(self, kind: Kind) -> list[Object]:
+        try:
+            return await self._services.kubernetes.list(kind, self._services.namespace)
+        except NotFound:
+            if kind is not KAFKA_REASSIGNMENT:
+                raise
+            return []  # its definition came with a later version than the others, and is not installed
 
 
 def _without_shard(resource: Object) -> dict[str, str]:

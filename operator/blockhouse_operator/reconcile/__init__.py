@@ -1,1 +1,1 @@
-"""Gather, decide, apply: what runs when a resource's turn has come. Nothing is remembered that a restart would need."""
+"""Gather, decide, apply: what runs when a resource is due. Nothing is remembered that a restart would need."""

@@ -1,11 +1,43 @@
-"""How many shards of a pipeline are being changed, by what their statuses say: so another leader counts the same."""
+"""How many shards of a pipeline are being changed, by their statuses: so another leader counts the same.
+
+All shards are listed only for one that could begin otherwise, and while none may, only now and then: most of a large
+pipeline waits during a rollout.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TypeVar
 
 from blockhouse_operator.adapters.kinds import SHARD_INGEST, Object
 from blockhouse_operator.api import labels
 from blockhouse_operator.api.resource import ClickHouseShardIngest
+from blockhouse_operator.decide.rollout import BeginStep
+from blockhouse_operator.decide.seen import ShardSeen
+from blockhouse_operator.decide.shard import ShardPlan, plan_shard
 from blockhouse_operator.reconcile.services import Services
+
+Taken = TypeVar("Taken")
+
+REFUSED_SECONDS = 5.0
+"""A count that lets no shard begin is not repeated for so long; one that lets a shard begin is always fresh."""
+
+
+async def plan_and_take(
+    services: Services,
+    shard: ClickHouseShardIngest,
+    seen: ShardSeen,
+    take: Callable[[ShardPlan], Awaitable[Taken]],
+) -> tuple[ShardPlan, Taken]:
+    """Plan the next steps of a shard and take them: where it would begin a restart, as one with counting others."""
+    plan = plan_shard(shard.spec, seen)
+    if not any(isinstance(step, BeginStep) for step in plan.steps):
+        return plan, await take(plan)
+    # Noting a new step and counting those of other shards must be one: else two begin where one is allowed.
+    async with services.rollout_lock(shard.namespace, shard.spec.pipeline):
+        plan = plan_shard(shard.spec, replace(seen, busy_shards=await busy_shards(services, shard)))
+        return plan, await take(plan)
 
 
 async def busy_shards(services: Services, shard: ClickHouseShardIngest) -> int:
@@ -13,8 +45,15 @@ async def busy_shards(services: Services, shard: ClickHouseShardIngest) -> int:
 
     To be asked under the pipeline's `rollout_lock`, and what is begun then to be noted in the status under it too.
     """
+    place = f"{shard.namespace}/{shard.spec.pipeline}"
+    since, known = services.busy.get(place, (float("-inf"), frozenset()))
+    others = len(known - {shard.name})
+    if others >= shard.spec.rollout.max_parallel_shards and services.clock() - since < REFUSED_SECONDS:
+        return others
     shards = await services.kubernetes.list(SHARD_INGEST, shard.namespace, labels.of_pipeline(shard.spec.pipeline))
-    return sum(_busy(other) for other in shards if other["metadata"]["name"] != shard.name)
+    found = frozenset(other["metadata"]["name"] for other in shards if _busy(other))
+    services.busy[place] = (services.clock(), found)
+    return len(found - {shard.name})
 
 
 def _busy(shard: Object) -> bool:

@@ -1,6 +1,6 @@
-"""Delete the topics of a deleted pipeline, where its spec says so, once nobody consumes them any more.
+"""Delete the topics of a deleted pipeline, where its spec asks for it, once no one consumes them any more.
 
-Nothing keeps a pipeline from being deleted, so this is done from what its last event told. An operator that is not
+Nothing keeps a pipeline from being deleted, so this is done from its last event. An operator that is not
 there at that moment, or ends before the pods are gone, leaves the topics: keeping too much is the lesser evil.
 """
 
@@ -42,14 +42,14 @@ class Leftovers:
         self._gone[pipeline.namespace, pipeline.name] = pipeline
         return True
 
-    async def turn(self, namespace: str, name: str) -> float | None:
+    async def reconcile(self, namespace: str, name: str) -> float | None:
         """Returns after how many seconds to look again; None when nothing is left."""
         pipeline = self._gone.get((namespace, name))
         if pipeline is None:
             return None
         kubernetes = self._services.kubernetes
         if await kubernetes.get(BLOCK_AGGREGATOR, namespace, name) is not None:
-            del self._gone[namespace, name]  # made again: its topics are wanted
+            del self._gone[namespace, name]  # made again: its topics are needed
             return None
         if await kubernetes.list(POD, namespace, labels.of_pipeline(name)):
             return SOON

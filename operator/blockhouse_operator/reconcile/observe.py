@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from blockhouse.errors import Retryable
 from blockhouse_operator.adapters.ensemble import Ensemble
-from blockhouse_operator.adapters.kinds import POD, STATEFUL_SET, Object
+from blockhouse_operator.adapters.kinds import POD, STATEFUL_SET, VOLUME_CLAIM, Object
 from blockhouse_operator.adapters.secrets import Contents
 from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.resource import ClickHouseShardIngest
@@ -19,7 +19,7 @@ from blockhouse_operator.decide.paths import replication_paths
 from blockhouse_operator.decide.pods import pod_seen, running
 from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, TableAt, Turn, ZoneReport
 from blockhouse_operator.decide.shard_conditions import had_quorum
-from blockhouse_operator.desired.revision import revision
+from blockhouse_operator.desired.revision import former_revision, revision
 from blockhouse_operator.desired.shard import served_replicas
 from blockhouse_operator.reconcile.children import Children
 from blockhouse_operator.reconcile.services import Services
@@ -30,7 +30,7 @@ class ShardLook:
     """A shard as seen, and the live objects that steps are about."""
 
     seen: ShardSeen
-    pods: dict[str, Object] = field(default_factory=dict)
+    pods: Mapping[str, Object] = field(default_factory=dict)
     """By replica."""
 
 
@@ -41,19 +41,16 @@ async def look_at_shard(
     contents: Contents,
     missing: Sequence[str],
     tables: Mapping[str, tuple[TableAt, ...]],
+    pods: Mapping[str, Object],
 ) -> ShardLook:
-    """`missing` are the references of the spec that are not there, `tables` what was seen of each table last."""
+    """`pods` are those of `list_pods`, `missing` the references of the spec that are not there, `tables` what was seen
+    of each table last."""
     spec = shard.spec
     served = served_replicas(shard, services.zones)
-    of_shard = labels.of_shard(spec.pipeline, spec.shard)
-    pods = {
-        (pod["metadata"].get("labels") or {}).get(labels.REPLICA, ""): pod
-        for pod in await services.kubernetes.list(POD, shard.namespace, of_shard)
-    }
-    token = contents.text(names.internal_secret(spec.pipeline), "token") or ""
-    replicas = [_replica(shard, wanted, live, pods) for wanted in served]
-    wanted_names = {replica.name for replica in spec.replicas}
-    surplus = [_surplus(name, found, pods) for name, found in _stateful_sets(live) if name not in wanted_names]
+    token = contents.admin_token(spec.pipeline)
+    replicas = [_replica(shard, replica, live, pods) for replica in served]
+    desired_names = {replica.name for replica in spec.replicas}
+    surplus = [_surplus(name, live, pods) for name in replicas_of(live, shard.owners()) if name not in desired_names]
     asked = await asyncio.gather(
         *(_ask(services, shard.namespace, replica, pods.get(replica.name), token) for replica in [*replicas, *surplus])
     )
@@ -64,8 +61,18 @@ async def look_at_shard(
         kafka_trouble=_kafka_trouble(asked),
         missing_references=tuple(missing),
         had_quorum=had_quorum(shard.status.conditions),
+        accepted_loss=shard.annotations.get(labels.ACCEPT_DATA_LOSS, ""),
     )
     return ShardLook(await _look_at_zookeeper(services, shard, contents, seen, tables), pods)
+
+
+async def list_pods(services: Services, shard: ClickHouseShardIngest) -> dict[str, Object]:
+    """The pods of a shard, by replica."""
+    of_shard = labels.of_shard(shard.spec.pipeline, shard.spec.shard)
+    return {
+        (pod["metadata"].get("labels") or {}).get(labels.REPLICA, ""): pod
+        for pod in await services.kubernetes.list(POD, shard.namespace, of_shard)
+    }
 
 
 def ensemble_of(services: Services, shard: ClickHouseShardIngest, contents: Contents) -> Ensemble:
@@ -80,25 +87,34 @@ def other_zones(services: Services, shard: ClickHouseShardIngest) -> tuple[str, 
     return tuple(sorted(zones - services.zones)) if services.zones is not None else ()
 
 
-def _stateful_sets(live: Children) -> list[tuple[str, Object]]:
-    return [(name, found) for (kind, name), found in sorted(live.items()) if kind == STATEFUL_SET.name]
+def replicas_of(live: Children, owners: Collection[str]) -> list[str]:
+    """Replicas that exist: those with a StatefulSet, and those of which a volume claim of ours is left."""
+    found = {name for kind, name in live if kind == STATEFUL_SET.name}
+    for (kind, _), claim in live.items():
+        mine = any(owner["uid"] in owners for owner in claim["metadata"].get("ownerReferences", ()))
+        replica = (claim["metadata"].get("labels") or {}).get(labels.REPLICA)
+        if kind == VOLUME_CLAIM.name and mine and replica and not claim["metadata"].get("deletionTimestamp"):
+            found.add(replica)
+    return sorted(found)
 
 
-def _replica(shard: ClickHouseShardIngest, wanted: Replica, live: Children, pods: dict[str, Object]) -> ReplicaSeen:
-    found, pod = live.get((STATEFUL_SET.name, wanted.name)), pods.get(wanted.name)
+def _replica(shard: ClickHouseShardIngest, desired: Replica, live: Children, pods: Mapping[str, Object]) -> ReplicaSeen:
+    found, pod = live.get((STATEFUL_SET.name, desired.name)), pods.get(desired.name)
     return ReplicaSeen(
-        name=wanted.name,
-        zone=wanted.zone,
-        wanted_revision=revision(shard.spec, wanted),
+        name=desired.name,
+        zone=desired.zone,
+        desired_revision=revision(shard.spec, desired),
+        former_revision=former_revision(shard.spec, desired),
         scale=found["spec"].get("replicas", 1) if found else None,
         pod=pod_seen(pod) if pod else None,
     )
 
 
-def _surplus(name: str, found: Object, pods: dict[str, Object]) -> ReplicaSeen:
-    pod = pods.get(name)
-    zone = (found["metadata"].get("labels") or {}).get(labels.ZONE, "")
-    scale = found["spec"].get("replicas", 1)
+def _surplus(name: str, live: Children, pods: Mapping[str, Object]) -> ReplicaSeen:
+    pod, found = pods.get(name), live.get((STATEFUL_SET.name, name))
+    object_ = found or live[VOLUME_CLAIM.name, names.claim(name)]
+    zone = (object_["metadata"].get("labels") or {}).get(labels.ZONE, "")
+    scale = found["spec"].get("replicas", 1) if found else None
     return ReplicaSeen(name=name, zone=zone, scale=scale, pod=pod_seen(pod) if pod else None)
 
 
@@ -113,7 +129,7 @@ async def _ask(services: Services, namespace: str, replica: ReplicaSeen, pod: Ob
 
 
 def turn_of(shard: ClickHouseShardIngest, now: datetime) -> Turn | None:
-    """The step of a rollout that the shard's status says was begun."""
+    """The step of a rollout that was begun, by the shard's status."""
     begun = shard.status.rollout
     if begun is None or not begun.replica:
         return None
@@ -171,7 +187,7 @@ async def _look_at_zookeeper(
 
 
 def own_reports(seen: ShardSeen, tables: Mapping[str, tuple[TableAt, ...]]) -> list[ZoneReport]:
-    """What the operators of other zones are told of ours."""
+    """What is reported of ours to the operators of other zones."""
     zones = sorted({replica.zone for replica in seen.replicas})
     return [
         ZoneReport(

@@ -11,8 +11,8 @@ from blockhouse.errors import Retryable
 Result = TypeVar("Result")
 
 
-async def bounded(awaitable: Awaitable[Result], seconds: float, given_up: Retryable) -> Result:
-    """What `awaitable` gives or raises; raises `given_up` when it takes longer, and cancels it.
+async def bounded(awaitable: Awaitable[Result], seconds: float, late: Retryable) -> Result:
+    """What `awaitable` gives or raises; raises `late` when it takes longer, and cancels it.
 
     A TimeoutError of its own passes as it is. A thread that it waits for is left to itself.
     """
@@ -23,4 +23,4 @@ async def bounded(awaitable: Awaitable[Result], seconds: float, given_up: Retrya
     except TimeoutError as error:
         if not limit.expired():
             raise
-        raise given_up from error
+        raise late from error

@@ -1,4 +1,4 @@
-"""One turn of a BlockAggregator: make its shards and its verifier, remove shards that may go, say how it all is."""
+"""One reconcile of a BlockAggregator: make its shards and its verifier, remove shards that may go, report."""
 
 from __future__ import annotations
 
@@ -12,40 +12,46 @@ from blockhouse_operator.adapters.kinds import (
     BLOCK_AGGREGATOR,
     CONFIG_MAP,
     DEPLOYMENT,
-    SECRET,
     SERVICE,
     SERVICE_ACCOUNT,
     SHARD_INGEST,
+    VOLUME_CLAIM,
     Object,
 )
 from blockhouse_operator.adapters.secrets import Contents
 from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.conditions import Condition, ConditionType, Reason, condition
+from blockhouse_operator.api.references import PasswordSecretRef
 from blockhouse_operator.api.resource import (
     BlockAggregator,
     InvalidSpec,
+    Problem,
     parse_block_aggregator,
     parse_shard_ingest,
 )
 from blockhouse_operator.api.status import BlockAggregatorStatus, VerifierStatus
 from blockhouse_operator.decide.claims import Claimant, conflict
-from blockhouse_operator.decide.pipeline import PipelineSeen, ShardState, describe_pipeline
-from blockhouse_operator.decide.references import Reference, references
+from blockhouse_operator.decide.pipeline import PipelineSeen, describe_pipeline
+from blockhouse_operator.decide.references import Reference, references, references_of_pods
 from blockhouse_operator.decide.shard import drained
 from blockhouse_operator.decide.streams import expected_streams
-from blockhouse_operator.desired.aggregator import children, internal_secret
+from blockhouse_operator.desired.aggregator import children, oversize
 from blockhouse_operator.reconcile.children import (
     Applied,
     Children,
     apply_children,
-    belongs_to_another,
     list_children,
     prune_children,
+    raise_refused,
 )
-from blockhouse_operator.reconcile.observe import look_at_shard
+from blockhouse_operator.reconcile.credentials import ensure_credentials
+from blockhouse_operator.reconcile.observe import list_pods, look_at_shard
 from blockhouse_operator.reconcile.report import report, with_times
+from blockhouse_operator.reconcile.scope import Scope
 from blockhouse_operator.reconcile.services import Services
-from blockhouse_operator.reconcile.shard import KINDS, parse_status
+from blockhouse_operator.reconcile.shard import KINDS
+from blockhouse_operator.reconcile.shard_ingests import restore_shards, states_of
+from blockhouse_operator.reconcile.users import publish_users
 
 log = structlog.get_logger(__name__)
 
@@ -61,56 +67,76 @@ class _Removal:
     draining: str = ""
 
 
-class PipelineTurns:
-    """Turns of every pipeline."""
+class PipelineReconciler:
+    """Reconciles every pipeline."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, scope: Scope) -> None:
         self._services = services
+        self._scope = scope
+        self._reported: set[tuple[str, str]] = set()
 
-    async def turn(self, namespace: str, name: str) -> float | None:
-        """Returns after how many seconds it wants the next turn; None when it is gone or going: its children go by
+    async def reconcile(self, namespace: str, name: str) -> float | None:
+        """Returns after how many seconds it wants the next reconcile; None when it is gone or going: its children go by
         their owner references, invalid or not."""
         live = await self._services.kubernetes.get(BLOCK_AGGREGATOR, namespace, name)
         if live is None or live["metadata"].get("deletionTimestamp"):
             return None
         try:
-            pipeline = parse_block_aggregator(live)
+            pipeline = _usable(live)
         except InvalidSpec as error:
             await self._refuse(live, error)
             return self._services.resync
+        zones = [zone.name for zone in pipeline.spec.zones]
+        if other := await self._scope.other(namespace, zones):
+            await self._leave(live, other)
+            return self._services.resync
         disputed = await self._conflict(pipeline, live)
         if disputed:
-            await self._say(pipeline, live, PipelineSeen(shards=(), conflict=disputed))
+            await self._write_status(pipeline, live, PipelineSeen(shards=(), conflict=disputed))
             return self._services.resync
         return await self._reconcile(pipeline, live)
+
+    async def _leave(self, live: Object, other: str) -> None:
+        """Another release serves it: report it once by an Event, and write nothing else."""
+        place = (live["metadata"]["uid"], other)
+        if place not in self._reported:
+            self._reported.add(place)
+            now = self._services.now()
+            await self._services.kubernetes.emit(live, warning=True, reason="OtherOperator", message=other, at=now)
 
     async def _reconcile(self, pipeline: BlockAggregator, live: Object) -> float:
         services = self._services
         contents = Contents(services.kubernetes, pipeline.namespace, services.folder)
-        missing = await contents.read(references(pipeline.spec))
+        missing = await contents.read(references_of_pods(pipeline.spec))
+        missing += await contents.read(references(_cluster_login(pipeline)))
         applied = Applied()
-        await self._ensure_secret(pipeline, applied)
+        credentials = await ensure_credentials(services, pipeline, applied)
+        unpublished = await publish_users(services, pipeline, contents, credentials, applied)
         shards = await list_children(
             services.kubernetes, [SHARD_INGEST], pipeline.namespace, labels.of_pipeline(pipeline.name)
         )
         manifests = children(pipeline, services.zones)
-        applied = _joined(applied, await apply_children(services.kubernetes, manifests, shards, pipeline.uid))
+        applied.add(await apply_children(services.kubernetes, manifests, shards, pipeline.owners()))
+        await restore_shards(services, pipeline, shards, applied)
         removal = await self._remove_surplus(pipeline, shards)
         await self._prune(pipeline, manifests)
         verifier, silence = await self._verdict(pipeline, contents)
         seen = PipelineSeen(
-            shards=tuple(_states(pipeline, shards, applied)),
+            shards=tuple(states_of(pipeline, shards, applied)),
             surplus=removal.left,
             draining=removal.draining,
             verifier=verifier,
             verifier_silence=silence,
             verifier_elsewhere=services.zones is not None and pipeline.spec.zones[0].name not in services.zones,
-            missing_references=missing,
+            missing_references=tuple(dict.fromkeys(missing)),
+            unpublished=unpublished,
             taken=tuple(applied.taken),
             refused=tuple(applied.refused),
         )
-        after = await self._say(pipeline, live, seen)
-        return services.resync if _calm(after) and not applied.ending else SOON
+        after = await self._write_status(pipeline, live, seen)
+        raise_refused(pipeline.name, applied)
+        settled = credentials is None or not credentials.step
+        return services.resync if settled and _calm(after) and not applied.ending else SOON
 
     async def _conflict(self, pipeline: BlockAggregator, live: Object) -> str | None:
         others = []
@@ -122,16 +148,6 @@ class PipelineTurns:
             others.append(Claimant(parsed, other["metadata"].get("creationTimestamp", "")))
         return conflict(Claimant(pipeline, live["metadata"].get("creationTimestamp", "")), others)
 
-    async def _ensure_secret(self, pipeline: BlockAggregator, applied: Applied) -> None:
-        """Made once. What is in it is never changed: pods have it."""
-        name = names.internal_secret(pipeline.name)
-        found = await self._services.kubernetes.get(SECRET, pipeline.namespace, name)
-        if found is None:
-            made = internal_secret(pipeline, token=self._services.secret(), password=self._services.secret())
-            await self._services.kubernetes.apply(made, None)
-        elif whose := belongs_to_another(found, pipeline.uid):
-            applied.taken.append(f"Secret {name} {whose}; rename this pipeline, or remove that object")
-
     async def _remove_surplus(self, pipeline: BlockAggregator, shards: Children) -> _Removal:
         """Remove the surplus shard of the highest number, if the spec allows it and every message of it is stored."""
         surplus = {}
@@ -140,6 +156,8 @@ class PipelineTurns:
             if number >= pipeline.spec.shards:
                 surplus[number] = found
         left = tuple(sorted(surplus))
+        if pipeline.spec.shard_removal_policy == "Drain":
+            await self._delete_volumes(pipeline, shards)
         if not left or pipeline.spec.shard_removal_policy != "Drain":
             return _Removal(left, "spec.shardRemovalPolicy forbids it" if left else "")
         last = surplus[max(left)]
@@ -151,18 +169,33 @@ class PipelineTurns:
         await self._services.kubernetes.delete(last, why="not in the spec any more, and every message is stored")
         return _Removal(left, "it is ending")
 
+    async def _delete_volumes(self, pipeline: BlockAggregator, shards: Children) -> None:
+        """Volumes of shards that were removed: they belong to the pipeline, which has the policy to delete them."""
+        managed = pipeline.spec.clickhouse.managed
+        if managed is None or managed.storage.deletion_policy != "Delete":
+            return
+        there = {found["metadata"]["labels"].get(labels.SHARD) for found in shards.values()}
+        own = labels.of_pipeline(pipeline.name)
+        for claim in await self._services.kubernetes.list(VOLUME_CLAIM, pipeline.namespace, own):
+            meta = claim["metadata"]
+            shard = meta["labels"].get(labels.SHARD, "")
+            mine = any(owner["uid"] == pipeline.uid for owner in meta.get("ownerReferences", ()))
+            gone = shard.isdigit() and int(shard) >= pipeline.spec.shards and shard not in there
+            if mine and gone and not meta.get("deletionTimestamp"):
+                await self._services.kubernetes.delete(claim, why=f"shard {shard} was removed")
+
     async def _waits_for(self, live: Object) -> str:
         """What a shard still has to store before it may be removed; empty when there is nothing."""
         try:
             shard = parse_shard_ingest(live)
         except InvalidSpec as error:
-            return f"its resource is invalid, so nobody knows whether it is drained: {error}"
+            return f"its resource is invalid, so it is unknown whether it is drained: {error}"
         services = self._services
         contents = Contents(services.kubernetes, shard.namespace, services.folder)
         await contents.read([Reference("Secret", names.internal_secret(shard.spec.pipeline), "token")])
         of_shard = labels.of_shard(shard.spec.pipeline, shard.spec.shard)
         found = await list_children(services.kubernetes, KINDS, shard.namespace, of_shard)
-        look = await look_at_shard(services, shard, found, contents, (), {})
+        look = await look_at_shard(services, shard, found, contents, (), {}, await list_pods(services, shard))
         if drained(expected_streams(shard.spec), look.seen):
             return ""
         return "messages of its topics are not stored yet; stop producing to it"
@@ -183,11 +216,11 @@ class PipelineTurns:
         await contents.read([Reference("Secret", secret, "token")])
         base = self._services.endpoints.verifier(pipeline.name, pipeline.namespace)
         try:
-            return await self._services.http.verdict(base, contents.text(secret, "token") or ""), ""
+            return await self._services.http.verdict(base, contents.admin_token(pipeline.name)), ""
         except Retryable as error:
             return None, str(error)
 
-    async def _say(self, pipeline: BlockAggregator, live: Object, seen: PipelineSeen) -> tuple[Condition, ...]:
+    async def _write_status(self, pipeline: BlockAggregator, live: Object, seen: PipelineSeen) -> tuple[Condition, ...]:
         services = self._services
         status, conditions = describe_pipeline(pipeline.spec, seen)
         timed = with_times(services, pipeline.status.conditions, conditions, pipeline.generation)
@@ -196,45 +229,32 @@ class PipelineTurns:
         return timed
 
     async def _refuse(self, live: Object, error: InvalidSpec) -> None:
-        """Say what is wrong; the children stay as they are."""
+        """Report what is wrong; the children stay as they are."""
         services, generation = self._services, live["metadata"].get("generation", 0)
         try:
             before = BlockAggregatorStatus.model_validate(live.get("status") or {})
         except ValueError:
             before = BlockAggregatorStatus()
-        said = [
+        conditions = [
             condition(ConditionType.READY, False, Reason.INVALID_SPEC, str(error)),
             condition(ConditionType.STALLED, True, Reason.INVALID_SPEC, str(error)),
         ]
-        timed = with_times(services, before.conditions, said, generation)
+        timed = with_times(services, before.conditions, conditions, generation)
         status = before.model_copy(update={"conditions": timed, "observed_generation": generation})
         await report(services, BLOCK_AGGREGATOR, live, before.conditions, status, timed)
 
 
-def _states(pipeline: BlockAggregator, shards: Children, applied: Applied) -> list[ShardState]:
-    """Every shard of the spec. One that was written in this turn has not told of its new spec yet."""
-    found = []
-    written = set(applied.written)
-    for number in range(pipeline.spec.shards):
-        name = names.shard_ingest(pipeline.name, number)
-        live = shards.get((SHARD_INGEST.name, name))
-        if live is None:
-            found.append(ShardState(number, parse_status({}), current=False))
-            continue
-        status = parse_status(live)
-        current = status.observed_generation == live["metadata"].get("generation")
-        fresh = f"{SHARD_INGEST.name} {name}" not in written
-        found.append(ShardState(number, status, current=current and fresh))
-    return found
+def _usable(live: Object) -> BlockAggregator:
+    """Raises InvalidSpec: also where what the spec asks for does not fit into Kubernetes' objects."""
+    pipeline = parse_block_aggregator(live)
+    if why := oversize(pipeline):
+        raise InvalidSpec(f"BlockAggregator {pipeline.name}", [Problem("spec.clickhouse.remoteServers", why)])
+    return pipeline
 
 
-def _joined(one: Applied, other: Applied) -> Applied:
-    return Applied(
-        written=one.written + other.written,
-        taken=one.taken + other.taken,
-        refused=one.refused + other.refused,
-        ending=one.ending + other.ending,
-    )
+def _cluster_login(pipeline: BlockAggregator) -> PasswordSecretRef | None:
+    managed = pipeline.spec.clickhouse.managed
+    return managed.cluster_secret_ref if managed is not None else None
 
 
 def _calm(conditions: Sequence[Condition]) -> bool:

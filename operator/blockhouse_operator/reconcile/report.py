@@ -1,4 +1,4 @@
-"""Write a status when it changed, and tell of what changed in it by Events."""
+"""Write a status when it changed, and emit an Event for what changed in it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def report(
     if not await services.kubernetes.apply_status(kind, live, as_json(status)):
         return False
     for change in transitions(tuple(before), tuple(after)):
-        await services.kubernetes.tell(
+        await services.kubernetes.emit(
             live, warning=change.warning, reason=change.reason, message=change.message, at=services.now()
         )
     return True

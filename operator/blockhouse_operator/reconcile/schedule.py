@@ -1,11 +1,11 @@
-"""Which key is to be reconciled when: a queue without duplicates, one turn per key at a time, back-off after failure.
+"""Which key is to be reconciled when: a queue without duplicates, one reconcile per key at a time, back-off on failure.
 
-Some keys go first: a pipeline must not wait until hundreds of its shards had their turns. They pay for it with a rest
-after each turn, for all those shards wake it again and again. Where both wait, they and the others are taken by turns;
-so with n keys of its sort a key that is due waits for at most 2n - 1 turns of others to begin.
+Some keys go first: a pipeline must not wait until hundreds of its shards were reconciled. They pay for it with a rest
+after each reconcile, for all those shards wake it again and again. Where both wait, they and the others alternate;
+so with n keys of its sort a key that is due waits for at most 2n - 1 reconciles of others to begin.
 
-Pure but for its own state: the caller tells the time. It must never lose a key: one that is added during its own turn
-gets another turn.
+Pure but for its own state: the caller passes the time. It must never lose a key: one that is added during its own
+reconcile is reconciled again.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ LONGEST_BACKOFF = 120.0
 
 SHORTEST_REST = 1.0
 LONGEST_REST = 15.0
-REST_PER_TURN = 3.0
-"""Times the length of its turn that a key that goes first rests: hints get it a quarter of one worker at most."""
+REST_PER_RECONCILE = 3.0
+"""Times the length of its reconcile that a key that goes first rests: hints get it a quarter of one worker at most."""
 
 
 class Schedule(Generic[Key]):
     """Keys and the times they are due, in seconds of any clock that only goes forward.
 
     `chance()` returns a number in [0, 1): failed keys come back after 50 to 100 % of their doubled delay, so that many
-    that failed together do not come back together. `first(key)` says whether a key goes before the others, and rests.
+    that failed together do not come back together. `first(key)`: whether a key goes before the others, and rests.
     """
 
     def __init__(self, chance: Callable[[], float], first: Callable[[Key], bool] = lambda _: False) -> None:
@@ -46,7 +46,7 @@ class Schedule(Generic[Key]):
         self._others_next = False
 
     def add(self, key: Key, at: float) -> None:
-        """Let the key have a turn at `at`, or earlier where it already had an earlier one."""
+        """Let the key be reconciled at `at`, or earlier where it already had an earlier one."""
         if key in self._due and self._due[key][0] <= at:
             return
         self._order += 1
@@ -62,9 +62,9 @@ class Schedule(Generic[Key]):
             self.add(key, max(at, self._rested.get(key, at)))
 
     def take(self, now: float) -> Key | None:
-        """The key that is to have its turn now, which lasts until `finish` or `fail`; None when nobody is due.
+        """The key to reconcile now, which lasts until `finish` or `fail`; None when none is due.
 
-        Of those that go first, and of the others, it is whoever has waited longest.
+        Of those that go first, and of the others, it is the one that has waited longest.
         """
         due = {first: self._oldest(first) for first in (True, False)}
         ready = [first for first, entry in due.items() if entry is not None and entry[0] <= now]
@@ -79,12 +79,12 @@ class Schedule(Generic[Key]):
         return key
 
     def finish(self, key: Key, now: float) -> None:
-        """The key's turn ended well."""
+        """The key's reconcile succeeded."""
         self._failures.pop(key, None)
         self._end(key, now)
 
     def fail(self, key: Key, now: float, at_least: float = 0.0) -> float:
-        """The key's turn failed: it gets another one, later each time. Returns the delay in seconds."""
+        """The key's reconcile failed: it is repeated, later each time. Returns the delay in seconds."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         ceiling = min(LONGEST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(failures - 1, 32))
         delay = max(at_least, ceiling * (0.5 + self._chance() / 2))
@@ -93,7 +93,7 @@ class Schedule(Generic[Key]):
         return delay
 
     def forget(self, key: Key) -> None:
-        """The object is gone: no more turns, unless it is added again."""
+        """The object is gone: no more reconciles, unless it is added again."""
         for known in (self._due, self._hinted, self._failures):
             known.pop(key, None)
 
@@ -102,7 +102,7 @@ class Schedule(Generic[Key]):
         return min((entry[0] for entry in map(self._oldest, (True, False)) if entry is not None), default=None)
 
     def __len__(self) -> int:
-        """Keys that wait for a turn."""
+        """Keys that wait for a reconcile."""
         return len(self._due.keys() | self._hinted.keys())
 
     @property
@@ -112,7 +112,7 @@ class Schedule(Generic[Key]):
     def _end(self, key: Key, now: float) -> None:
         began = self._began.pop(key)
         if self._first(key):
-            rest = min(LONGEST_REST, max(SHORTEST_REST, REST_PER_TURN * (now - began)))
+            rest = min(LONGEST_REST, max(SHORTEST_REST, REST_PER_RECONCILE * (now - began)))
             self._rested = {other: until for other, until in self._rested.items() if until > now}
             self._rested[key] = now + rest
         if key in self._due:

@@ -1,4 +1,4 @@
-"""What a turn works with: the adapters, the zones this operator serves, the time. Made once at the edge."""
+"""What a reconcile works with: the adapters, the zones this operator serves, the time. Made once at the edge."""
 
 from __future__ import annotations
 
@@ -6,23 +6,27 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 
 from blockhouse.errors import Retryable
+from blockhouse_operator.adapters.clickhouse_http import ClickHouseHttp
 from blockhouse_operator.adapters.endpoints import Endpoints
 from blockhouse_operator.adapters.ensemble import Ensemble
 from blockhouse_operator.adapters.fence import Fence
 from blockhouse_operator.adapters.kubernetes import Kubernetes
 from blockhouse_operator.adapters.pipeline_http import PipelineHttp
+from blockhouse_operator.adapters.shared_objects import SharedObjects
 from blockhouse_operator.api.parts import ZooKeeperAuth
 from blockhouse_operator.api.shard import ShardEnsemble
+from blockhouse_operator.desired.credentials import Credentials
 from blockhouse_operator.reconcile.patience import bounded
 
 TROUBLE_SECONDS = 30.0
-"""A server that did not answer is not asked again by other turns for so long."""
+"""A server that did not answer is not asked again by other reconciles for so long."""
 ANSWER_SECONDS = 300.0
 """Far longer than anything that is asked takes. Clients have limits of their own, but not in every call (kazoo's), and
-all other turns wait for one that asks the same server."""
+all other reconciles wait for one that asks the same server."""
 
 
 class Troubles:
@@ -35,7 +39,7 @@ class Troubles:
         self._locks: dict[str, asyncio.Lock] = {}
 
     def lock(self, server: str) -> asyncio.Lock:
-        """One turn at a time talks to a server of which nobody knows whether it answers."""
+        """One reconcile at a time talks to a server of which it is not known whether it answers."""
         return self._locks.setdefault(server, asyncio.Lock())
 
     def raise_known(self, server: str) -> None:
@@ -53,7 +57,7 @@ class Troubles:
     async def ask(self, server: str, request: Callable[[], Awaitable[None]]) -> None:
         """Send a request unless the server is known not to answer; remember how it went. Raises Retryable."""
         limit = self._longest_answer
-        silent = Retryable(f"{server} has not answered for {limit:g} s, nor has its client given up", after=2.0)
+        silent = Retryable(f"{server} has not answered for {limit:g} s, nor has its client timed out", after=2.0)
         async with self.lock(server):
             self.raise_known(server)
             try:
@@ -91,6 +95,7 @@ class Services:
 
     kubernetes: Kubernetes
     http: PipelineHttp
+    clickhouse: ClickHouseHttp
     endpoints: Endpoints
     ensembles: Ensembles
     fence: Fence
@@ -103,7 +108,19 @@ class Services:
     namespace: str | None = None
     resync: float = 60.0
     dry_run: bool = False
+    release: str | None = None
+    """Namespace and name of the lease that its leader holds: the same for all operators of a release; None for a
+    process that leads without asking."""
     rollout_locks: dict[str, asyncio.Lock] = field(default_factory=dict)
+    busy: dict[str, tuple[float, frozenset[str]]] = field(default_factory=dict)
+    """By namespace and name of a pipeline: which of its shards were being changed when they were counted, and when."""
+    remembered: dict[str, Credentials] = field(default_factory=dict, repr=False)
+    """Credentials of pipelines as they were last, by namespace and name: a Secret that is lost is created again."""
+
+    @cached_property
+    def objects(self) -> SharedObjects:
+        """Secrets and ConfigMaps, read once for all shards."""
+        return SharedObjects(self.kubernetes, self.clock)
 
     def now(self) -> str:
         """RFC 3339, in seconds, as Kubernetes writes times."""

@@ -1,12 +1,13 @@
-"""One turn of a ClickHouseShardIngest: look, apply what is missing, take the next step, say how it is."""
+"""One reconcile of a ClickHouseShardIngest: look, apply what is missing, take the next step, report how it is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import structlog
 
+from blockhouse.errors import Retryable
 from blockhouse_operator.adapters.kinds import (
     CONFIG_MAP,
     DISRUPTION_BUDGET,
@@ -22,16 +23,35 @@ from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.conditions import ConditionType, Reason, condition
 from blockhouse_operator.api.resource import ClickHouseShardIngest, InvalidSpec, parse_shard_ingest
 from blockhouse_operator.api.status import ClickHouseShardIngestStatus
-from blockhouse_operator.decide.references import Reference, references
-from blockhouse_operator.decide.seen import ShardSeen
-from blockhouse_operator.decide.shard import ShardPlan, describe_shard, plan_shard
+from blockhouse_operator.decide.references import Reference, references_of_pods
+from blockhouse_operator.decide.removal import first_to_leave
+from blockhouse_operator.decide.seen import RebuildSeen, ShardSeen
+from blockhouse_operator.decide.shard import ShardPlan, describe_shard
+from blockhouse_operator.decide.volumes import claim_size
 from blockhouse_operator.desired.shard import children
-from blockhouse_operator.reconcile.busy import busy_shards
-from blockhouse_operator.reconcile.children import Applied, apply_children, list_children, prune_children
-from blockhouse_operator.reconcile.observe import ShardLook, look_at_shard
+from blockhouse_operator.reconcile.busy import plan_and_take
+from blockhouse_operator.reconcile.children import (
+    Applied,
+    Children,
+    apply_children,
+    list_children,
+    prune_children,
+    raise_refused,
+)
+from blockhouse_operator.reconcile.mounted import with_mounted_files
+from blockhouse_operator.reconcile.observe import ShardLook, list_pods, look_at_shard, replicas_of
+from blockhouse_operator.reconcile.rebuild import (
+    about_replica,
+    concerns,
+    rebuild_seen,
+    with_replication,
+    without_pod_of_rebuilt,
+)
+from blockhouse_operator.reconcile.replication import observe_replication
 from blockhouse_operator.reconcile.report import report, with_times
+from blockhouse_operator.reconcile.scope import Scope
 from blockhouse_operator.reconcile.services import Services
-from blockhouse_operator.reconcile.steps import ShardSteps, Taken
+from blockhouse_operator.reconcile.steps import ShardSteps
 from blockhouse_operator.reconcile.tables import TableKeeper, in_progress
 from blockhouse_operator.reconcile.topics import TopicKeeper
 
@@ -39,21 +59,22 @@ log = structlog.get_logger(__name__)
 
 KINDS = (CONFIG_MAP, SERVICE, VOLUME_CLAIM, DISRUPTION_BUDGET, NETWORK_POLICY, STATEFUL_SET)
 SOON = 5.0
-"""Seconds after which a shard is looked at again that is not as it should be: aggregators send no events."""
+"""Seconds after which a shard is reconciled again that is not as it should be: aggregators send no events."""
 WATCHED_CLOSELY = 2.0
 """The same while a replica restarts: all others wait for it."""
 
 
-class ShardTurns:
-    """Turns of every shard of every pipeline."""
+class ShardReconciler:
+    """Reconciles every shard of every pipeline."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, scope: Scope) -> None:
         self._services = services
+        self._scope = scope
         self._topics = TopicKeeper(services)
         self._tables = TableKeeper(services)
 
-    async def turn(self, namespace: str, name: str) -> float | None:
-        """Returns after how many seconds it wants the next turn; None when it is gone."""
+    async def reconcile(self, namespace: str, name: str) -> float | None:
+        """Returns after how many seconds it is to be reconciled next; None when it is gone."""
         live = await self._services.kubernetes.get(SHARD_INGEST, namespace, name)
         if live is None or live["metadata"].get("deletionTimestamp"):
             return None
@@ -62,71 +83,88 @@ class ShardTurns:
         except InvalidSpec as error:
             await refuse(self._services, live, error)
             return self._services.resync
+        if await self._scope.other(namespace, [zone.name for zone in shard.spec.zones]):
+            return self._services.resync
         return await self._reconcile(shard, live)
 
     async def _reconcile(self, shard: ClickHouseShardIngest, live: Object) -> float:
         services, spec = self._services, shard.spec
-        contents = Contents(services.kubernetes, shard.namespace, services.folder)
+        contents = Contents(services.objects, shard.namespace, services.folder)
         token = Reference("Secret", names.internal_secret(spec.pipeline), "token")
         await contents.read([token])
-        missing = await contents.read(references(spec))
+        missing = await contents.read(references_of_pods(spec))
         found = await list_children(
             services.kubernetes, KINDS, shard.namespace, labels.of_shard(spec.pipeline, spec.shard)
         )
-        manifests = children(shard, services.zones)
-        applied = await apply_children(services.kubernetes, manifests, found, shard.uid)
-        look = await look_at_shard(services, shard, found, contents, missing, self._tables.last(shard))
-        going = [replica.name for replica in look.seen.surplus]
-        await prune_children(services.kubernetes, manifests, found, shard.uid, keep=[*going, *map(names.claim, going)])
+        pods = await list_pods(services, shard)
+        leaving = [name for name in replicas_of(found, shard.owners()) if name not in spec.replica_names()]
+        manifests = with_mounted_files(shard, leaving, pods, children(shard, services.zones), found)
+        manifests, too_large = with_claim_sizes(without_pod_of_rebuilt(shard, manifests, found), found)
+        applied = await apply_children(services.kubernetes, manifests, found, shard.owners())
+        look = await look_at_shard(services, shard, found, contents, missing, self._tables.last(shard), pods)
+        await prune_children(services.kubernetes, manifests, found, shard.uid, keep=leaving)
         topics, trouble = await self._topics.keep(spec, contents, shard.status.topics)
-        look = _add(look, applied, trouble)
+        look = _add(look, applied, trouble, too_large)
+        look = await self._with_replication(shard, contents, look, rebuild_seen(shard, found))
         steps = ShardSteps(services, shard, live, found, look, contents)
-        plan, taken = await self._act(shard, look, steps)
+        plan, taken = await plan_and_take(services, shard, look.seen, steps.take)
         tables = shard.status.tables
         if not spec.suspend:  # suspended aggregators own nothing: tables stay as they are
-            secret = contents.text(token.name, token.key) or ""
-            noted = shard.status.model_copy(update={"rollout": taken.rollout})
+            secret = contents.admin_token(spec.pipeline)
+            noted = shard.status.model_copy(update={"rollout": taken.rollout, "rebuild": taken.rebuild})
             tables = await self._tables.keep(replace(shard, status=noted), live, look.seen, contents, secret)
         status, conditions = describe_shard(spec, look.seen, plan, topics, tables)
         timed = with_times(services, shard.status.conditions, conditions, shard.generation)
         whole = status.model_copy(
-            update={"conditions": timed, "observed_generation": shard.generation, "rollout": taken.rollout}
+            update={
+                "conditions": timed,
+                "observed_generation": shard.generation,
+                "rollout": taken.rollout,
+                "rebuild": taken.rebuild,
+            }
         )
         await report(services, SHARD_INGEST, live, shard.status.conditions, whole, timed)
         if taken.trouble is not None:
             raise taken.trouble
+        raise_refused(shard.name, applied)
         return self._next(plan, whole, applied)
 
-    async def _act(self, shard: ClickHouseShardIngest, look: ShardLook, steps: ShardSteps) -> tuple[ShardPlan, Taken]:
-        """Take the steps of the plan."""
-        services, seen = self._services, look.seen
-        if seen.turn is not None or not any(replica.outdated or replica.restart_due for replica in seen.replicas):
-            plan = plan_shard(shard.spec, seen)
-            return plan, await steps.take(plan)
-        # Noting a new step and counting those of other shards must be one: else two begin where one is allowed.
-        async with services.rollout_lock(shard.namespace, shard.spec.pipeline):
-            seen = replace(seen, busy_shards=await busy_shards(services, shard))
-            plan = plan_shard(shard.spec, seen)
-            return plan, await steps.take(plan)
+    async def _with_replication(
+        self, shard: ClickHouseShardIngest, contents: Contents, look: ShardLook, rebuild: RebuildSeen
+    ) -> ShardLook:
+        """Observe how far each replica is, where one is to leave or may need a rebuild."""
+        seen, tables = look.seen, self._tables.last(shard)
+        rebuilds = concerns(rebuild, tables)
+        if shard.spec.clickhouse.managed is None or not (seen.surplus or rebuilds):
+            return look
+        if seen.zookeeper_trouble:
+            return replace(look, seen=replace(seen, rebuild=rebuild if rebuilds else None))
+        about = about_replica(rebuild) or (first_to_leave(seen.surplus).name if seen.surplus else "")
+        try:
+            found = await observe_replication(self._services, shard, contents, about)
+        except Retryable as error:
+            return replace(look, seen=replace(seen, zookeeper_trouble=str(error)))
+        known = with_replication(rebuild, tables, found) if rebuilds else None
+        return replace(look, seen=replace(seen, replication=found, rebuild=known))
 
     def _next(self, plan: ShardPlan, status: ClickHouseShardIngestStatus, applied: Applied) -> float:
         if plan.steps or applied.ending or in_progress(status.tables):
             return 0.5
-        if status.rollout is not None:
+        if status.rollout is not None or status.rebuild is not None:
             return WATCHED_CLOSELY
         ready = any(c.type == ConditionType.READY.value and c.status == "True" for c in status.conditions)
-        return self._services.resync if plan.settled and ready and not applied.refused else SOON
+        return self._services.resync if plan.settled and ready else SOON
 
 
 async def refuse(services: Services, live: Object, error: InvalidSpec) -> None:
-    """Say what is wrong with a ClickHouseShardIngest; its children stay as they are."""
+    """Report what is wrong with a ClickHouseShardIngest; its children stay as they are."""
     generation = live["metadata"].get("generation", 0)
-    said = [
+    conditions = [
         condition(ConditionType.READY, False, Reason.INVALID_SPEC, str(error)),
         condition(ConditionType.STALLED, True, Reason.INVALID_SPEC, str(error)),
     ]
     before = parse_status(live)
-    timed = with_times(services, before.conditions, said, generation)
+    timed = with_times(services, before.conditions, conditions, generation)
     status = before.model_copy(update={"conditions": timed, "observed_generation": generation})
     await report(services, SHARD_INGEST, live, before.conditions, status, timed)
 
@@ -138,9 +176,26 @@ def parse_status(live: Object) -> ClickHouseShardIngestStatus:
         return ClickHouseShardIngestStatus()
 
 
-def _add(look: ShardLook, applied: Applied, trouble: Mapping[str, str]) -> ShardLook:
+def with_claim_sizes(manifests: Sequence[Object], live: Children) -> tuple[list[Object], list[str]]:
+    """The manifests, in which each volume claim asks for a size that the API server accepts; and why it is another."""
+    found: list[Object] = []
+    too_large = []
+    for manifest in manifests:
+        known = live.get((manifest["kind"], manifest["metadata"]["name"]))
+        if manifest["kind"] == VOLUME_CLAIM.name and known is not None:
+            size, why = claim_size(manifest["spec"]["resources"]["requests"]["storage"], known)
+            too_large += [why] if why else []
+            spec = {**manifest["spec"], "resources": {"requests": {"storage": size}}}
+            found.append({**manifest, "spec": spec})
+        else:
+            found.append(manifest)
+    return found, too_large
+
+
+def _add(look: ShardLook, applied: Applied, trouble: Mapping[str, str], too_large: Sequence[str]) -> ShardLook:
     seen: ShardSeen = replace(
         look.seen,
+        too_large=tuple(too_large),
         taken=tuple(applied.taken),
         refused=tuple(applied.refused),
         kafka_trouble={**look.seen.kafka_trouble, **trouble},

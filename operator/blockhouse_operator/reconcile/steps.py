@@ -8,18 +8,20 @@ from dataclasses import dataclass
 import structlog
 
 from blockhouse.errors import Blocked, Retryable
-from blockhouse_operator.adapters.kinds import SHARD_INGEST, STATEFUL_SET, Object
+from blockhouse_operator.adapters.kinds import SHARD_INGEST, STATEFUL_SET, VOLUME_CLAIM, Object
 from blockhouse_operator.adapters.secrets import Contents
-from blockhouse_operator.api import labels, names
+from blockhouse_operator.api import labels
 from blockhouse_operator.api.resource import ClickHouseShardIngest
-from blockhouse_operator.api.status import AGGREGATOR_RESTART, RESTART, RolloutStatus
+from blockhouse_operator.api.status import AGGREGATOR_RESTART, RESTART, RebuildStatus, RolloutStatus
 from blockhouse_operator.decide.paths import replication_paths
+from blockhouse_operator.decide.rebuild import BeginRebuild, EndRebuild, ReplaceVolume, RestoreReplica
 from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister
 from blockhouse_operator.decide.rollout import BeginStep, EndStep, Restart, RestartAggregator
 from blockhouse_operator.decide.shard import ShardPlan
-from blockhouse_operator.decide.steps import Step
+from blockhouse_operator.decide.steps import OneReplicaStep
 from blockhouse_operator.reconcile.children import Children
 from blockhouse_operator.reconcile.observe import ShardLook, ensemble_of, other_zones
+from blockhouse_operator.reconcile.rebuild_steps import RebuildSteps
 from blockhouse_operator.reconcile.report import as_json
 from blockhouse_operator.reconcile.services import Services
 
@@ -28,14 +30,15 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The rollout that the status has to keep, and what kept a step from being taken."""
+    """The rollout and the rebuild that the status has to keep, and what kept a step from being taken."""
 
     rollout: RolloutStatus | None
+    rebuild: RebuildStatus | None = None
     trouble: Retryable | None = None
 
 
 class ShardSteps:
-    """The steps of one turn of one shard."""
+    """The steps of one reconcile of one shard."""
 
     def __init__(
         self,
@@ -52,21 +55,29 @@ class ShardSteps:
         self._children = children
         self._look = look
         self._contents = contents
+        self._rebuilds = RebuildSteps(services, shard, live, children, contents)
 
     async def take(self, plan: ShardPlan) -> Taken:
         """Take every step in order. After one that failed none is taken: the next may rely on it."""
-        rollout = self._shard.status.rollout
+        rollout, rebuild = self._shard.status.rollout, self._shard.status.rebuild
         for step in plan.steps:
             log.info("step", shard=self._shard.name, step=type(step).__name__, replica=step.replica, why=step.why)
             try:
-                rollout = await self._take(step, rollout)
+                match step:
+                    case BeginRebuild():
+                        rebuild = await self._rebuilds.begin(step)
+                    case EndRebuild():
+                        await self._rebuilds.end(step)
+                        rebuild = None
+                    case _:  # open: every other step is one of `OneReplicaStep`
+                        rollout = await self._take(step, rollout)
             except Retryable as error:
-                return Taken(rollout, error)
+                return Taken(rollout, rebuild, error)
             except Blocked as error:
-                return Taken(rollout, Retryable(str(error), after=5.0))
-        return Taken(rollout)
+                return Taken(rollout, rebuild, Retryable(str(error), after=5.0))
+        return Taken(rollout, rebuild)
 
-    async def _take(self, step: Step, rollout: RolloutStatus | None) -> RolloutStatus | None:
+    async def _take(self, step: OneReplicaStep, rollout: RolloutStatus | None) -> RolloutStatus | None:
         match step:
             case BeginStep():
                 return await self._begin(step)
@@ -83,10 +94,14 @@ class ShardSteps:
                 await self._unregister(step)
             case DeleteReplica():
                 await self._delete(step)
+            case ReplaceVolume():
+                await self._rebuilds.replace_volume(step)
+            case RestoreReplica():
+                await self._rebuilds.restore(step)
         return rollout
 
     async def _begin(self, step: BeginStep) -> RolloutStatus | None:
-        """Note the step before anything is done, so that whoever comes after knows of it."""
+        """Note the step before anything is done, so that the next reconcile or operator knows of it."""
         shard, services = self._shard, self._services
         if other_zones(services, shard) and not services.dry_run:
             ensemble = ensemble_of(services, shard, self._contents)
@@ -110,16 +125,16 @@ class ShardSteps:
             await self._services.kubernetes.evict(pod, why=step.why)
         else:
             await self._services.kubernetes.delete(pod, why=step.why, same_version=True)
-        await self._tell("Restarting", f"pod of {step.replica} is replaced: {step.why}")
+        await self._emit("Restarting", f"pod of {step.replica} is replaced: {step.why}")
 
     async def _restart_aggregator(self, step: RestartAggregator) -> None:
         services, shard = self._services, self._shard
         if services.dry_run:
             return
-        token = self._contents.text(names.internal_secret(shard.spec.pipeline), "token") or ""
+        token = self._contents.admin_token(shard.spec.pipeline)
         base = services.endpoints.aggregator(step.replica, shard.namespace)
         await services.http.restart(base, token, step.demand)
-        await self._tell("Restarting", f"aggregator of {step.replica} restarts: {step.why}")
+        await self._emit("Restarting", f"aggregator of {step.replica} restarts: {step.why}")
 
     async def _release(self, replica: str) -> None:
         if other_zones(self._services, self._shard) and not self._services.dry_run:
@@ -131,39 +146,46 @@ class ShardSteps:
         found = self._children.get((STATEFUL_SET.name, step.replica))
         if found is not None:
             await self._services.kubernetes.scale_to_zero(found, why=step.why)
-            await self._tell("Draining", f"{step.replica} is removed: {step.why}")
+            await self._emit("Draining", f"{step.replica} is removed: {step.why}")
 
     async def _unregister(self, step: Unregister) -> None:
-        """Take the replica out of ZooKeeper, table by table, as far as the spec says where the tables are."""
-        services, spec = self._services, self._shard.spec
+        """Take the replica out of ZooKeeper, table by table, as far as the spec states where the tables are."""
+        services, spec, seen = self._services, self._shard.spec, self._look.seen
         ensemble = ensemble_of(services, self._shard, self._contents)
-        unknown = []
-        for table, path in replication_paths(spec, self._contents.declaration).items():
-            if path is None:
-                unknown.append(table)
-            elif not services.dry_run:
+        declared = replication_paths(spec, self._contents.declaration)
+        known = seen.replication.registered(step.replica) if seen.replication is not None else ()
+        unknown = [table for table, path in declared.items() if path is None] if not known else []
+        paths = step.paths or sorted({*known, *filter(None, declared.values())})
+        if step.paths:
+            await self._rebuilds.check_missing(step)
+        elif step.replica not in spec.replica_names():
+            await self._rebuilds.mark_retained(step.replica, copied=seen.accepted_loss != step.replica)
+        for path in paths:
+            if not services.dry_run:
                 await asyncio.to_thread(ensemble.unregister, path, step.replica)
         if unknown:
-            await self._tell(
+            await self._emit(
                 "NotUnregistered",
-                f"{step.replica} stays registered in ZooKeeper for {', '.join(unknown)}: the spec does not say where; "
+                f"{step.replica} stays registered in ZooKeeper for {', '.join(unknown)}: the spec names no path; "
                 f"remove replicas/{step.replica} below the table's path by hand",
                 warning=True,
             )
 
     async def _delete(self, step: DeleteReplica) -> None:
-        """Everything of the replica that we own, its StatefulSet last; a retained volume claim has no owner."""
+        """Everything of the replica that we own, its StatefulSet and then its volume claim last; a retained volume
+        claim has no owner."""
         ours = [
             found
             for found in self._children.values()
             if (found["metadata"].get("labels") or {}).get(labels.REPLICA) == step.replica
-            and any(owner["uid"] == self._shard.uid for owner in found["metadata"].get("ownerReferences", ()))
+            and any(owner["uid"] in self._shard.owners() for owner in found["metadata"].get("ownerReferences", ()))
         ]
-        for found in sorted(ours, key=lambda item: item["kind"] == STATEFUL_SET.name):
+        last = (STATEFUL_SET.name, VOLUME_CLAIM.name)
+        for found in sorted(ours, key=lambda item: last.index(item["kind"]) if item["kind"] in last else -1):
             await self._services.kubernetes.delete(found, why=step.why)
-        await self._tell("Removed", f"{step.replica} is gone: {step.why}")
+        await self._emit("Removed", f"{step.replica} is gone: {step.why}")
 
-    async def _tell(self, reason: str, message: str, *, warning: bool = False) -> None:
-        await self._services.kubernetes.tell(
+    async def _emit(self, reason: str, message: str, *, warning: bool = False) -> None:
+        await self._services.kubernetes.emit(
             self._live, warning=warning, reason=reason, message=message, at=self._services.now()
         )

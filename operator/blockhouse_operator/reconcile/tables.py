@@ -1,4 +1,4 @@
-"""Keep a shard's tables as the spec declares them: look at each, take at most one step, say how it is.
+"""Keep a shard's tables as the spec declares them: compare each, take at most one step, report how it is.
 
 The steps are carried out by the aggregators beside the replicas: they alone reach ClickHouse and hold the streams.
 """
@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 
 import structlog
 
+from blockhouse.config.units import seconds
 from blockhouse.errors import Blocked, Permanent, Retryable
 from blockhouse_operator.adapters.kinds import SHARD_INGEST, Object
 from blockhouse_operator.adapters.secrets import Contents
-from blockhouse_operator.api.base import seconds
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.parts import Table
 from blockhouse_operator.api.resource import ClickHouseShardIngest
@@ -40,10 +40,10 @@ from blockhouse_operator.reconcile.services import Services
 
 log = structlog.get_logger(__name__)
 LOOK_AGAIN_SECONDS = 60.0
-"""A table found as declared is compared again only after so long, unless its aggregator tells of another revision."""
+"""A table found as declared is compared again only after so long, unless its aggregator reports another revision."""
 
 
-TOLD: Mapping[type[TableStep], str] = {
+EVENT_REASONS: Mapping[type[TableStep], str] = {
     Create: "CreatingTable",
     HoldTable: "HoldingTable",
     Alter: "AlteringTable",
@@ -53,8 +53,8 @@ TOLD: Mapping[type[TableStep], str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
-    """What one turn of one table is about."""
+class _TableReconcile:
+    """What one reconcile of one table is about."""
 
     shard: ClickHouseShardIngest
     live: Object
@@ -80,13 +80,13 @@ class TableKeeper:
         self._last: dict[str, dict[str, tuple[TableAt, ...]]] = {}
 
     def last(self, shard: ClickHouseShardIngest) -> Mapping[str, tuple[TableAt, ...]]:
-        """What the last turn of this shard saw of each table at its own replicas: other zones are told of it."""
+        """What the last reconcile of this shard saw of each table at its own replicas: reported to other zones."""
         return self._last.get(shard.uid, {})
 
     async def keep(
         self, shard: ClickHouseShardIngest, live: Object, seen: ShardSeen, contents: Contents, token: str
     ) -> tuple[TableStatus, ...]:
-        """One turn of every declared table of the shard, which is `live` in Kubernetes."""
+        """One reconcile of every declared table of the shard, which is `live` in Kubernetes."""
         found: list[TableStatus] = []
         self._last[shard.uid] = {}
         for table in shard.spec.tables:
@@ -94,11 +94,11 @@ class TableKeeper:
             if ddl is None:
                 found.append(_status(table.name, TablePlan(None, *_undeclared(table, seen))))
                 continue
-            found.append(await self._turn(_Turn(shard, live, seen, table.name, ddl, token)))
+            found.append(await self._reconcile(_TableReconcile(shard, live, seen, table.name, ddl, token)))
         return tuple(found)
 
-    async def _turn(self, turn: _Turn) -> TableStatus:
-        shard, seen, table, ddl, token = turn.shard, turn.seen, turn.table, turn.ddl, turn.token
+    async def _reconcile(self, current: _TableReconcile) -> TableStatus:
+        shard, seen, table, ddl, token = current.shard, current.seen, current.table, current.ddl, current.token
         try:
             at = await asyncio.gather(*(self._at(shard, replica, table, ddl, token) for replica in seen.replicas))
             refused = ""
@@ -113,10 +113,10 @@ class TableKeeper:
             async with self._services.rollout_lock(shard.namespace, shard.spec.pipeline):
                 plan = plan_table(replace(look, busy_shards=await busy_shards(self._services, shard)))
                 if isinstance(plan.step, HoldTable):
-                    await self._note(turn)
-                    return _status(table, await self._take(turn, plan, plan.step), self._services.now())
+                    await self._note(current)
+                    return _status(table, await self._take(current, plan, plan.step), self._services.now())
         if plan.step is not None:
-            plan = await self._take(turn, plan, plan.step)
+            plan = await self._take(current, plan, plan.step)
         return _status(table, plan, _since(at))
 
     def _look(
@@ -148,17 +148,17 @@ class TableKeeper:
             reload=spec.rollout.strategy == "Reload",
         )
 
-    async def _note(self, turn: _Turn) -> None:
-        """Note the hold before it is asked for, so that whoever counts sees it."""
+    async def _note(self, current: _TableReconcile) -> None:
+        """Note the hold before it is asked for, so that whatever counts holds sees it."""
         if self._services.dry_run:
             return
-        held = TableStatus(name=turn.table, state=Reason.SCHEMA_CHANGING.value, held_since=self._services.now())
-        before = turn.shard.status
-        others = tuple(table for table in before.tables if table.name != turn.table)
-        known = next((table for table in before.tables if table.name == turn.table), held)
+        held = TableStatus(name=current.table, state=Reason.SCHEMA_CHANGING.value, held_since=self._services.now())
+        before = current.shard.status
+        others = tuple(table for table in before.tables if table.name != current.table)
+        known = next((table for table in before.tables if table.name == current.table), held)
         noted = known.model_copy(update={"held_since": held.held_since})
         status = before.model_copy(update={"tables": (*others, noted)})
-        await self._services.kubernetes.apply_status(SHARD_INGEST, turn.live, as_json(status))
+        await self._services.kubernetes.apply_status(SHARD_INGEST, current.live, as_json(status))
 
     async def _at(
         self, shard: ClickHouseShardIngest, replica: ReplicaSeen, table: str, ddl: str, token: str
@@ -181,8 +181,8 @@ class TableKeeper:
             self._same.pop(key, None)
         return _with_gap(known, gap)
 
-    async def _take(self, turn: _Turn, plan: TablePlan, step: TableStep) -> TablePlan:
-        shard, table, ddl, token = turn.shard, turn.table, turn.ddl, turn.token
+    async def _take(self, current: _TableReconcile, plan: TablePlan, step: TableStep) -> TablePlan:
+        shard, table, ddl, token = current.shard, current.table, current.ddl, current.token
         log.info("table_step", shard=shard.name, table=table, step=type(step).__name__, why=plan.message)
         if self._services.dry_run:
             return plan
@@ -200,10 +200,10 @@ class TableKeeper:
                     await http.release(base, token, table, ROLLOUT)
         except (Retryable, Blocked, Permanent) as error:
             return TablePlan(None, Reason.SCHEMA_CHANGING, f"{plan.message}: {error}", plan.revision)
-        await self._services.kubernetes.tell(
-            turn.live,
+        await self._services.kubernetes.emit(
+            current.live,
             warning=plan.stalled,
-            reason=TOLD[type(step)],
+            reason=EVENT_REASONS[type(step)],
             message=f"table {table}: {plan.message}",
             at=self._services.now(),
         )
@@ -211,7 +211,7 @@ class TableKeeper:
 
 
 def _undeclared(table: Table, seen: ShardSeen) -> tuple[Reason, str]:
-    """What is to be said of a table whose DDL is somebody else's business, or not there."""
+    """What is reported of a table whose DDL is not ours to run, or not there."""
     if table.ddl_from is not None:
         return Reason.SECRET_MISSING, "its DDL is not there"
     answers = [replica.aggregator for replica in seen.replicas if replica.aggregator is not None]
@@ -231,12 +231,12 @@ def _digest(ddl: str) -> str:
 
 
 def _elsewhere(seen: ShardSeen, table: str, ddl: str) -> Iterator[TableAt]:
-    """The table at replicas of other zones, as their operators say."""
+    """The table at replicas of other zones, as their operators report."""
     for report in seen.elsewhere:
-        told = report.tables.get(table, ())
-        if not told:
+        reported = report.tables.get(table, ())
+        if not reported:
             yield TableAt(f"of zone {report.zone}", silence="its operator does not know the table", served=False)
-        for at in told:
+        for at in reported:
             if at.ddl == ddl:
                 yield replace(at, served=False)
             else:
@@ -245,7 +245,7 @@ def _elsewhere(seen: ShardSeen, table: str, ddl: str) -> Iterator[TableAt]:
 
 
 def _held(replica: ReplicaSeen, table: str) -> TableAt:
-    """What the replica's status page says of the table."""
+    """What the replica's status page shows of the table."""
     aggregator = replica.aggregator
     if aggregator is None:
         return TableAt(replica.name, silence=replica.silence or "its aggregator does not run", ready=False)

@@ -1,4 +1,4 @@
-"""Turns of the queue on the event loop: bounded concurrency, one turn per key, no failure reaches another key."""
+"""Reconciles of the queue: bounded concurrency, one per key at a time, no failure reaches another key."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ log = structlog.get_logger(__name__)
 
 Key = TypeVar("Key", bound=Hashable)
 
-TURN_SECONDS = 600.0
-"""Far longer than a turn takes, whatever it waits for: one that stands still must not take its key with it, unnoticed,
-for as long as the process lives."""
+RECONCILE_SECONDS = 600.0
+"""Far longer than a reconcile takes, whatever it waits for: one that stands still must not take its key with it,
+unnoticed, for as long as the process lives."""
 
-Turn = Callable[[Key], Awaitable[float | None]]
-"""Reconcile one key; returns after how many seconds it wants another turn, None when only an event asks for one."""
+Reconcile = Callable[[Key], Awaitable[float | None]]
+"""Reconcile one key; returns after how many seconds to reconcile it again, None when only an event asks for one."""
 
 
 class WorkQueue(Generic[Key]):
-    """`add` and `hint` keys from anywhere on the loop; `run` gives them turns until it is cancelled or leadership is
-    lost. `first` says which keys go before the others (see Schedule).
+    """`add` and `hint` keys from anywhere on the loop; `run` reconciles them until it is cancelled or leadership is
+    lost. `first` chooses the keys that go before the others (see Schedule).
     """
 
     def __init__(
         self,
-        turn: Turn[Key],
+        reconcile: Reconcile[Key],
         *,
         concurrency: int,
         clock: Callable[[], float],
         chance: Callable[[], float],
         first: Callable[[Key], bool] = lambda _: False,
-        longest_turn: float = TURN_SECONDS,
+        longest_reconcile: float = RECONCILE_SECONDS,
     ) -> None:
-        self._turn = turn
-        self._longest_turn = longest_turn
+        self._reconcile = reconcile
+        self._longest_reconcile = longest_reconcile
         self._concurrency = concurrency
         self._clock = clock
         self._schedule: Schedule[Key] = Schedule(chance, first)
         self._changed = asyncio.Event()
-        self.turns = 0
+        self.reconciles = 0
         self.failures = 0
 
     def add(self, key: Key, after: float = 0.0) -> None:
-        """The key's own spec changed, or it asked for a turn."""
+        """The key's own spec changed, or it asked for a reconcile."""
         self._schedule.add(key, self._clock() + after)
         self._changed.set()
 
@@ -78,7 +78,7 @@ class WorkQueue(Generic[Key]):
             if key is None:
                 await self._wait()
             else:
-                await self._give_turn(key)
+                await self._reconcile_one(key)
 
     async def _wait(self) -> None:
         self._changed.clear()
@@ -89,12 +89,14 @@ class WorkQueue(Generic[Key]):
         except TimeoutError:
             return
 
-    async def _give_turn(self, key: Key) -> None:
-        self.turns += 1
+    async def _reconcile_one(self, key: Key) -> None:
+        self.reconciles += 1
         try:
-            limit = self._longest_turn
+            limit = self._longest_reconcile
             again = await bounded(
-                self._turn(key), limit, Retryable(f"its turn stood still for {limit:g} s and was given up")
+                self._reconcile(key),
+                limit,
+                Retryable(f"its reconcile did not end within {limit:g} s and was cancelled"),
             )
         except LeadershipLost:
             raise

@@ -74,10 +74,10 @@ async def test_a_request_that_means_nothing_is_refused_with_a_reason(
     faults = Faults(enabled=True)
     async with serving(faults) as client:
         answer = await client.put(path, data=body)
-        said = await answer.text()
+        text_of_answer = await answer.text()
 
     assert (answer.status, faults.armed()) == (status, ())
-    assert text in said
+    assert text in text_of_answer
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
@@ -85,7 +85,7 @@ async def test_nothing_answers_while_it_is_off(method: str) -> None:
     async with serving(Faults()) as client:
         path = "/faults/after-commit" if method == "PUT" else "/faults"
         answer = await client.request(method, path, json={"action": "fail"})
-        said = await answer.text()
+        text_of_answer = await answer.text()
 
     assert answer.status == 404
-    assert "faults.enabled" in said
+    assert "faults.enabled" in text_of_answer

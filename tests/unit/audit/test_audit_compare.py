@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blockhouse_aggregator.audit.compare import Example, Ints, Produced, Stored, compare
+from blockhouse_aggregator.audit.compare import Example, Ints, Produced, Stored, compare, still_dead
 
 Rows = list[tuple[int, int]]
 """(offset, row number) of each stored row."""
@@ -73,7 +73,7 @@ def test_a_row_of_no_message_is_unexpected(numbered: bool) -> None:
     assert (found.missing, found.duplicates, found.unexpected) == (0, 0, 1)
 
 
-def test_row_numbers_tell_a_loss_that_a_duplicate_hides() -> None:
+def test_row_numbers_show_a_loss_that_a_duplicate_hides() -> None:
     rows = [(5, 0), (5, 0), (6, 0), (9, 0), (9, 1), (9, 2)]
 
     found = compare(produced(MESSAGES), stored(rows))
@@ -130,3 +130,10 @@ def test_lost_and_doubled_rows_are_counted_one_by_one(messages: dict[int, int], 
     assert found.missing == times.count(0)
     assert found.duplicates == sum(max(0, n - 1) for n in times)
     assert found.unexpected == 0
+
+
+def test_a_dead_letter_whose_rows_are_stored_was_loaded_after_all() -> None:
+    there = stored(every_row({5: 2, 9: 2}))
+    live = produced(MESSAGES).without(still_dead(ints(5, 6, 9), there))
+    assert list(live.rows) == [2, 0, 3], "6 is dead, 9 has to be there whole"
+    assert (compare(live, there).missing, compare(live, there).unexpected) == (1, 0)

@@ -12,6 +12,8 @@ from blockhouse.errors import BlockhouseError
 from blockhouse_aggregator.audit import manifest
 from blockhouse_aggregator.audit.compare import Produced
 from blockhouse_aggregator.audit.produced import count_rows
+from blockhouse_aggregator.wire.formats import Format
+from tests.format_messages import FORMATS, encode, history
 
 
 def produced(messages: dict[int, int]) -> Produced:
@@ -46,9 +48,9 @@ def test_a_line_that_is_no_entry_is_named(tmp_path: Path, bad: str) -> None:
 
 
 def test_messages_that_kafka_lost_or_changed_are_counted() -> None:
-    said, kept = produced({5: 1, 6: 2, 8: 3, 9: 1}), produced({5: 1, 8: 4, 11: 1})
+    reported, kept = produced({5: 1, 6: 2, 8: 3, 9: 1}), produced({5: 1, 8: 4, 11: 1})
 
-    result = manifest.check([(said, kept, 0)])
+    result = manifest.check([(reported, kept, 0)])
 
     assert (result.messages, result.lost, result.different) == (4, 2, 1)
     assert not result.exact
@@ -60,7 +62,7 @@ def test_what_retention_took_is_not_lost() -> None:
     assert result.exact
 
 
-def test_below_the_log_the_manifest_says_what_was_produced() -> None:
+def test_below_the_log_the_manifest_names_what_was_produced() -> None:
     whole = manifest.with_expired(produced({8: 3}), produced({5: 1, 8: 3}), 7)
 
     assert whole.offsets.tolist() == [5, 8]
@@ -81,3 +83,16 @@ def test_below_the_log_the_manifest_says_what_was_produced() -> None:
 )
 def test_rows_are_counted_and_a_message_never_vanishes(payload: bytes, rows: int) -> None:
     assert count_rows(payload) == rows
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_rows_of_every_format_are_counted(form: str, rows: int) -> None:
+    number = {"long_value": 1} if form == "nucolumnar" else 1
+    payload = encode(form, history({"x": "UInt8"}), [{"x": number}] * rows)
+    assert count_rows(payload, Format(form)) == rows
+
+
+@pytest.mark.parametrize(("form", "payload"), [(Format.NUCOLUMNAR, b"\xff"), (Format.NUCOLUMNAR, b"\x22\x00")])
+def test_a_message_of_another_format_that_cannot_be_counted_is_one_row(form: Format, payload: bytes) -> None:
+    assert count_rows(payload, form) == 1

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from bench.processes import MemoryPeak, cpu_seconds, memory
-from bench.standing import Acknowledged, stored_below
+from bench.standing import Acknowledged
+from tests.contract_values import block, stream
 
 MIB = 1 << 20
 CHILD_BURNS = "import time\nwhile time.process_time() < 0.3: pass"
@@ -51,20 +52,15 @@ def test_a_session_that_is_gone_costs_nothing(parent: subprocess.Popen[str]) -> 
     assert (cpu_seconds(parent.pid), memory(parent.pid).rss) == (0, 0)
 
 
-def test_a_block_in_flight_holds_back_what_counts_as_stored() -> None:
-    assert stored_below({"position": 20, "inFlight": []}) == 20
-    assert stored_below({"position": 20, "inFlight": [{"begin": 15}, {"begin": 12}]}) == 12
-
-
 def test_a_message_is_late_until_its_offset_is_acknowledged() -> None:
     # given three messages sent long ago
     acknowledged = Acknowledged()
     acknowledged.sent[1] = [(10, 0), (11, 0), (12, 0)]
-    stream = {"stream": "a/events/1", "position": 13, "inFlight": [{"begin": 12}]}
+    name = "a/events/1"
     # when the block of the third is still in flight
-    acknowledged.look([stream])
+    acknowledged.look([stream(name, position=13, in_flight=(block(12),))])
     assert (len(acknowledged.latencies), acknowledged.complete) == (2, False)
     # then the next look finds only that one
-    acknowledged.look([stream | {"inFlight": []}])
+    acknowledged.look([stream(name, position=13)])
     assert (len(acknowledged.latencies), acknowledged.complete) == (3, True)
     assert min(acknowledged.latencies) > 1e9, "seconds since 1970"

@@ -1,4 +1,4 @@
-"""How the comparison with others counts harm and tells what it found."""
+"""How the comparison with others counts harm and reports what it found."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_only_kills_that_fell_between_insert_and_commit_count(
     assert harm_by_kills(cast(Peer, Mortal(lives)), 3) == done
 
 
-def test_loss_and_duplicates_are_told_apart() -> None:
+def test_loss_and_duplicates_are_distinguished() -> None:
     lines = table_of([Result("a loop", "killed, 3 times", 100_000, 20, 7_260)]).splitlines()
     assert lines[2] == "| a loop | killed, 3 times | 100,000 | 20 | 7,260 |"
 

@@ -1,4 +1,4 @@
-"""What the figures of a race are worth: paired ratios, and costs that belong to somebody."""
+"""What the figures of a race are worth: paired ratios, and costs that belong to one competitor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker keeps of a table from block to block never outlives what it was told of the table."""
+"""What a worker keeps of a table from block to block never outlives the description of the table that it received."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def reasons(catalog: Catalog, number: int) -> list[str]:
     return [dead.reason for dead in builder.seal(10).dead]
 
 
-def test_a_decoder_is_made_once_for_many_blocks_and_anew_when_the_table_is_another() -> None:
+def test_a_decoder_is_made_once_for_many_blocks_and_again_when_the_table_is_another() -> None:
     catalog, made = Catalog(), []
 
     def counted(*given: Any) -> Any:
@@ -41,7 +41,7 @@ def test_a_decoder_is_made_once_for_many_blocks_and_anew_when_the_table_is_anoth
     assert first is not None
     assert second is not None
     assert first._decoders == second._decoders
-    # when it is told the same again, nothing is made; when something else, everything
+    # when it receives the same description again, nothing is made; when something else, everything
     catalog.learn((table("UInt8"),))
     third = catalog.builder("db.t", None, STREAM)
     assert third is not None

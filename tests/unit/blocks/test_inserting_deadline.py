@@ -1,7 +1,7 @@
 """A granted insert is not sent after its deadline, wherever the process was frozen since the grant.
 
 The replica is pretended and so is the clock: a freeze is a jump of the clock in the middle of a call. That real inserts
-end as told here is the matter of `tests/integration`.
+end as described here is the matter of `tests/integration`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks import inserting
 from blockhouse_aggregator.blocks.build import BlockBuilder
 from blockhouse_aggregator.clickhouse.presence import StoredRows
-from blockhouse_aggregator.gate.messages import BlockKey, Grant, Result
+from blockhouse_aggregator.gate.messages import BlockKey, Go, Grant, Ready, Result
 from blockhouse_aggregator.wire.formats import Format
 from tests.format_messages import encode, history
 
@@ -34,10 +34,13 @@ class World:
     sent: list[Any] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
     freeze_at: str = ""
-    """`asking` or `connecting`: where the process stands still for longer than its grant lives."""
+    """`asking`, `connecting` or `at the server`: where the process stands still for longer than its grant lives."""
+    clock_stands: bool = False
+    refusal: str = ""
+    """What the driver answers when it is asked whether the first byte may be sent; `gone`: it is not there any more."""
 
     def pass_by(self, point: str) -> None:
-        if point == self.freeze_at:
+        if point == self.freeze_at and not self.clock_stands:
             self.now += FROZEN
 
 
@@ -46,12 +49,15 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World()
 
     def insert_native(request: Any) -> Any:
+        world.pass_by("at the server")
+        request.before()
         world.sent.append(request)
         return SimpleNamespace(deduplicated=False)
 
     def replica(_: ClickHouse) -> Any:
         world.pass_by("connecting")
-        return SimpleNamespace(insert_native=insert_native, close=lambda: None)
+        features = SimpleNamespace(deduplication_token=True)
+        return SimpleNamespace(insert_native=insert_native, features=lambda: features, close=lambda: None)
 
     def stored_rows(*_: Any) -> StoredRows:
         world.pass_by("asking")
@@ -72,7 +78,16 @@ def insert(world: World, *, ask_provenance: bool) -> Result:
     builder.decode()
     block = builder.seal(MAX_ROWS).block
     assert block is not None
-    inserter = inserting.Inserter(STREAM, ClickHouse(host="127.0.0.1"), Quorum(), world.results.append)
+
+    def report(message: Result | Ready) -> None:
+        if isinstance(message, Result):
+            world.results.append(message)
+        elif world.refusal == "gone":
+            inserter.abandon()
+        else:
+            inserter.go(Go(block=message.block, refusal=world.refusal))
+
+    inserter = inserting.Inserter(STREAM, ClickHouse(host="127.0.0.1"), Quorum(), report)
     inserter.hold(block, builder)
     key = BlockKey(table=block.table, begin=block.begin, end=block.end)
     deadline_ms = int((GRANTED + LIFETIME) * 1000)
@@ -102,3 +117,14 @@ def test_a_connection_that_took_longer_than_the_grant_sends_nothing(world: World
     world.freeze_at = "connecting"
     assert insert(world, ask_provenance=ask_provenance).outcome == "retryable"
     assert world.sent == []
+
+
+@pytest.mark.parametrize("ask_provenance", [False, True])
+@pytest.mark.parametrize("refusal", ["the lock is another owner's by now", "gone"])
+def test_a_process_whose_clock_stood_still_sends_nothing_without_a_proof(
+    world: World, ask_provenance: bool, refusal: str
+) -> None:
+    world.freeze_at, world.clock_stands, world.refusal = "at the server", True, refusal
+    result = insert(world, ask_provenance=ask_provenance)
+    assert (world.sent, result.outcome) == ([], "retryable")
+    assert "may not begin" in result.message

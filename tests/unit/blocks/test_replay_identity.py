@@ -52,7 +52,7 @@ def build(work: Job, portion: int) -> tuple[int, int, bytes, tuple[int, ...]]:
 
 
 def with_a_new_column(work: Job) -> Job:
-    """The same block, after somebody has added a column in front of all others."""
+    """The same block, after a person has added a column in front of all others."""
     table, revision, messages = work
     server = [ServerColumn(**column.model_dump(exclude={"field"})) for column in revision.columns]
     later = extend(table, [ServerColumn(name="new", type="String"), *server])

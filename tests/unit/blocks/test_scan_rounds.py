@@ -1,4 +1,4 @@
-"""Where a scan ends: at a limit, when told to finish, or when a stream that was behind has caught up."""
+"""Where a scan ends: at a limit, when asked to finish, or when a stream that was behind has caught up."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class Sent:
     number: int
     body: bytes | None = ROW
     name: bytes = TABLE.encode()
+    epoch: int | None = None
 
     def offset(self) -> int:
         return self.number
@@ -44,6 +45,9 @@ class Sent:
     def timestamp(self) -> tuple[int, int]:
         return 1, 1_700_000_000_000
 
+    def leader_epoch(self) -> int | None:
+        return self.epoch
+
 
 class Log:
     """Gives the messages from its position, `at_once` of them a read, as a client does that has them in memory."""
@@ -52,6 +56,7 @@ class Log:
         self._messages = messages
         self._at_once = at_once
         self.position = 0
+        self.epoch = -1
         self.log_end = messages[-1].number + 1
 
     def seek(self, offset: int, _leader_epoch: int | None = None) -> None:
@@ -101,7 +106,7 @@ def order(start: int, *, max_bytes: int = 1 << 20, max_age: float = 0.0, seal_at
     )
 
 
-def test_a_scan_told_to_finish_before_it_has_read_leaves_what_was_put_back_to_the_next() -> None:
+def test_a_scan_asked_to_finish_before_it_has_read_leaves_what_was_put_back_to_the_next() -> None:
     # given a block that was full after the first of three messages
     scan = scanner(Log(Sent(0), Sent(1), Sent(2)))
     first, _ = scan.scan(order(0, max_bytes=len(ROW)), lambda: False)
@@ -138,7 +143,7 @@ class GrowingLog(Log):
         return found
 
 
-def test_a_stream_that_was_behind_has_caught_up_with_the_end_that_its_first_answer_told() -> None:
+def test_a_stream_that_was_behind_has_caught_up_with_the_end_that_its_first_answer_named() -> None:
     # given a log that grows while it is read, so that its end is never reached
     clock = Seconds()
     scan = scanner(GrowingLog(*(Sent(n) for n in range(4)), at_once=1), clock=clock)
@@ -277,3 +282,21 @@ def test_a_table_for_which_there_is_no_room_ends_the_range_before_its_first_mess
     scan = scanner(Log(Sent(0), Sent(1), Sent(5, name=b"default.unknown"), Sent(6)))
     sealed, blocks = scan.scan(order(0).model_copy(update={"entries": 1}), lambda: False)
     assert (sealed.stop, blocks[0].messages) == (5, 2)
+
+
+def test_a_range_is_sealed_with_the_leader_epoch_of_its_end() -> None:
+    # given a log whose end the reader knows to be of epoch 7, behind a message of epoch 5
+    log = Log(Sent(0, epoch=5), Sent(1, epoch=5))
+    log.epoch = 7
+    scan = scanner(log)
+    # when the range ends where the reader is
+    sealed, _ = scan.scan(order(0), lambda: False)
+    # then a marker of a later epoch may lie there: it is the position's that counts
+    assert (sealed.stop, sealed.leader_epoch) == (2, 7)
+
+
+def test_a_range_that_ends_before_a_message_is_sealed_with_that_messages_epoch() -> None:
+    log = Log(Sent(0, epoch=5), Sent(1, epoch=6), Sent(2, epoch=7))
+    log.epoch = 8
+    sealed, _ = scanner(log).scan(order(0, max_bytes=1), lambda: False)
+    assert (sealed.stop, sealed.leader_epoch) == (1, 6)

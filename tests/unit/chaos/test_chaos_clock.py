@@ -1,4 +1,4 @@
-"""What a shifted process is told, how shifts add up, and that only the dead are swept away."""
+"""What time a shifted process reads, how shifts add up, and that only the dead are swept away."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 from e2e.chaos.clock import WallClock, library, sweep
 
 
-def told(clock: WallClock) -> float:
+def time_read(clock: WallClock) -> float:
     return float(Path(clock.variables["FAKETIME_TIMESTAMP_FILE"]).read_text())
 
 
 def test_a_clock_is_right_but_for_the_time_it_is_shifted(tmp_path: Path) -> None:
     clock = WallClock(tmp_path / "clocks" / "kafka-a", Path("/lib.so"))
-    assert told(clock) == clock.offset == 0
+    assert time_read(clock) == clock.offset == 0
     with clock.shifted(-300):
-        assert told(clock) == clock.offset == -300
+        assert time_read(clock) == clock.offset == -300
         with clock.shifted(450.5):
-            assert told(clock) == 150.5
-        assert told(clock) == -300
-    assert told(clock) == 0
+            assert time_read(clock) == 150.5
+        assert time_read(clock) == -300
+    assert time_read(clock) == 0
 
 
 def test_a_shift_ends_with_whatever_ends_it(tmp_path: Path) -> None:
@@ -29,10 +29,10 @@ def test_a_shift_ends_with_whatever_ends_it(tmp_path: Path) -> None:
         with clock.shifted(60):
             raise OSError
     except OSError:
-        assert told(clock) == 0
+        assert time_read(clock) == 0
 
 
-def test_the_process_reads_its_own_file_anew_every_second_and_keeps_its_monotonic_clock(tmp_path: Path) -> None:
+def test_the_process_reads_its_own_file_again_every_second_and_keeps_its_monotonic_clock(tmp_path: Path) -> None:
     variables = WallClock(tmp_path / "kafka-a", Path("/lib.so")).variables
     assert variables["LD_PRELOAD"] == "/lib.so"
     assert (variables["FAKETIME_CACHE_DURATION"], variables["FAKETIME_DONT_FAKE_MONOTONIC"]) == ("1", "1")
@@ -46,12 +46,12 @@ def test_a_file_begins_with_its_sign_as_libfaketime_demands_of_an_offset(tmp_pat
         assert (tmp_path / "kafka-a").read_text() == "+300.000\n"
 
 
-def test_a_machine_without_the_library_says_so(tmp_path: Path) -> None:
+def test_a_machine_without_the_library_reports_it(tmp_path: Path) -> None:
     assert library(tmp_path) is None
-    wanted = tmp_path / "x86_64-linux-gnu" / "faketime" / "libfaketimeMT.so.1"
-    wanted.parent.mkdir(parents=True)
-    wanted.touch()
-    assert library(tmp_path) == wanted
+    installed = tmp_path / "x86_64-linux-gnu" / "faketime" / "libfaketimeMT.so.1"
+    installed.parent.mkdir(parents=True)
+    installed.touch()
+    assert library(tmp_path) == installed
 
 
 def test_only_what_dead_processes_have_left_is_swept_away(tmp_path: Path) -> None:

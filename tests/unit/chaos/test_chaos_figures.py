@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
+from blockhouse.contract.aggregator import Phase
 from blockhouse_aggregator.audit import AuditReport
 from blockhouse_aggregator.audit.report import TableResult
 from e2e.chaos.figures import memory, recoveries, recovery
 from e2e.chaos.injecting import Injected
-from e2e.chaos.observing import Resident, Sample, stored_below
+from e2e.chaos.observing import Resident, Sample
 from e2e.chaos.scenario import Fault, Kind
 from e2e.chaos.verdict import Audited, judge
+from tests.contract_values import anomaly, block, coverage, page, stream
+from tests.contract_values import verdict as verdict_of
 
 RATE = 100.0
 KILL = Fault(at=10, kind=Kind.KILL, target="aggregator-r1", seconds=5)
@@ -30,12 +33,12 @@ def test_a_run_has_recovered_when_the_lag_is_low_for_good() -> None:
     assert (found.from_begin, found.from_end, found.takeover, found.lag_peak) == (9, 4, 6, 900)
 
 
-def test_a_fault_that_nobody_noticed_was_recovered_from_at_once() -> None:
+def test_an_unnoticed_fault_was_recovered_from_at_once() -> None:
     found = recovery(Injected(KILL, 10, 15, "aggregator-r1"), samples(*[50] * 30), RATE)
     assert (found.from_begin, found.from_end, found.lag_peak) == (0, 0, 50)
 
 
-def test_a_stream_that_nobody_owns_is_a_disturbance_before_it_shows_in_the_lag() -> None:
+def test_a_stream_without_an_owner_is_a_disturbance_before_it_shows_in_the_lag() -> None:
     seen = [Sample(float(at), (50,), {}, unowned=1 if 11 <= at < 18 else 0) for at in range(30)]
     found = recovery(Injected(KILL, 10, 15, "aggregator-r1"), seen, RATE)
     assert (found.from_begin, found.from_end) == (8, 3)
@@ -78,13 +81,6 @@ def test_memory_is_judged_after_the_first_minute_of_the_longest_life() -> None:
     assert memory(short)[0].slope is None
 
 
-def test_what_is_in_flight_or_lags_is_not_stored() -> None:
-    stream: dict[str, Any] = {"position": 90, "inFlight": [{"begin": 70}, {"begin": 80}], "lagging": []}
-    assert stored_below(stream) == 70
-    assert stored_below({**stream, "lagging": [{"cursor": 20}]}) == 20
-    assert stored_below({"position": 90}) == 90
-
-
 def report(*, missing: int = 0, duplicates: int = 0, replicas: int = 2) -> AuditReport:
     tables = tuple(
         TableResult("db.t", f"r{n}", True, 10, 100, 0, 100 - missing + duplicates, duplicates, missing, 0, ())
@@ -93,9 +89,9 @@ def report(*, missing: int = 0, duplicates: int = 0, replicas: int = 2) -> Audit
     return AuditReport("events", tables)
 
 
-CLEAN: dict[str, Any] = {"verdict": "clean", "streams": 4, "coverage": {"a": {"commits": 90}}, "latest": None}
-ALARMED: dict[str, Any] = {**CLEAN, "verdict": "anomalies"}
-STOOD: dict[str, Any] = {"kind": "stalled", "stream": "a/t/0", "message": "nothing scanned for 300 s", "ended": "12:00"}
+CLEAN, ALARMED = verdict_of(), verdict_of(verdict="anomalies")
+STOOD = anomaly("stalled", message="nothing scanned for 300 s", ended="12:00")
+BLOCKED = stream(in_flight=(block(stage="blocked", reason="CrcDiffers"),))
 
 
 def verdict(found: AuditReport | None = None, **changes: Any) -> list[str]:
@@ -112,14 +108,14 @@ def verdict(found: AuditReport | None = None, **changes: Any) -> list[str]:
         "crashes": [],
     }
     audits = [Audited(1, found or report(), changes.pop("rows", 100))]
-    return [check.wanted for check in judge(audits, **{**given, **changes}) if not check.holds]
+    return [check.demand for check in judge(audits, **{**given, **changes}) if not check.holds]
 
 
 def test_an_exact_run_under_fire_passes() -> None:
     assert verdict() == []
 
 
-def test_a_stream_that_stood_still_and_went_on_is_no_anomaly_of_the_protocol() -> None:
+def test_a_stream_that_stood_still_and_continued_is_no_anomaly_of_the_protocol() -> None:
     assert verdict(verified=ALARMED, anomalies=[STOOD]) == []
 
 
@@ -139,43 +135,28 @@ def test_a_run_that_demands_no_replay_passes_without() -> None:
         ({"surplus": 1}, "no aggregator found rows stored twice"),
         ({"faults": []}, "every fault was carried out"),
         ({"faults": [Injected(KILL, 1, 2, error="no root")]}, "every fault was carried out"),
-        ({"verified": ALARMED, "anomalies": [{**STOOD, "ended": None}]}, "the verifier found no anomaly"),
-        ({"verified": ALARMED, "anomalies": [STOOD, {**STOOD, "kind": "gap"}]}, "the verifier found no anomaly"),
+        ({"verified": ALARMED, "anomalies": [anomaly("stalled")]}, "the verifier found no anomaly"),
+        ({"verified": ALARMED, "anomalies": [STOOD, anomaly("gap", ended="12:00")]}, "the verifier found no anomaly"),
         ({"verified": ALARMED}, "the verifier found no anomaly"),
-        ({"verified": {**CLEAN, "verdict": "unknown"}}, "the verifier found no anomaly"),
-        ({"verified": {**CLEAN, "streams": 3}}, "the verifier found no anomaly"),
-        ({"verified": {**CLEAN, "coverage": {"a": {"commits": 0}}}}, "the verifier found no anomaly"),
+        ({"verified": verdict_of(verdict="unknown")}, "the verifier found no anomaly"),
+        ({"verified": verdict_of(streams=3)}, "the verifier found no anomaly"),
+        ({"verified": verdict_of(coverage={"a": coverage(0)})}, "the verifier found no anomaly"),
         ({"crashes": ["r1: boom"]}, "no aggregator failed internally"),
-        ({"statuses": {"r1": {"streams": [{"stream": "a/t/0", "state": "STOPPED"}]}}}, "everything resumed"),
-        (
-            {
-                "statuses": {
-                    "r1": {
-                        "streams": [
-                            {
-                                "stream": "a/t/0",
-                                "state": "CONSUME",
-                                "inFlight": [{"table": "db.t", "stage": "blocked", "reason": "CrcDiffers"}],
-                            }
-                        ]
-                    }
-                }
-            },
-            "everything resumed",
-        ),
+        ({"statuses": {"r1": page(stream(state=Phase.STOPPED)), "r2": None}}, "everything resumed"),
+        ({"statuses": {"r1": page(BLOCKED)}}, "everything resumed"),
     ],
 )
 def test_a_run_fails_for_every_loss_and_for_want_of_harm(change: dict[str, Any], failed: str) -> None:
-    (wanted,) = verdict(**change)
-    assert wanted.startswith(failed)
+    (unmet,) = verdict(**change)
+    assert unmet.startswith(failed)
 
 
 def test_each_shard_is_audited_by_itself_and_the_verifier_has_seen_the_streams_of_both() -> None:
     given: dict[str, Any] = {"replicas": 2, "tables": ["db.t"], "replays": 3, "surplus": 0, "statuses": {}}
     given |= {"faults": [Injected(KILL, 10, 15)], "anomalies": [], "crashes": []}
     first, second = Audited(1, report(), 100), Audited(2, report(), 90)
-    checks = judge([first, second], verified={**CLEAN, "streams": 8}, **given)
-    (lost,) = [check.wanted for check in checks if not check.holds]
+    checks = judge([first, second], verified=verdict_of(streams=8), **given)
+    (lost,) = [check.demand for check in checks if not check.holds]
     assert lost.endswith("on every replica of shard 2")
     (unseen,) = [check for check in judge([first, first], verified=CLEAN, **given) if not check.holds]
     assert "4 of 8 streams" in unseen.found

@@ -35,7 +35,7 @@ def judged(faults: list[Injected], seen: list[Sample], **more: bool) -> list[boo
     return [check.holds for check in isolated(faults, seen, LAYOUT, RATE, **more)]
 
 
-def test_a_shard_that_goes_on_while_the_other_is_down_is_isolated() -> None:
+def test_a_shard_that_continues_while_the_other_is_down_is_isolated() -> None:
     (check,) = isolated([DOWN], samples(2000, 250), LAYOUT, RATE)
     assert check.holds
     assert check.found == "lag at most 250, allowed 300 messages, in 1 outages"

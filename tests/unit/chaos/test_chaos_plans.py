@@ -1,4 +1,4 @@
-"""A seed decides a chaos run, every fault names something real, and a file says the same as a plan."""
+"""A seed decides a chaos run, every fault names something real, and a file holds the same as a plan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from e2e.chaos.catalogue import CASES, not_permitted, permitted_cases, plan, series
-from e2e.chaos.layout import Layout, pod_of
+from e2e.chaos.layout import EVERYTHING, Layout, pod_of
 from e2e.chaos.scenario import NETWORK, Fault, Kind, Scenario
 
 FILES = sorted((Path(__file__).parents[3] / "e2e/chaos/scenarios").glob("*.yaml"))
@@ -57,6 +57,24 @@ def test_every_random_run_begins_with_a_kill_that_must_be_replayed() -> None:
         assert (first.kind, first.point) == (Kind.STRIKE, "after-insert")
 
 
+def test_most_faults_of_random_runs_meet_another_one() -> None:
+    runs = [plan(seed, 180, 4, 200).faults for seed in range(100)]
+    met = [
+        any(one is not other and one.at < other.end and other.at < one.end for other in run)
+        for run in runs
+        for one in run
+    ]
+    assert sum(met) > 0.75 * len(met)
+
+
+def test_a_power_loss_takes_everything_and_is_part_of_most_random_runs() -> None:
+    (fault,) = CASES["power-loss"](random.Random(1), Layout(4, 2))
+    assert fault.kind is Kind.KILL
+    assert sorted(Layout(4, 2).members(fault.target)) == sorted(Layout(4, 2).processes)
+    struck = [any(each.target == EVERYTHING for each in plan(seed, 180, 4, 200).faults) for seed in range(100)]
+    assert sum(struck) > 50
+
+
 def test_random_runs_reach_every_case_and_leave_out_what_the_machine_forbids() -> None:
     kinds = {fault.kind for seed in range(100) for fault in plan(seed, 180, 4, 200).faults}
     assert kinds == set(Kind)
@@ -85,7 +103,7 @@ def test_a_plan_written_as_yaml_is_read_back_the_same() -> None:
         ({"at": 1, "kind": "disk-full", "target": "clickhouse-r1"}, "disk of its own"),
         ({"at": 1, "kind": "skew", "target": "zookeeper"}, "only the clocks of kafka-a, kafka-b, verifier"),
         ({"at": 1, "kind": "skew", "target": "zone-a"}, "only the clocks of"),
-        ({"at": 1, "kind": "skew", "target": "kafka-a", "offset": 5}, "too little to tell"),
+        ({"at": 1, "kind": "skew", "target": "kafka-a", "offset": 5}, "too little to be noticed"),
         ({"at": 1, "kind": "skew", "target": "kafka-a", "offset": 3601}, "offset"),
         ({"at": 1, "kind": "kil", "target": "zone-a"}, "kind"),
         ({"at": 1, "kind": "kill", "target": "zone-a", "secnods": 3}, "secnods"),
@@ -127,7 +145,7 @@ def test_more_pods_than_a_machine_can_start_are_refused() -> None:
         Scenario(shards=2, replicas=5)
 
 
-def test_faults_say_what_they_are() -> None:
+def test_faults_describe_what_they_are() -> None:
     fault = CASES["packet-loss"](random.Random(1), Layout(4))[0]
     assert str(fault).startswith("loss of ")
     assert str(Fault(at=0, kind=Kind.SKEW, target="kafka-a")) == "skew by -300 s of kafka-a, 5.0 s"

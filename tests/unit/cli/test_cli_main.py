@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -48,6 +49,13 @@ def test_help_imports_no_command(
     assert "Count the stars." in capsys.readouterr().out
 
 
+def test_an_interrupt_while_a_command_is_loaded_is_no_traceback(commands: list[EntryPoint], tmp_path: Path) -> None:
+    package(tmp_path, "long", '"""Take long."""\nraise KeyboardInterrupt')
+    commands.append(command("take", "long.commands:app"))
+
+    assert run("take") == 130
+
+
 def test_help_loads_no_client_library() -> None:
     check = (
         "import sys\nfrom blockhouse import cli\n"
@@ -68,6 +76,39 @@ def test_a_package_that_is_not_installed_hides_its_command(
     assert run("--help") == 0
     assert "fly" not in capsys.readouterr().out
     assert run("fly") == 2
+
+
+def test_a_command_of_a_checkout_is_not_listed_without_one_and_its_place_is_named(
+    commands: list[EntryPoint], capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands.append(EntryPoint("dance", "not_installed_anywhere.commands:app", cli.CHECKOUT_GROUP))
+
+    assert run("--help") == 0
+    page = " ".join(capsys.readouterr().out.split())
+    assert "Not installed here: dance; a checkout of the source has them, after `make setup`." in page
+    assert page.count("dance") == 1, "it is no command"
+    assert run("dance") == 1
+    assert "command 'dance' is not part of an installed package: a checkout" in capsys.readouterr().err
+
+
+def test_a_command_of_a_checkout_is_a_command_in_one(
+    commands: list[EntryPoint], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package(tmp_path, "dancing", '"""Dance."""\ndef dance():\n    print("danced")')
+    commands.append(EntryPoint("dance", "dancing.commands:dance", cli.CHECKOUT_GROUP))
+
+    assert run("--help") == 0
+    assert "Not installed here" not in capsys.readouterr().out
+    assert run("dance") == 0
+
+
+def test_every_command_of_the_wheel_is_in_the_wheel() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    packed = {Path(folder).name for folder in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]}
+    declared = project["project"]["entry-points"]
+
+    assert {value.split(".")[0] for value in declared[cli.GROUP].values()} <= packed
+    assert {value.split(".")[0] for value in declared[cli.CHECKOUT_GROUP].values()} == {"e2e"}
 
 
 def test_a_broken_command_is_named(

@@ -103,7 +103,7 @@ def test_the_wrong_offset_is_refused(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "said"),
+    ("document", "message"),
     [
         ("{", "not the JSON of a metadata"),
         ('{"tables": {}}', "version None cannot be written"),
@@ -113,11 +113,11 @@ def test_the_wrong_offset_is_refused(terminal: Terminal) -> None:
         ('{"version": 2, "replica": "r", "tables": {}}', "needs window"),
     ],
 )
-def test_an_incomplete_document_is_not_written(terminal: Terminal, document: str, said: str) -> None:
+def test_an_incomplete_document_is_not_written(terminal: Terminal, document: str, message: str) -> None:
     code, out, err = terminal.run("encode", document)
 
     assert (code, out) == (1, "")
-    assert said in err
+    assert message in err
 
 
 def test_metadata_of_ours_is_not_written_as_version_1(terminal: Terminal) -> None:

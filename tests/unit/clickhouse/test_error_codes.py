@@ -27,7 +27,7 @@ WHERE = "clickhouse ch-1:9000, table db.clicks"
         (999, Fault.REPLICA),
     ],
 )
-def test_a_code_that_may_pass_is_retried_and_says_whose_fault_it_is(code: int, fault: Fault) -> None:
+def test_a_code_that_may_pass_is_retried_and_names_whose_fault_it_is(code: int, fault: Fault) -> None:
     error = classify(code, "DB::Exception: something. Stack trace: 0. clickhouse", WHERE)
     assert isinstance(error, ServerFault)
     assert (error.fault, error.code) == (fault, code)

@@ -7,14 +7,23 @@ import dataclasses
 import pytest
 
 from blockhouse.errors import Permanent
-from blockhouse_aggregator.clickhouse.model import MAX_BYTES, MAX_ROWS, Features, InsertRequest, difference
+from blockhouse_aggregator.clickhouse.model import (
+    MAX_BYTES,
+    MAX_ROWS,
+    Features,
+    InsertRequest,
+    difference,
+    reports_duplicate,
+)
 from blockhouse_aggregator.clickhouse.names import identifiers, qualified
 
 BASE_SETTINGS = frozenset({"insert_quorum", "insert_quorum_timeout", "insert_deduplicate", "send_logs_level"})
 OLD = Features((18, 16, 1), BASE_SETTINGS, settings_as_text=False)
 NEW = Features(
     (26, 9, 2),
-    BASE_SETTINGS | {"insert_deduplication_token", "insert_quorum_parallel", "async_insert"},
+    BASE_SETTINGS
+    | {"insert_deduplication_token", "insert_quorum_parallel", "async_insert", "deduplicate_insert"}
+    | {"deduplicate_blocks_in_dependent_materialized_views", "insert_keeper_max_retries"},
     settings_as_text=True,
 )
 REQUEST = InsertRequest(
@@ -69,9 +78,35 @@ def test_a_current_server_gets_the_token_and_nothing_that_weakens_it() -> None:
     assert settings["insert_deduplication_token"] == "T/0/clicks/1-2"
     assert settings["insert_quorum_parallel"] == 0
     assert settings["async_insert"] == 0
+    assert settings["deduplicate_insert"] == "enable"
+    assert settings["insert_keeper_max_retries"] == 0
+    assert settings["deduplicate_blocks_in_dependent_materialized_views"] == 1
+    assert settings.keys() <= NEW.settings | {"max_execution_time"}
 
 
-def test_a_quorum_of_one_is_stated_as_none_whatever_the_users_profile_says() -> None:
+def test_a_switch_that_the_server_has_otherwise_is_named() -> None:
+    effective = {name: str(value) for name, value in NEW.switches.items()}
+    assert NEW.refused(effective) is None
+    text = NEW.refused({**effective, "deduplicate_insert": "disable"})
+    assert text == "setting deduplicate_insert is disable although enable was sent"
+    assert "async_insert is unknown" in (NEW.refused({k: v for k, v in effective.items() if k != "async_insert"}) or "")
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "known"),
+    [
+        ("db.clicks (Replicated OutputStream)", "Block with ID all_1_2 already exists; ignoring it.", True),
+        ("db.clicks (7a-b2) (Replicated OutputStream)", "Block with ID all_1_2 already exists locally as part p", True),
+        ("db.clicks (7a-b2)", "All rows are deduplicated for part all_0_0_0", True),
+        ("db.clicks_view (7a-b2)", "Block with ID all_1_2 already exists locally as part p", False),  # a view has it
+        ("db.clicks (7a-b2)", "Wrote block with ID 'all_1_2', 300 rows", False),
+    ],
+)
+def test_only_the_servers_word_about_this_table_is_a_duplicate(source: str, text: str, known: bool) -> None:
+    assert reports_duplicate(source, text, "db", "clicks") is known
+
+
+def test_a_quorum_of_one_is_stated_as_none_whatever_the_users_profile_sets() -> None:
     assert dataclasses.replace(REQUEST, quorum=1).settings(OLD)["insert_quorum"] == 0
 
 

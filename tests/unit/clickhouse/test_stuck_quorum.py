@@ -1,4 +1,4 @@
-"""Which part may be given up: the whole decision, without a server."""
+"""Which part may be abandoned: the whole decision, without a server."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_part_within_the_quorum_time_is_no_fault() -> None:
     assert (finding.cause, finding.remedy, finding.stuck) == (Cause.IN_PROGRESS, None, False)
 
 
-def test_a_part_that_an_active_replica_holds_is_never_given_up() -> None:
+def test_a_part_that_an_active_replica_holds_is_never_abandoned() -> None:
     finding = found(replica("r1", holds=True), replica("r2", queued=True))
     assert (finding.cause, finding.remedy) == (Cause.NOT_FETCHED, None)
     assert "r2 does not fetch it" in finding.text
@@ -56,18 +56,18 @@ def test_with_too_few_active_replicas_the_others_must_be_started() -> None:
     assert (finding.cause, finding.remedy) == (Cause.TOO_FEW_REPLICAS, None)
 
 
-def test_a_part_whose_writer_is_away_is_given_up_by_those_who_ask_for_it() -> None:
+def test_a_part_whose_writer_is_unavailable_is_abandoned_by_those_who_ask_for_it() -> None:
     finding = found(replica("r1", active=False, holds=True), replica("r2", queued=True), replica("r3", queued=True))
     assert (finding.cause, finding.remedy) == (Cause.WRITER_LOST, StartFetches(("r2", "r3")))
 
 
 @pytest.mark.parametrize("asks", ["queued", "unread"])
-def test_a_part_that_an_absent_replica_will_ask_for_is_not_given_up(asks: str) -> None:
+def test_a_part_that_an_absent_replica_will_ask_for_is_not_abandoned(asks: str) -> None:
     finding = found(replica("r1", active=False, holds=True), replica("r2", active=False, **{asks: True}))
     assert (finding.cause, finding.remedy) == (Cause.WRITER_LOST, None)
 
 
-def test_a_part_that_nobody_has_and_nobody_asks_for_is_given_up() -> None:
+def test_a_part_that_no_replica_has_and_none_asks_for_is_abandoned() -> None:
     finding = found(replica("r1"), replica("r2"))
     assert (finding.cause, finding.remedy) == (Cause.ORPHANED, GiveUp())
 
@@ -82,7 +82,7 @@ def test_a_quorum_met_by_an_absent_replica_waits_for_its_return() -> None:
     assert (finding.cause, finding.remedy) == (Cause.QUORUM_MET, None)
 
 
-def test_whatever_the_replicas_are_nothing_held_or_asked_for_is_given_up() -> None:
+def test_whatever_the_replicas_are_nothing_held_or_asked_for_is_abandoned() -> None:
     """Every combination of two replicas."""
     flags = list(itertools.product([True, False], repeat=4))
     for first, second in itertools.product(flags, repeat=2):

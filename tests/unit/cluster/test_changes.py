@@ -1,4 +1,4 @@
-"""Whether `make e2e` changes every field that the definition has, or says why it does not."""
+"""Whether `make e2e` changes every field that the definition has, or states why it does not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def of_the_spec() -> list[str]:
     return list(fields(version["schema"]["openAPIV3Schema"]["properties"]["spec"]))
 
 
-def test_every_field_is_changed_or_it_is_said_why_not() -> None:
+def test_every_field_is_changed_or_it_is_stated_why_not() -> None:
     changed = changed_paths(example())
     left = [
         path

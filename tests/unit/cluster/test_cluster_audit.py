@@ -30,7 +30,7 @@ def log(tmp_path: Path, *lines: str, end: str = "\n") -> AuditLog:
     return AuditLog(tmp_path / "audit.log")
 
 
-def test_writes_are_told_from_reads_and_from_renewals_of_leases(tmp_path: Path) -> None:
+def test_writes_are_distinguished_from_reads_and_from_renewals_of_leases(tmp_path: Path) -> None:
     found = log(
         tmp_path,
         event("op", "list", "pods"),

@@ -1,4 +1,4 @@
-"""A cluster that somebody else made: used only when it is named without doubt, and refused when Blockhouse is there."""
+"""A cluster of another person: used only when it is named without doubt, and refused when Blockhouse is there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ esac
 
 
 class Programs:
-    """A kubectl that notes what it is asked and tells what a file says."""
+    """A kubectl that notes what it is asked and prints what a file holds."""
 
     def __init__(self, folder: Path, listed: str = "", contexts: tuple[str, ...] = ("kind-a",)) -> None:
         self.log, self.path = folder / "asked", folder / "kubectl"
@@ -67,7 +67,7 @@ def test_of_several_contexts_one_must_be_named_even_if_one_is_current() -> None:
     source = Path("theirs")
     assert chosen_context(kubeconfig("kind-a"), "", source) == "kind-a"
     assert chosen_context(kubeconfig("kind-a", "prod"), "kind-a", source) == "kind-a"
-    with pytest.raises(ClusterError, match=f"2 contexts: say which with {CONTEXT}: kind-a, prod"):
+    with pytest.raises(ClusterError, match=f"2 contexts: choose one with {CONTEXT}: kind-a, prod"):
         chosen_context(kubeconfig("kind-a", "prod"), "", source)
     with pytest.raises(ClusterError, match="no context staging"):
         chosen_context(kubeconfig("kind-a", "prod"), "staging", source)

@@ -39,7 +39,7 @@ def test_a_stream_that_moved_replays_first() -> None:
     assert owned.phase(10 + REPLAY_SECONDS) == "CONSUME"
 
 
-def test_nobody_owns_anything_when_nobody_lives() -> None:
+def test_without_live_members_no_stream_has_an_owner() -> None:
     group = Group()
     group.rebalance(["r1"], TWO, now=0)
     group.rebalance([], TWO, now=1)

@@ -11,7 +11,7 @@ from rich.console import Console
 from blockhouse_aggregator.audit import AuditReport, TableResult
 from e2e.demo.ending import show_audit, show_next, with_names
 from e2e.demo.progress import Rate, brief
-from e2e.demo.watch import BlockInFlight, Seen
+from e2e.kit.watch import BlockInFlight, Seen
 
 
 def console() -> tuple[Console, io.StringIO]:
@@ -27,12 +27,12 @@ def test_a_rate_is_taken_over_the_last_seconds_only() -> None:
     assert rate.per_second(10, 2_000) == 0, "nothing came within the last five seconds"
 
 
-def test_an_aggregator_is_told_in_a_few_words() -> None:
+def test_an_aggregator_is_described_in_a_few_words() -> None:
     blocks = (BlockInFlight("a/t/0", "db.t", 1, 2, "inserting"),)
-    working = Seen("r1", "ready", {"a/t/0": "REPLAY", "b/t/0": "CONSUME"}, {}, blocks, frozenset())
+    working = Seen("r1", "ready", {"a/t/0": "REPLAY", "b/t/0": "CONSUME"}, {}, {}, blocks, frozenset())
 
     assert brief(working) == "CONSUME 1, REPLAY 1, in flight 1"
-    assert brief(Seen("r1", "frozen", {}, {}, (), frozenset())) == "frozen"
+    assert brief(Seen("r1", "frozen", {}, {}, {}, (), frozenset())) == "frozen"
 
 
 def test_the_audit_has_a_line_per_table_and_a_column_per_replica() -> None:

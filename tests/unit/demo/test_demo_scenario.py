@@ -6,7 +6,8 @@ import pytest
 
 from blockhouse.schema.model import PROVENANCE_COLUMNS
 from blockhouse.schema.parse import parse_type
-from e2e.demo.scenario import ROWS_PER_MESSAGE, SECONDS, TABLES, TRICKLE, TRICKLE_EVERY, plan
+from e2e.demo.scenario import ROWS_PER_MESSAGE, SECONDS, TRICKLE, TRICKLE_EVERY, plan
+from e2e.kit.tables import TABLES
 
 SEEDS = range(50)
 
@@ -49,12 +50,12 @@ def test_the_busiest_of_six_tables_has_twelve_columns_of_mixed_types_and_one_tab
 def test_the_late_table_is_described_as_clickhouse_will_describe_it() -> None:
     for table in TABLES:
         revision = table.revision
-        assert [column.name for column in revision.columns][-4:] == list(PROVENANCE_COLUMNS)
+        assert [column.name for column in revision.columns][-5:] == list(PROVENANCE_COLUMNS)
         assert [(c.name, c.type) for c in revision.row] == list(table.columns)
         for column in revision.columns:
             parse_type(column.type)
 
 
-def test_a_single_replica_has_nobody_to_take_over() -> None:
+def test_a_single_replica_has_no_other_to_take_over() -> None:
     with pytest.raises(ValueError, match="2 replicas or more, not 1"):
         plan(1, 300_000, 1)

@@ -1,19 +1,21 @@
-"""Counters over several lives of a process, and what a status page says."""
+"""Counters over several lives of a process, and what a status page shows."""
 
 from __future__ import annotations
 
 from prometheus_client import generate_latest
 
+from blockhouse.contract.aggregator import Phase
 from blockhouse_aggregator.runtime.figures import Figures
-from e2e.demo.tally import COUNTERS, Tally, read_counters
-from e2e.demo.watch import BlockInFlight, read_status
+from e2e.kit.tally import COUNTERS, Tally, read_counters
+from e2e.kit.watch import BlockInFlight, read_status
+from tests.contract_values import block, lagging, page, stream
 
 
 def test_every_counter_is_one_the_aggregator_has_and_labels_are_summed() -> None:
     figures = Figures()
     figures.rows.labels("db.a").inc(10)
     figures.rows.labels("db.b").inc(5)
-    figures.replays.labels("a/t/0").inc(2)
+    figures.replays.labels("a", "t", "0").inc(2)
     page = generate_latest(figures.registry).decode()
 
     counters = read_counters(page)
@@ -55,22 +57,10 @@ def test_an_answer_that_was_overtaken_takes_nothing_back() -> None:
 
 
 def test_a_status_page_becomes_what_the_demonstration_looks_for() -> None:
-    page = {
-        "streams": [
-            {
-                "stream": "a/events/0",
-                "state": "CONSUME",
-                "lag": 4,
-                "inFlight": [
-                    {"table": "db.t", "begin": 3, "end": 9, "messages": 5, "stage": "inserting", "reason": ""}
-                ],
-                "lagging": [{"table": "db.late", "cursor": 1, "pending": 2}],
-            },
-            {"stream": "b/events/0", "state": "STARTING"},
-        ]
-    }
+    known = stream("a/events/0", lag=4, in_flight=(block(3, "db.t", end=9),), lagging=(lagging(1, "db.late"),))
+    found = page(known, stream("b/events/0", Phase.STARTING))
 
-    seen = read_status("r1", "ready", page)
+    seen = read_status("r1", "ready", found)
 
     assert seen.streams == {"a/events/0": "CONSUME", "b/events/0": "STARTING"}
     assert seen.lags == {"a/events/0": 4}, "a stream that is not taken over has no lag, not a lag of nothing"
@@ -79,6 +69,6 @@ def test_a_status_page_becomes_what_the_demonstration_looks_for() -> None:
 
 
 def test_a_silent_aggregator_owns_nothing() -> None:
-    seen = read_status("r1", "frozen", {})
+    seen = read_status("r1", "frozen", None)
 
     assert (seen.streams, seen.lag, seen.in_flight) == ({}, 0, ())

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from blockhouse.contract.verifier import Verdict
 from blockhouse.metadata import codec
 from blockhouse.metadata.model import InFlight, Metadata, TableEntry, Window
 from blockhouse_aggregator.audit import AuditReport, TableResult
 from e2e.demo.evidence import Committed
 from e2e.demo.faults import Frozen, Killed
 from e2e.demo.verdict import judge
-from e2e.demo.watch import BlockInFlight
+from e2e.kit.watch import BlockInFlight
+from tests.contract_values import anomaly, coverage, verdict
 
 TABLES = ("default.a", "default.b")
 BLOCK = BlockInFlight("a/events/0", "default.a", 100, 109, "inserting")
@@ -37,13 +39,6 @@ def result(table: str, replica: str, **changes: Any) -> TableResult:
 
 WHOLE = [result(table, replica) for table in TABLES for replica in ("r1", "r2")]
 
-VERIFIED: dict[str, Any] = {
-    "verdict": "clean",
-    "streams": 4,
-    "coverage": {"a": {"commits": 20, "unseen": 0}, "b": {"commits": 22, "unseen": 0}},
-    "latest": None,
-}
-
 
 def failed(results: list[TableResult] = WHOLE, **changes: Any) -> list[str]:
     """The first words of every check that does not hold, for a run that would pass without `changes`."""
@@ -56,23 +51,23 @@ def failed(results: list[TableResult] = WHOLE, **changes: Any) -> list[str]:
         "replays": 3,
         "deduplicated": 2,
         "streams": 4,
-        "verified": VERIFIED,
+        "verified": verdict(),
     }
     checks = judge(AuditReport("events", tuple(results)), **(facts | changes))
-    return [" ".join(check.wanted.split()[:2]) for check in checks if not check.holds]
+    return [" ".join(check.demand.split()[:2]) for check in checks if not check.holds]
 
 
 @pytest.mark.parametrize(
     "verified",
     [
-        VERIFIED | {"verdict": "anomalies", "latest": {"kind": "gap", "stream": "a/t/0", "message": "lost"}},
-        VERIFIED | {"verdict": "unknown"},
-        VERIFIED | {"streams": 3},
-        VERIFIED | {"coverage": {"a": {"commits": 20, "unseen": 0}, "b": {"commits": 22, "unseen": 1}}},
-        VERIFIED | {"coverage": {"a": {"commits": 0, "unseen": 0}}},
+        verdict(verdict="anomalies", anomalies=1, latest=anomaly()),
+        verdict(verdict="unknown"),
+        verdict(streams=3),
+        verdict(coverage={"a": coverage(), "b": coverage(unseen=1)}),
+        verdict(coverage={"a": coverage(0)}),
     ],
 )
-def test_a_verifier_that_found_something_or_did_not_see_everything_fails(verified: dict[str, object]) -> None:
+def test_a_verifier_that_found_something_or_did_not_see_everything_fails(verified: Verdict) -> None:
     assert failed(verified=verified) == ["the verifier"]
 
 
@@ -112,10 +107,10 @@ def test_a_run_without_faults_fails() -> None:
     assert failed(killed=[], frozen=[], replays=0, deduplicated=0) == ["an aggregator", "an aggregator", "a replayed"]
 
 
-def test_a_freeze_that_nobody_noticed_fails() -> None:
+def test_an_unnoticed_freeze_fails() -> None:
     assert failed(frozen=[replace(FROZEN, taken_over=1)]) == ["an aggregator"]
     assert failed(frozen=[replace(FROZEN, streams=0, taken_over=0)]) == ["an aggregator"]
 
 
-def test_replays_that_were_all_stored_anew_fail() -> None:
+def test_replays_that_were_all_stored_again_fail() -> None:
     assert failed(deduplicated=0) == ["a replayed"]

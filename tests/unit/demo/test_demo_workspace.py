@@ -1,4 +1,4 @@
-"""The demonstration empties its folder; it must never empty somebody else's."""
+"""The demonstration empties its folder; it must never empty another's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from blockhouse.errors import BlockhouseError
-from e2e.demo.workspace import MARK, stderr_to, workspace
+from e2e.kit.workspace import MARK, stderr_to, workspace
 
 
 def test_what_an_earlier_demonstration_left_is_removed(tmp_path: Path) -> None:
@@ -56,8 +56,8 @@ def test_what_libraries_write_to_descriptor_2_goes_to_the_log(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with stderr_to(tmp_path / "demo.log"):
-        os.write(2, b"librdkafka says\n")
+        os.write(2, b"librdkafka writes\n")
     os.write(2, b"afterwards\n")
 
-    assert (tmp_path / "demo.log").read_text() == "librdkafka says\n"
+    assert (tmp_path / "demo.log").read_text() == "librdkafka writes\n"
     assert capfd.readouterr().err == "afterwards\n"

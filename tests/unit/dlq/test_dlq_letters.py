@@ -22,10 +22,16 @@ OWN: Headers = (("table", b"db.t"), ("blockhouse.table", b"the producer's own"),
 
 
 def written(
-    offset: int, *, key: bytes | None = b"k", value: bytes | None = b"v", reason: str = "OutOfRange", own: Headers = OWN
+    offset: int,
+    *,
+    key: bytes | None = b"k",
+    value: bytes | None = b"v",
+    reason: str = "OutOfRange",
+    own: Headers = OWN,
+    topic_id: str = "",
 ) -> Record:
     """The record as the aggregator writes it."""
-    letter = DeadLetter(STREAM, offset, key, value, own, 1_700_000_000_000, reason, "db.t")
+    letter = DeadLetter(STREAM, offset, key, value, own, 1_700_000_000_000, reason, "db.t", topic_id=topic_id)
     headers = tuple((name, h.encode() if isinstance(h, str) else h) for name, h in letter.record_headers())
     return Record(letter.record_key.encode(), value, headers, timestamp_ms=1)
 
@@ -86,7 +92,7 @@ def test_letters_are_chosen_by_key_stream_table_and_reason() -> None:
     assert not Selection(replayed=True).named
 
 
-def test_a_list_does_without_values_but_tells_their_size() -> None:
+def test_a_list_does_without_values_but_shows_their_size() -> None:
     (letter,) = found([written(7, value=b"12345")], values=False)
     assert (letter.value, letter.size) == (None, 5)
 
@@ -98,3 +104,16 @@ def test_a_message_that_is_sent_again_names_its_first_origin() -> None:
     failed_again = parse(written(30, own=headers_again(first)))
     assert isinstance(failed_again, Letter)
     assert headers_again(failed_again) == (*OWN, (ORIGIN, b"a/events/3/7"))
+
+
+def test_letters_of_a_topic_and_of_the_one_created_again_under_its_name_are_two() -> None:
+    records = [written(7, value=b"old", topic_id="T1"), written(7, value=b"new", topic_id="T2"), mark(7)]
+    letters = {letter.key: letter.value for letter in found(records)}
+    assert letters == {"a/events/3/7@T1": b"old", "a/events/3/7@T2": b"new"}, "a mark of neither marks neither"
+    assert [letter.key for letter in found(records, Selection(keys=frozenset({"a/events/3/7@T2"})))] == [
+        "a/events/3/7@T2"
+    ]
+    assert len(found(records, Selection(keys=frozenset({"a/events/3/7"})))) == 2
+    assert [record.key for record in records[:2]] == [b"a/events/3/7@T1", b"a/events/3/7@T2"]
+    (letter,) = found([written(7, topic_id="T1")])
+    assert (letter.headers, letter.topic_id, letter.place) == (OWN, "T1", "a/events/3/7")

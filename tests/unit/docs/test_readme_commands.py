@@ -1,4 +1,4 @@
-"""What README and the pages beside it tell people to type exists: make targets, commands, options, files, pages."""
+"""What README and the pages beside it ask people to type exists: make targets, commands, options, files, pages."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ PAGES = (
     "README.md",
     "CONTRIBUTING.md",
     "ARCHITECTURE.md",
+    "docs/audit.md",
     "docs/cluster.md",
     "docs/demo.md",
+    "docs/mirror.md",
     "docs/testing.md",
     "docs/operator.md",
     "docs/schema-changes.md",

@@ -22,7 +22,7 @@ def test_every_reason_has_a_section_and_every_section_a_reason() -> None:
 
 
 @pytest.mark.parametrize("reason", [reason.value for reason in Reason])
-def test_a_section_says_more_than_the_name(reason: str) -> None:
+def test_a_section_holds_more_than_the_name(reason: str) -> None:
     assert len(SECTIONS[reason].split()) >= 8
 
 

@@ -7,8 +7,9 @@ from blockhouse.metadata.model import InFlight, Metadata, TableEntry, Window
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.faults.armed import Faults
 from blockhouse_aggregator.faults.model import Action, ArmedFault, Point
-from blockhouse_aggregator.runtime.faulty import FaultyGroup
-from blockhouse_aggregator.runtime.ports import CommitResult, Fate, StreamFacts
+from blockhouse_aggregator.protocol.commits import APPLIED, CommitOutcome, Refused, Unknown
+from blockhouse_aggregator.runtime.ports import StreamFacts
+from blockhouse_aggregator.runtime.process.faulty_group import REASON, FaultyGroup
 
 STREAM = StreamId("a", "events", 0)
 
@@ -36,9 +37,9 @@ class RecordingGroup:
     def __init__(self) -> None:
         self.commits: list[str] = []
 
-    async def commit(self, stream: StreamId, epoch: int, offset: int, metadata: str) -> CommitResult:
+    async def commit(self, stream: StreamId, epoch: int, offset: int, metadata: str) -> CommitOutcome:
         self.commits.append(metadata)
-        return CommitResult(Fate.COMMITTED)
+        return APPLIED
 
     async def facts(self, stream: StreamId, epoch: int) -> StreamFacts:
         raise NotImplementedError
@@ -55,27 +56,27 @@ class World:
     async def _rejoin(self, cluster: str) -> None:
         self.rejoined.append(cluster)
 
-    async def commit(self, metadata: str) -> Fate:
-        return (await self.group.commit(STREAM, 1, 9, metadata)).fate
+    async def commit(self, metadata: str) -> CommitOutcome:
+        return await self.group.commit(STREAM, 1, 9, metadata)
 
 
 async def test_a_commit_that_fails_before_it_is_sent_is_refused() -> None:
     world = World(Point.BEFORE_COMMIT)
 
-    assert await world.commit(WITH_BLOCK) is Fate.REFUSED
+    assert await world.commit(WITH_BLOCK) == Refused(REASON)
     assert (world.real.commits, world.rejoined) == ([], [])
 
 
 async def test_a_commit_whose_answer_is_lost_was_applied_and_makes_the_member_rejoin() -> None:
     world = World(Point.AFTER_COMMIT)
 
-    assert await world.commit(WITH_BLOCK) is Fate.UNKNOWN
+    assert await world.commit(WITH_BLOCK) == Unknown(REASON)
     assert (world.real.commits, world.rejoined) == ([WITH_BLOCK], ["a"])
 
 
 async def test_a_commit_without_a_block_in_flight_passes_no_point() -> None:
     world = World(Point.BEFORE_COMMIT)
 
-    assert await world.commit(WITHOUT) is Fate.COMMITTED
-    assert await world.commit(WITH_BLOCK) is Fate.REFUSED
-    assert await world.commit(WITH_BLOCK) is Fate.COMMITTED
+    assert await world.commit(WITHOUT) == APPLIED
+    assert await world.commit(WITH_BLOCK) == Refused(REASON)
+    assert await world.commit(WITH_BLOCK) == APPLIED

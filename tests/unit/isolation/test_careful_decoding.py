@@ -88,7 +88,7 @@ def test_only_deadly_messages_make_a_batch_without_rows() -> None:
     assert found.rows_per_message.tolist() == [0, 0, 0]
 
 
-def test_a_process_that_dies_of_nothing_condemns_nobody() -> None:
+def test_a_process_that_dies_of_nothing_condemns_no_message() -> None:
     mortal = Mortal(frozenset({b"x"}), of_nothing=True)
     with pytest.raises(Retryable, match="no message at all"):
         CarefulDecoder(mortal, Format.ROWS, TABLE, REVISION).decode([b"x"])

@@ -114,14 +114,14 @@ def test_the_worker_answers_for_the_server(isolated: DecodingProcess) -> None:
     assert [bad.reason for bad in isolated.decode(key, no_answer, sent, [1]).bad] == ["DefaultFailed"]
 
 
-def test_it_goes_on_in_a_new_process_after_a_death(isolated: DecodingProcess) -> None:
+def test_it_continues_in_a_new_process_after_a_death(isolated: DecodingProcess) -> None:
     for _ in range(2):
         with pytest.raises(Died, match=f"signal {int(signal.SIGSEGV)}"):
             isolated.decode(KEY, None, [DEADLY], [1])
         assert isolated.decode(KEY, None, [GOOD], [1]).rows_per_message.tolist() == [2]
 
 
-def test_a_process_that_does_not_start_condemns_nobody(
+def test_a_process_that_does_not_start_condemns_no_message(
     isolated: DecodingProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MODULE", "no_such_module")

@@ -1,4 +1,4 @@
-"""Who begins a round for a stream that is nobody's, and when; what a coordinator says is the integration test's."""
+"""Who begins a round for a stream without an owner, and when; a coordinator's answers are the integration test's."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ CLUSTER = KafkaCluster(name="a", bootstrap_servers="nowhere.invalid:9092")
 KAFKA = Kafka(topic="t", group="g", clusters=(CLUSTER,), session_timeout=10, commit_timeout=3)
 PATIENCE = 16.0
 
-COVERED = Standing(stable=True, unowned=(), owned=Counter(r1=2, r2=2))
-GAP = Standing(stable=True, unowned={3}, owned=Counter(r1=1, r2=2))
-MOVING = Standing(stable=False, unowned={3}, owned=Counter(r1=1, r2=2))
-UNSETTLED = Standing(stable=False, unowned=(), owned=Counter(r1=2, r2=2))
+COVERED = Standing(stable=True, partitions=4, unowned=(), owned=Counter(r1=2, r2=2))
+GAP = Standing(stable=True, partitions=4, unowned={3}, owned=Counter(r1=1, r2=2))
+MOVING = Standing(stable=False, partitions=4, unowned={3}, owned=Counter(r1=1, r2=2))
+UNSETTLED = Standing(stable=False, partitions=4, unowned=(), owned=Counter(r1=2, r2=2))
 
 
 class Group:
@@ -29,14 +29,14 @@ class Group:
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.says: Standing | Exception = COVERED
+        self.outcome: Standing | Exception = COVERED
         self.asked = 0
 
     def answer(self) -> Standing:
         self.asked += 1
-        if isinstance(self.says, Exception):
-            raise self.says
-        return self.says
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
 
     def overdue_after(self, subject: Coverage, seconds: float) -> float | None:
         """After how many seconds it is overdue, None when it is not within as many."""
@@ -64,7 +64,7 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Group:
     return found
 
 
-def test_nobody_is_asked_outside_a_group_and_once_all_is_owned_no_more(group: Group) -> None:
+def test_no_coordinator_is_asked_outside_a_group_and_once_all_is_owned_no_more(group: Group) -> None:
     subject = Coverage(CLUSTER, KAFKA, "r1")
     assert group.overdue_after(subject, 60) is None
     assert group.asked == 0
@@ -73,8 +73,8 @@ def test_nobody_is_asked_outside_a_group_and_once_all_is_owned_no_more(group: Gr
     assert group.asked == 1
 
 
-def test_whoever_owns_least_acts_first_and_the_next_if_it_does_not(group: Group) -> None:
-    group.says = GAP
+def test_the_member_that_owns_least_acts_first_and_the_next_if_it_does_not(group: Group) -> None:
+    group.outcome = GAP
     first, second = Coverage(CLUSTER, KAFKA, "r1"), Coverage(CLUSTER, KAFKA, "r2")
     first.assigned(), second.assigned()
     began = group.now
@@ -91,14 +91,14 @@ def test_whoever_owns_least_acts_first_and_the_next_if_it_does_not(group: Group)
 def test_only_what_is_seen_without_interruption_counts(group: Group, interruption: Standing | Exception | str) -> None:
     subject = Coverage(CLUSTER, KAFKA, "r1")
     subject.assigned()
-    group.says = GAP
+    group.outcome = GAP
     assert group.overdue_after(subject, PATIENCE) is None
     if isinstance(interruption, str):
         subject.assigned()
     else:
-        group.says = interruption
+        group.outcome = interruption
         assert group.overdue_after(subject, 6) is None
-    group.says = GAP
+    group.outcome = GAP
     after = group.overdue_after(subject, 60)
     assert after is not None
     assert after > PATIENCE
@@ -118,20 +118,20 @@ def test_an_answer_that_was_asked_for_before_an_assignment_is_not_about_it(
     again(subject)
     subject.assigned()
     late.set_result(COVERED)
-    group.says = GAP
+    group.outcome = GAP
     assert group.overdue_after(subject, 60) is not None
 
 
 def test_a_group_that_has_not_come_to_rest_is_asked_again(group: Group) -> None:
-    group.says = UNSETTLED
+    group.outcome = UNSETTLED
     subject = Coverage(CLUSTER, KAFKA, "r1")
     subject.assigned()
     assert group.overdue_after(subject, 60) is None
     assert group.asked > 5
 
 
-def test_a_round_that_mends_nothing_is_repeated_less_and_less_often(group: Group) -> None:
-    group.says = GAP
+def test_a_round_that_fixes_nothing_is_repeated_less_and_less_often(group: Group) -> None:
+    group.outcome = GAP
     subject = Coverage(CLUSTER, KAFKA, "r1")
     waits = []
     for _ in range(4):
@@ -141,10 +141,10 @@ def test_a_round_that_mends_nothing_is_repeated_less_and_less_often(group: Group
     assert all(later > 1.5 * sooner for sooner, later in pairwise(waits))
     subject.forget()
     subject.assigned()
-    group.says = COVERED
+    group.outcome = COVERED
     assert group.overdue_after(subject, 6) is None
     subject.assigned()
-    group.says = GAP
+    group.outcome = GAP
     assert (group.overdue_after(subject, 1000) or 0) < PATIENCE + 15
 
 
@@ -158,7 +158,7 @@ def test_without_a_thread_to_ask_nothing_ends(group: Group, monkeypatch: pytest.
     assert group.overdue_after(subject, 60) is None
 
 
-def test_whoever_is_not_in_the_description_has_its_place_all_the_same() -> None:
+def test_a_member_that_is_not_in_the_description_has_its_place_all_the_same() -> None:
     assert GAP.rank("r0") == 0
     assert GAP.rank("r1") == 0
     assert GAP.rank("r2") == 1

@@ -73,12 +73,12 @@ def check(subject: Health, cluster: Cluster) -> None:
     subject.check(cast(Session, cluster))
 
 
-def test_nobody_is_asked_while_nothing_is_suspected(listener: Listener, cluster: Cluster) -> None:
+def test_no_broker_is_asked_while_nothing_is_suspected(listener: Listener, cluster: Cluster) -> None:
     check(Health(listener, "a"), cluster)
     assert (cluster.probes, listener.heard) == (0, [])
 
 
-def test_one_lost_connection_of_a_cluster_that_answers_is_not_told(listener: Listener, cluster: Cluster) -> None:
+def test_one_lost_connection_of_a_cluster_that_answers_is_not_reported(listener: Listener, cluster: Cluster) -> None:
     subject = Health(listener, "a")
     subject.report(LOST)
     check(subject, cluster)
@@ -86,7 +86,7 @@ def test_one_lost_connection_of_a_cluster_that_answers_is_not_told(listener: Lis
     assert (cluster.probes, listener.heard) == (1, [])
 
 
-def test_an_outage_is_told_once_and_its_end_once(listener: Listener, cluster: Cluster) -> None:
+def test_an_outage_is_reported_once_and_its_end_once(listener: Listener, cluster: Cluster) -> None:
     subject = Health(listener, "a")
     cluster.answer = UNREACHABLE
     for _ in range(3):
@@ -101,7 +101,7 @@ def test_an_outage_is_told_once_and_its_end_once(listener: Listener, cluster: Cl
     assert end == "recovered"
 
 
-def test_a_wrong_password_is_told_as_such_among_plain_disconnects(listener: Listener, cluster: Cluster) -> None:
+def test_a_wrong_password_is_reported_as_such_among_plain_disconnects(listener: Listener, cluster: Cluster) -> None:
     subject = Health(listener, "a")
     cluster.answer = UNREACHABLE
     subject.report(LOST)
@@ -120,7 +120,9 @@ def test_a_group_we_may_not_read_heals_with_an_assignment_and_not_with_a_probe(
     subject = Health(listener, "a")
     subject.report(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
     check(subject, cluster)
-    assert [getattr(entry, "reason", entry) for entry in listener.heard] == ["NotAuthorized"]
+    assert [entry.reason if isinstance(entry, BlockhouseError) else entry for entry in listener.heard] == [
+        "NotAuthorized"
+    ]
     subject.assigned()
     assert listener.heard[-1] == "recovered"
 

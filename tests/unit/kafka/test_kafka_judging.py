@@ -9,16 +9,17 @@ from blockhouse.config.endpoints import KafkaCluster, Sasl
 from blockhouse.config.pipeline import Kafka
 from blockhouse.config.secrets import SecretRef
 from blockhouse.errors import Permanent, Retryable
+from blockhouse.kafka_errors import translate
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka import fetch, session
 from blockhouse_aggregator.kafka.dead_letters import DeadLetter
-from blockhouse_aggregator.kafka.errors import translate
 from blockhouse_aggregator.kafka.facts import OffsetsTopicFacts
-from blockhouse_aggregator.kafka.group import COMMITTED, Verdict, judge
+from blockhouse_aggregator.kafka.group import judge
+from blockhouse_aggregator.protocol.commits import APPLIED, Refused, Unknown
 
 
 def test_a_commit_answered_without_an_error_is_committed() -> None:
-    assert judge(None) == COMMITTED
+    assert judge(None) == APPLIED
 
 
 @pytest.mark.parametrize(
@@ -32,14 +33,16 @@ def test_a_commit_answered_without_an_error_is_committed() -> None:
 )
 def test_what_the_coordinator_checks_before_it_writes_is_refused_for_good(code: int) -> None:
     outcome = judge(KafkaError(code))
-    assert (outcome.verdict, outcome.retry) == (Verdict.REFUSED, False)
+    assert isinstance(outcome, Refused)
+    assert not outcome.retry
     assert outcome.reason
 
 
 @pytest.mark.parametrize("code", [KafkaError.REBALANCE_IN_PROGRESS, KafkaError.ILLEGAL_GENERATION])
 def test_a_commit_that_met_a_rebalance_is_refused_and_may_be_sent_again(code: int) -> None:
     outcome = judge(KafkaError(code))
-    assert (outcome.verdict, outcome.retry) == (Verdict.REFUSED, True)
+    assert isinstance(outcome, Refused)
+    assert outcome.retry
 
 
 @pytest.mark.parametrize(
@@ -54,11 +57,11 @@ def test_a_commit_that_met_a_rebalance_is_refused_and_may_be_sent_again(code: in
     ],
 )
 def test_whatever_may_have_been_written_is_unknown(code: int) -> None:
-    assert judge(KafkaError(code)).verdict is Verdict.UNKNOWN
+    assert isinstance(judge(KafkaError(code)), Unknown)
 
 
-def test_an_error_nobody_listed_is_unknown_for_commits_and_retryable_otherwise() -> None:
-    assert judge(KafkaError(KafkaError.KAFKA_STORAGE_ERROR)).verdict is Verdict.UNKNOWN
+def test_an_unlisted_error_is_unknown_for_commits_and_retryable_otherwise() -> None:
+    assert isinstance(judge(KafkaError(KafkaError.KAFKA_STORAGE_ERROR)), Unknown)
     assert isinstance(translate(KafkaError(KafkaError.KAFKA_STORAGE_ERROR), "x"), Retryable)
 
 
@@ -118,10 +121,10 @@ def test_commits_are_durable_only_without_any_weak_setting(facts: OffsetsTopicFa
     assert bool(facts.warning) is not facts.durable
 
 
-def test_an_offset_out_of_range_says_on_which_side() -> None:
+def test_an_offset_out_of_range_states_on_which_side() -> None:
     stream = StreamId("a", "t", 0)
     below, beyond = fetch.OffsetOutOfRange(stream, 3, 6, 10), fetch.OffsetOutOfRange(stream, 11, 6, 10)
-    assert (below.on, beyond.on) == ("BelowLogStart", "BeyondLogEnd")
+    assert (below.reason, beyond.reason) == ("BelowLogStart", "BeyondLogEnd")
     assert "a/t/0 has no offset 3, only [6, 10)" in str(below)
 
 

@@ -1,4 +1,4 @@
-"""The texts that `docs/metadata.md` shows, the sizes it promises, and what each refusal says."""
+"""The texts that `docs/metadata.md` shows, the sizes it promises, and how each refusal is worded."""
 
 from __future__ import annotations
 
@@ -29,12 +29,16 @@ EXAMPLE = Metadata(
 EXAMPLE_TEXT = "2;r1;ZrK3cW8zTKi0qU1yq1p9Ng;1x;mvx7lcvv;3;xc;1s;4k.46.0.4;1.0.1r.14.1051uoct,6~a.a;0x5pamf;"
 
 
+ID = 36**3
+
+
 def in_flight(tables: int, *, span: int, messages: int, age_ms: int, revision: int = 1) -> Metadata:
-    """`tables` tables in flight in one round of `span` offsets of a stream that has come far."""
+    """`tables` tables in flight in one round of `span` offsets of a stream that has come far; ids as the schema history
+    gives them, with three random digits."""
     low = 10**12
     block = InFlight(low + 1, low + span - 2, messages, revision, 0xFEEDBEEF, NOW - age_ms)
-    entries = [TableEntry(1, replace(block, begin=low))]
-    entries += [TableEntry(table, replace(block, begin=low + span // 2)) for table in range(2, tables + 1)]
+    entries = [TableEntry(ID, replace(block, begin=low))]
+    entries += [TableEntry(ID * table, replace(block, begin=low + span // 2)) for table in range(2, tables + 1)]
     position = low + span - 1
     window = Window(position - 10**6, 10**6 - 3, 2, 1)
     return Metadata("replica1", 10**9, NOW, TOPIC_ID, 40, position, window, tuple(entries))
@@ -51,9 +55,9 @@ def test_the_documented_example_is_what_the_code_writes() -> None:
     assert codec.decode(EXAMPLE_TEXT, 1200) == EXAMPLE
 
 
-def test_150_tables_in_flight_fit_the_brokers_limit() -> None:
-    fresh = in_flight(150, span=46_656, messages=300, age_ms=0)
-    old = in_flight(150, span=46_656, messages=300, age_ms=1_200)
+def test_140_tables_in_flight_fit_the_brokers_limit() -> None:
+    fresh = in_flight(140, span=46_656, messages=300, age_ms=0)
+    old = in_flight(140, span=46_656, messages=300, age_ms=1_200)
 
     assert codec.encoded_size(fresh) < codec.encoded_size(old) <= 4_095
 
@@ -68,7 +72,7 @@ def test_costs_of_an_entry_are_the_documented_ones() -> None:
     ]
 
     assert measured == [int(units) for units in documented]
-    assert measured[0] <= 24
+    assert measured[0] <= 27
 
 
 def test_cost_outside_the_entries_is_the_documented_one() -> None:
@@ -82,7 +86,7 @@ def test_cost_outside_the_entries_is_the_documented_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metadata", "said"),
+    ("metadata", "message"),
     [
         (replace(EXAMPLE, replica="r;1"), "has other than"),
         (replace(EXAMPLE, seq=-1), "negative"),
@@ -100,13 +104,13 @@ def test_cost_outside_the_entries_is_the_documented_one() -> None:
         ),
     ],
 )
-def test_a_contradiction_is_not_written(metadata: Metadata, said: str) -> None:
-    with pytest.raises(MetadataInvalid, match=re.escape(said)):
+def test_a_contradiction_is_not_written(metadata: Metadata, message: str) -> None:
+    with pytest.raises(MetadataInvalid, match=re.escape(message)):
         codec.encode(metadata)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "it is empty"),
         ("hello", "not a multiple of 3"),
@@ -123,8 +127,8 @@ def test_a_contradiction_is_not_written(metadata: Metadata, said: str) -> None:
         (EXAMPLE_TEXT.replace("1x", "1y"), "checksum"),
     ],
 )
-def test_rubbish_is_refused_saying_what_is_wrong(text: str, said: str) -> None:
-    with pytest.raises(MetadataUnreadable, match=re.escape(said)):
+def test_rubbish_is_refused_with_what_is_wrong(text: str, message: str) -> None:
+    with pytest.raises(MetadataUnreadable, match=re.escape(message)):
         codec.decode(text)
 
 
@@ -145,7 +149,7 @@ def test_version_1_is_read_and_written() -> None:
     assert codec.encode(decoded) == text
 
 
-def test_version_1_without_tables_says_nothing_of_the_offset() -> None:
+def test_version_1_without_tables_states_nothing_of_the_offset() -> None:
     assert codec.decode("1,,r1,,700", 12) == EbayMetadata(1, "r1", 700, {})
 
 

@@ -9,6 +9,7 @@ from random import Random
 from blockhouse_operator.api.resolve import resolve
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister
+from blockhouse_operator.decide.replication import ReplicaOfTable, ReplicationSeen
 from blockhouse_operator.decide.rollout import DOWN, WELL, BeginStep, EndStep, Restart
 from blockhouse_operator.decide.seen import AggregatorSeen, PodSeen, ReplicaSeen, ShardSeen, StreamSeen, Turn
 from blockhouse_operator.decide.shard import ShardPlan, plan_shard
@@ -32,7 +33,7 @@ def consuming(name: str, revision: str = NOW) -> ReplicaSeen:
     return ReplicaSeen(
         name,
         "dc-a",
-        wanted_revision=NOW,
+        desired_revision=NOW,
         scale=1,
         pod=PodSeen(ready=True, revision=revision),
         aggregator=AggregatorSeen(ready=True, streams=(StreamSeen(f"a/events-0/{name[-1]}", "CONSUME"),)),
@@ -60,28 +61,42 @@ class World:
     replicas: dict[str, ReplicaSeen]
     turn: Turn | None = None
     unregistered: tuple[str, ...] = ()
+    copied: frozenset[str] = frozenset()
+    """Surplus replicas of which the others have all data; `advance` copies that of the others."""
     steps: int = 0
 
     @classmethod
     def any(cls, chance: Random) -> World:
         """Any state that a shard can be found in, sensible or not."""
         spec = spec_of(chance.choice([2, 3, 4]))
-        wanted = [replica.name for replica in spec.replicas]
-        names = [*wanted, *(f"old-{n}" for n in range(chance.choice([0, 0, 1, 2])))]
+        desired = [replica.name for replica in spec.replicas]
+        names = [*desired, *(f"old-{n}" for n in range(chance.choice([0, 0, 1, 2])))]
         replicas = {name: _any_replica(name, chance) for name in names}
-        turn = Turn(chance.choice([*wanted, "gone"]), chance.choice([0.0, 1e6])) if chance.random() < 0.4 else None
+        turn = Turn(chance.choice([*desired, "gone"]), chance.choice([0.0, 1e6])) if chance.random() < 0.4 else None
         return cls(spec, replicas, turn)
 
     def seen(self) -> ShardSeen:
-        wanted = [replica.name for replica in self.spec.replicas]
+        desired = [replica.name for replica in self.spec.replicas]
+        surplus = tuple(r for name, r in sorted(self.replicas.items()) if name not in desired)
         return ShardSeen(
-            replicas=tuple(self.replicas.get(name, ReplicaSeen(name, "dc-a", NOW)) for name in wanted),
-            surplus=tuple(r for name, r in sorted(self.replicas.items()) if name not in wanted),
+            replication=self.replication(surplus),
+            replicas=tuple(self.replicas.get(name, ReplicaSeen(name, "dc-a", NOW)) for name in desired),
+            surplus=surplus,
             turn=self.turn,
         )
 
+    def replication(self, surplus: tuple[ReplicaSeen, ...]) -> ReplicationSeen | None:
+        """One table, at a moment at which only the copied replicas' part is on the others, too."""
+        if not surplus:
+            return None
+        copied = frozenset(_part_of(name) for name in self.copied)
+        own = {r.name: _part_of(r.name) for r in surplus if r.name not in self.unregistered}
+        table = {replica.name: ReplicaOfTable(active=True, parts=copied) for replica in self.spec.replicas}
+        table |= {name: ReplicaOfTable(active=True, parts=frozenset({part})) for name, part in own.items()}
+        return ReplicationSeen({"/t": table})
+
     def operate(self) -> ShardPlan:
-        """One turn of the operator, with the check that every step keeps the shard alive."""
+        """One reconcile of the operator, with the check that every step keeps the shard alive."""
         seen = self.seen()
         plan = plan_shard(self.spec, seen)
         for step in plan.steps:
@@ -100,10 +115,12 @@ class World:
             takes_nothing = mine in DOWN or (mine not in WELL and no_quorum and all_answer)
             assert all(state in WELL for state in others) or takes_nothing, f"{step} while the others are {others}"
             assert self.turn is not None
-            assert self.turn.replica == step.replica, "a restart that nobody noted before"
+            assert self.turn.replica == step.replica, "a restart that was not noted before"
         if isinstance(step, Drain):
             assert sum(state in WELL for state in states.values()) >= self.spec.quorum, step
             assert self.turn is None, "a replica drained while another one restarts"
+        if isinstance(step, (Drain, Unregister)):
+            assert step.replica in self.copied, f"{step} before the others have its data"
         if isinstance(step, (Unregister, DeleteReplica)):
             gone = self.replicas[step.replica]
             assert gone.pod is None
@@ -135,11 +152,14 @@ class World:
     def advance(self, name: str) -> bool:
         """What Kubernetes and the aggregators do with a replica by themselves, one stage further."""
         found = self.replicas.get(name)
-        wanted = any(replica.name == name for replica in self.spec.replicas)
-        if found is None or found.scale is None or (wanted and found.scale == 0):
-            if wanted:  # its StatefulSet is applied at every turn
+        desired = any(replica.name == name for replica in self.spec.replicas)
+        if not desired and found is not None and name not in self.copied:
+            self.copied |= {name}
+            return True
+        if found is None or found.scale is None or (desired and found.scale == 0):
+            if desired:  # its StatefulSet is applied at every reconcile
                 self.replicas[name] = replace(found or ReplicaSeen(name, "dc-a", NOW), scale=1)
-            return wanted
+            return desired
         after = _next_stage(found)
         self.replicas[name] = after
         return after != found
@@ -160,20 +180,26 @@ class World:
                 self.replicas[name] = replace(found, pod=replace(found.pod, revision="old"))
 
     def settle(self) -> int:
-        """Let the operator and Kubernetes work until nothing changes any more; returns the turns it took."""
-        for turns in range(200):
+        """Let the operator and Kubernetes work until nothing changes any more; returns how many reconciles it took."""
+        for count in range(200):
             plan = self.operate()
             names = {replica.name for replica in self.spec.replicas} | self.replicas.keys()
             moved = [self.advance(name) for name in sorted(names)]
             if not plan.steps and not any(moved):
-                return turns
+                return count
         raise AssertionError(f"no fixed point: {self.turn} {self.replicas}")
+
+
+def _part_of(name: str) -> str:
+    """The part that only this surplus replica wrote: block `n` of the table for `old-n`."""
+    number = name.removeprefix("old-")
+    return f"all_{number}_{number}_0"
 
 
 def _next_stage(found: ReplicaSeen) -> ReplicaSeen:
     """ending -> gone -> made -> ready -> answering (replaying) -> consuming."""
     if found.pod is None:
-        return replace(found, pod=PodSeen(ready=False, revision=found.wanted_revision)) if found.scale else found
+        return replace(found, pod=PodSeen(ready=False, revision=found.desired_revision)) if found.scale else found
     if found.pod.terminating:
         return replace(found, pod=None, aggregator=None)
     if not found.pod.ready:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from blockhouse_operator.api import names
@@ -20,8 +20,13 @@ replicas = st.tuples(pipelines, st.integers(0, MAX_SHARDS - 1), zones, st.intege
 
 
 @given(replicas)
+@example(("p" * 28, 999, "z" * 16, 15))
+@example(("p" * 28, MAX_SHARDS - 1, "z" * 16, 15))
 def test_names_fit_and_are_valid(parts: tuple[str, int, str, int]) -> None:
     pipeline, shard, *_ = parts
+    if shard >= names.SHARDS_OF_ANY_NAME:
+        pipeline = pipeline[: names.LONGEST_OF_MANY].rstrip("-")
+        parts = (pipeline, *parts[1:])
     name = names.replica(*parts)
 
     assert len(name) <= STATEFUL_SET
@@ -45,6 +50,6 @@ def test_no_two_replicas_share_a_name() -> None:
                     assert seen.setdefault(names.replica(*parts), parts) == parts
 
 
-def test_a_host_is_the_replicas_service_unless_its_zone_says_otherwise() -> None:
+def test_a_host_is_the_replicas_service_unless_its_zone_has_another() -> None:
     assert names.replica_host(None, "events-0-a-1", "data") == "events-0-a-1.data.svc"
     assert names.replica_host("{replica}.{namespace}.b.example.net", "r", "data") == "r.data.b.example.net"

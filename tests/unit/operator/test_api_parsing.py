@@ -55,6 +55,15 @@ def test_a_fault_is_named_by_its_field(change: tuple[str, Any], field: str) -> N
     assert list(problems(change)) == [field]
 
 
+MANY = (("spec.shards", 2050), ("spec.zookeeper.ensembles.0.shards", {"from": 0, "to": 2049}))
+
+
+def test_thousands_of_shards_can_be_declared_and_take_a_character_of_the_name() -> None:
+    assert pipeline(*MANY, ("metadata.name", "e" * 27)).spec.shards == 2050
+    assert "at most 27 characters" in problems(*MANY, ("metadata.name", "e" * 28))["metadata.name"]
+    assert pipeline(("metadata.name", "e" * 28)).name == "e" * 28
+
+
 def test_all_faults_are_named_at_once() -> None:
     found = problems(("spec.kafka.clusters.0.name", "X"), ("spec.aggregator", ...))
 

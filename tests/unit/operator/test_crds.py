@@ -11,12 +11,11 @@ import pytest
 import yaml
 from pydantic import Field
 
-from blockhouse_operator.api import crd
+from blockhouse_operator.api import crd, generate
 from blockhouse_operator.api.base import Part
 from blockhouse_operator.api.conditions import ConditionType, Reason
 from blockhouse_operator.api.schema import object_schema, walk
-from tests import generated
-from tests.unit.operator.resources import ROOT, block_aggregator
+from tests.unit.operator.resources import ROOT
 
 DEFINITIONS = crd.all_definitions()
 SPECS = {
@@ -28,12 +27,13 @@ STATUSES = {
     for name, found in DEFINITIONS.items()
 }
 FIELDS = [(name, path, field) for name, spec in SPECS.items() for path, field in walk(spec)]
+GENERATED = generate.files(ROOT)
 STATUS_FIELDS = [(name, path, field) for name, status in STATUSES.items() for path, field in walk(status)]
 
 
-@pytest.mark.parametrize("path", generated.files(), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", GENERATED, ids=lambda path: str(path.relative_to(ROOT)))
 def test_generated_files_are_up_to_date(path: Path) -> None:
-    assert path.read_text() == generated.files()[path], "run scripts/generate"
+    assert path.read_text() == GENERATED[path], "run scripts/generate"
 
 
 def test_every_field_is_documented() -> None:
@@ -81,6 +81,53 @@ def test_every_default_is_accepted_by_its_own_schema() -> None:
             assert accepts(field, field["default"]), f"{name}: {path}"
 
 
+def test_every_rule_asks_whether_a_field_is_there_that_may_be_missing() -> None:
+    """The API server judges a default before it fills in the defaults inside it, and so refuses a definition whose rule
+    reads a field that `{}` does not have; of a field without a default users read "no such key"."""
+    unguarded = []
+    for name, path, field in [*((name, "", spec) for name, spec in SPECS.items()), *FIELDS]:
+        for at, schema in parts(path, field):
+            for rule in schema.get("x-kubernetes-validations", ()):
+                unguarded += [f"{name}: {at}: {missing}" for missing in may_be_missing(schema, rule["rule"])]
+
+    assert unguarded == []
+
+
+def may_be_missing(schema: Mapping[str, Any], rule: str) -> list[str]:
+    """Fields that a rule reads without `has`, and that an object which is judged by it need not have."""
+    found = []
+    for used in set(re.findall(r"\b(?:self|oldSelf)((?:\.\w+\b(?!\())+)", rule)):
+        at: Mapping[str, Any] = schema
+        for part in used.strip(".").split("."):
+            filled = "default" in at.get("properties", {}).get(part, {}) and at.get("default") != {}
+            if part not in at.get("required", ()) and not filled and f"has(self{used})" not in rule:
+                found.append(f"self{used}")
+                break
+            at = at.get("properties", {}).get(part, {})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("self.given == 1 && self.filled == 2 && self.maps.all(k, true)", []),
+        ("self.optional == 1", ["self.optional"]),
+        ("!has(self.optional) || self.optional == 1", []),
+        ("self.empty.filled == 1", ["self.empty.filled"]),
+    ],
+)
+def test_what_a_rule_reads_is_recognised(rule: str, expected: list[str]) -> None:
+    filled = {"type": "integer", "default": 2}
+    properties = {
+        "given": {},
+        "filled": filled,
+        "optional": {},
+        "empty": {"properties": {"filled": filled}, "default": {}},
+    }
+
+    assert may_be_missing({"properties": properties, "required": ["given", "maps"]}, rule) == expected
+
+
 def accepts(schema: Mapping[str, Any], value: Any) -> bool:
     """As much of OpenAPI as defaults need."""
     if schema.get("type") == "object":
@@ -126,10 +173,11 @@ def test_every_column_of_a_condition_names_one_that_exists() -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_examples_use_no_field_that_the_definition_does_not_know(path: Path) -> None:
-    fields = dict(walk(SPECS["blockaggregators.ingest.blockhouse.dev.yaml"]))
+    example = next(iter(yaml.safe_load_all(path.read_text())))
+    fields = dict(walk(SPECS[f"{example['kind'].lower()}s.ingest.blockhouse.dev.yaml"]))
     free = tuple(f"{at}." for at, field in fields.items() if "additionalProperties" in field)
 
-    used = paths(block_aggregator(path=path)["spec"])
+    used = paths(example["spec"])
     unknown = [at for at in used if at not in fields and not at.startswith(free)]
 
     assert unknown == []

@@ -1,4 +1,4 @@
-"""What is said of a shard and of a pipeline."""
+"""What is reported of a shard and of a pipeline."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def owners(phase: str = "CONSUME", streams: tuple[str, ...] = STREAMS, **more: A
     ]
 
 
-def said(seen: ShardSeen, topics: tuple[TopicStatus, ...] = (), **spec: Any) -> dict[str, Condition]:
+def conditions_of(seen: ShardSeen, topics: tuple[TopicStatus, ...] = (), **spec: Any) -> dict[str, Condition]:
     changed = SPEC.model_copy(update=spec)
     _, conditions = describe_shard(changed, seen, plan_shard(changed, seen), topics)
     return {found.type: found for found in conditions}
 
 
 def ready(seen: ShardSeen, **spec: Any) -> tuple[str, str]:
-    found = said(seen, **spec)["Ready"]
+    found = conditions_of(seen, **spec)["Ready"]
     return found.status, found.reason
 
 
@@ -73,14 +73,14 @@ def test_a_shard_is_not_ready_before_its_topics_and_tables_are_known_and_stays_r
     assert of("SchemaChanging", known=True) == of("StatusUnknown", known=True) == ("True", "AllConsuming")
     assert of("AsSpecified", topic="Progressing", partitions=0) == ("False", "Progressing")
     assert of("AsSpecified", topic="Progressing", partitions=4) == ("True", "AllConsuming")
-    assert of("SchemaMismatch") == ("True", "AllConsuming"), "what a person has to mend is told by another condition"
+    assert of("SchemaMismatch") == ("True", "AllConsuming"), "what a person has to fix has a condition of its own"
 
 
-def test_too_few_consuming_replicas_are_told_with_what_they_do_instead() -> None:
+def test_too_few_consuming_replicas_are_reported_with_what_they_do_instead() -> None:
     one = owners()[0]
     broken = replace(unready(owners()[1]), silence="")
     broken = replace(broken, pod=replace(broken.pod, trouble="aggregator: ImagePullBackOff"))  # type: ignore[type-var]
-    found = said(shard(one, broken, replace(owners()[2], pod=None)))["Ready"]
+    found = conditions_of(shard(one, broken, replace(owners()[2], pod=None)))["Ready"]
     assert found.reason == "PodsNotReady"
     assert "ImagePullBackOff" in found.message
     silent = [replace(replica, aggregator=None, silence="no answer") for replica in owners()]
@@ -89,11 +89,11 @@ def test_too_few_consuming_replicas_are_told_with_what_they_do_instead() -> None
 
 
 def test_a_stopped_stream_is_named_with_its_reason() -> None:
-    found = said(shard(*owners("STOPPED", why="OffsetsReset")))["Ready"]
+    found = conditions_of(shard(*owners("STOPPED", why="OffsetsReset")))["Ready"]
     assert (found.status, found.reason) == ("False", "NotEnoughReplicas")
     one = owners()
     stopped = replace(one[0], aggregator=AggregatorSeen(True, (StreamSeen(STREAMS[0], "STOPPED", why="OffsetsReset"),)))
-    found = said(shard(stopped, *one[1:]))["Ready"]
+    found = conditions_of(shard(stopped, *one[1:]))["Ready"]
     assert found.reason == "StreamsStopped"
     assert STREAMS[0] in found.message
     assert "OffsetsReset" in found.message
@@ -106,37 +106,37 @@ def test_an_unreachable_kafka_cluster_explains_streams_without_owner() -> None:
 
 def test_obstacles_stall_and_are_not_called_progress() -> None:
     seen = shard(*(replace(ReplicaSeen(name, "dc-a"), scale=None) for name in NAMES), missing_references=("Secret x",))
-    found = said(seen)
+    found = conditions_of(seen)
     assert (found["Stalled"].reason, found["Ready"].reason) == ("SecretMissing", "SecretMissing")
     assert "Reconciling" not in found
-    assert "Stalled" not in said(shard(*owners()))
+    assert "Stalled" not in conditions_of(shard(*owners()))
 
 
 def test_a_running_shard_stays_ready_while_an_obstacle_holds_back_changes() -> None:
-    found = said(shard(*owners(), missing_references=("Secret x",)))
+    found = conditions_of(shard(*owners(), missing_references=("Secret x",)))
     assert found["Ready"].status == "True"
     assert found["Stalled"].status == "True"
 
 
-def test_a_stalled_step_is_told() -> None:
+def test_a_stalled_step_is_reported() -> None:
     seen = shard(unready(owners()[0]), *owners()[1:], turn=Turn(NAMES[0], 1e6))
-    assert said(seen)["Stalled"].reason == "StepTimedOut"
+    assert conditions_of(seen)["Stalled"].reason == "StepTimedOut"
 
 
-def test_a_part_that_waits_long_for_its_quorum_is_told_and_one_of_this_moment_is_not() -> None:
-    assert said(shard(*owners(), quorum_waits={"db.t": 3.0}))["QuorumHealthy"].status == "True"
-    found = said(shard(*owners(), quorum_waits={"db.t": 61.0, "db.u": 3.0}))["QuorumHealthy"]
+def test_a_part_that_waits_long_for_its_quorum_is_reported_and_one_of_this_moment_is_not() -> None:
+    assert conditions_of(shard(*owners(), quorum_waits={"db.t": 3.0}))["QuorumHealthy"].status == "True"
+    found = conditions_of(shard(*owners(), quorum_waits={"db.t": 61.0, "db.u": 3.0}))["QuorumHealthy"]
     assert (found.status, found.reason) == ("False", "QuorumStuck")
     assert "db.t" in found.message
     assert "db.u" not in found.message
-    lost = said(shard(owners()[0], *map(unready, owners()[1:]), quorum_waits={"db.t": 61.0}))["QuorumHealthy"]
+    lost = conditions_of(shard(owners()[0], *map(unready, owners()[1:]), quorum_waits={"db.t": 61.0}))["QuorumHealthy"]
     assert lost.reason == "QuorumLost", "bring replicas back first"
 
 
 def test_a_quorum_that_was_never_there_is_not_lost_and_one_that_was_is() -> None:
     replicas = [unready(replica) for replica in owners()]
     before: tuple[Condition, ...] = ()
-    told = []
+    changes = []
     for seen in (
         shard(*replicas),
         shard(owners()[0], *replicas[1:]),
@@ -146,19 +146,19 @@ def test_a_quorum_that_was_never_there_is_not_lost_and_one_that_was_is() -> None
         shard(owners()[0], *replicas[1:]),
         shard(*replicas),
     ):
-        found = said(replace(seen, had_quorum=had_quorum(before)))["QuorumHealthy"]
-        told += list(transitions(before, (found,)))
+        found = conditions_of(replace(seen, had_quorum=had_quorum(before)))["QuorumHealthy"]
+        changes += list(transitions(before, (found,)))
         before = (found,)
 
-    assert [(change.reason, change.warning) for change in told] == [("AsSpecified", False), ("QuorumLost", True)]
-    assert "1 replica of ClickHouse ready, the quorum is 2" in told[1].message
+    assert [(change.reason, change.warning) for change in changes] == [("AsSpecified", False), ("QuorumLost", True)]
+    assert "1 replica of ClickHouse ready, the quorum is 2" in changes[1].message
 
 
-def test_after_zookeeper_was_away_a_quorum_may_have_been_there() -> None:
-    away = said(shard(*map(unready, owners()), zookeeper_trouble="no answer", had_quorum=False))["QuorumHealthy"]
-
-    assert (away.status, away.reason) == ("False", "ZooKeeperUnreachable")
-    assert had_quorum((away,))
+def test_after_zookeeper_was_unavailable_a_quorum_may_have_been_there() -> None:
+    seen = shard(*map(unready, owners()), zookeeper_trouble="no answer", had_quorum=False)
+    unavailable = conditions_of(seen)["QuorumHealthy"]
+    assert (unavailable.status, unavailable.reason) == ("False", "ZooKeeperUnreachable")
+    assert had_quorum((unavailable,))
 
 
 def test_of_one_there_is_one() -> None:
@@ -167,13 +167,14 @@ def test_of_one_there_is_one() -> None:
     assert found["Ready"].message == "1 shard is ready"
     two = {each.type: each for each in describe_pipeline(one, PipelineSeen((), ()))[1]}
     assert two["Reconciling"].message == "0 shards are behind the spec"
-    assert said(shard(owners()[0], *map(unready, owners()[1:])))["Ready"].message.startswith("1 replica consumes, ")
+    few = conditions_of(shard(owners()[0], *map(unready, owners()[1:])))["Ready"]
+    assert few.message.startswith("1 replica consumes, ")
 
 
 def test_hazards_of_tables_and_trouble_of_topics_have_conditions_of_their_own() -> None:
     table = TableSeen("db.t", hazards=(("DeduplicationUnsafe", "window of 3 s"),))
     risky = [replace(r, aggregator=replace(r.aggregator, tables=(table,))) for r in owners()]  # type: ignore[type-var]
-    found = said(shard(*risky), topics=(TopicStatus(cluster="a", state="KafkaUnreachable", message="no answer"),))
+    found = conditions_of(shard(*risky), (TopicStatus(cluster="a", state="KafkaUnreachable", message="no answer"),))
     assert found["DeduplicationSafe"].reason == "WindowTooSmall"
     assert (found["TopicsProvisioned"].status, found["TopicsProvisioned"].reason) == ("False", "KafkaUnreachable")
     assert found["Ready"].status == "True", "neither stops what runs"
@@ -185,9 +186,9 @@ def test_a_shard_is_drained_when_every_stream_is_owned_and_everything_is_stored(
     assert not drained(STREAMS, shard(*owners(drained=True, streams=STREAMS[1:])))
 
 
-def test_suspension_is_told_and_is_no_failure() -> None:
+def test_suspension_is_reported_and_is_no_failure() -> None:
     stopped = [replace(r, aggregator=AggregatorSeen(True, suspended=True)) for r in owners()]
-    found = said(shard(*stopped), suspend=True)
+    found = conditions_of(shard(*stopped), suspend=True)
     assert (found["Ready"].reason, found["Suspended"].status) == ("Suspended", "True")
     assert "Reconciling" not in found
 
@@ -248,7 +249,7 @@ def test_the_worst_shards_are_listed_and_the_worst_state_counts() -> None:
     assert topics.message == "shard 0: two replicas"
 
 
-def test_a_pipeline_that_came_second_says_so_and_counts_nothing() -> None:
+def test_a_pipeline_that_came_second_is_reported_and_counts_nothing() -> None:
     found = of_pipeline(PipelineSeen((), conflict="topic t belongs to x"))
     assert {found["Ready"].reason, found["Stalled"].reason} == {"ClaimConflict"}
 
@@ -262,7 +263,7 @@ def test_shards_that_may_not_be_removed_stall_and_those_that_may_are_drained() -
     assert "Stalled" not in found
 
 
-def test_what_the_verifier_says_is_a_condition_and_never_makes_the_pipeline_unready() -> None:
+def test_what_the_verifier_reports_is_a_condition_and_never_makes_the_pipeline_unready() -> None:
     for verdict, status, reason in (
         ("anomalies", "False", "AnomaliesFound"),
         ("unknown", "Unknown", "VerifierStarting"),
@@ -278,7 +279,7 @@ def test_what_the_verifier_says_is_a_condition_and_never_makes_the_pipeline_unre
 # Events.
 
 
-def test_events_tell_of_changes_and_only_of_changes() -> None:
+def test_events_are_of_changes_and_only_of_changes() -> None:
     before = (condition(ConditionType.READY, True, Reason.ALL_CONSUMING),)
     down = (condition(ConditionType.READY, False, Reason.NOT_ENOUGH_REPLICAS, "one of two"),)
     assert list(transitions(before, before)) == []

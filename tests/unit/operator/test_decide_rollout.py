@@ -60,7 +60,7 @@ def test_a_replica_that_is_down_goes_first_for_its_restart_takes_nothing_away() 
     assert step.replica == B
 
 
-def test_a_mistake_that_broke_all_replicas_is_mended_by_the_next_spec() -> None:
+def test_a_mistake_that_broke_all_replicas_is_fixed_by_the_next_spec() -> None:
     broken = shard(*(unready(old(name)) for name in (A, B, C)))
     assert isinstance(plan_rollout(SPEC, broken), BeginStep)
     assert isinstance(plan_rollout(SPEC, replace(broken, turn=Turn(A, 0))), Restart)
@@ -88,7 +88,7 @@ def test_a_corrected_spec_restarts_the_replica_that_is_down_already() -> None:
     assert step.replica == A
 
 
-def test_a_replica_taken_out_of_the_spec_meanwhile_gives_its_turn_back() -> None:
+def test_a_replica_taken_out_of_the_spec_meanwhile_releases_its_restart() -> None:
     assert isinstance(plan_rollout(SPEC, shard(old(A), consuming(B), consuming(C), turn=Turn("gone", 0))), EndStep)
 
 
@@ -97,7 +97,7 @@ def test_a_paused_rollout_begins_nothing_but_ends_what_was_begun() -> None:
     assert isinstance(plan_rollout(paused(), shard(consuming(A), old(B), consuming(C), turn=Turn(A, 0))), EndStep)
 
 
-def test_other_shards_of_the_pipeline_wait_for_their_turn() -> None:
+def test_other_shards_of_the_pipeline_wait_until_it_is_done() -> None:
     assert held(shard(old(A), consuming(B), consuming(C), busy_shards=1)) is Reason.ROLLING_OUT
 
 
@@ -118,7 +118,7 @@ def test_a_zone_that_is_not_heard_of_is_not_taken_for_a_healthy_one() -> None:
     assert held(seen, two_zones()) is Reason.STATUS_UNKNOWN
 
 
-def test_what_another_zone_says_of_its_replicas_counts() -> None:
+def test_what_another_zone_reports_of_its_replicas_counts() -> None:
     well = shard(old(A), consuming(B), elsewhere=(ZoneReport("dc-b", {C: State.CONSUMING}),))
     assert isinstance(plan_rollout(two_zones(), well), BeginStep)
     busy = replace(well, elsewhere=(ZoneReport("dc-b", {C: State.REPLAYING}),))
@@ -152,7 +152,7 @@ def due(name: str, *, seen: int = 0) -> ReplicaSeen:
     """A replica with a demand to restart, that it has seen if `seen` is 1; all streams of the shard are its own."""
     replica = consuming(name)
     assert replica.aggregator is not None
-    known = replace(replica.aggregator, restart_wanted=1, restart_seen=seen, streams=STREAMS)
+    known = replace(replica.aggregator, restart_demanded=1, restart_seen=seen, streams=STREAMS)
     return replace(replica, aggregator=known)
 
 
@@ -221,7 +221,7 @@ def test_no_aggregator_restarts_while_another_replica_is_not_well(other: Replica
 
 
 def test_no_aggregator_restarts_while_streams_are_on_their_way() -> None:
-    """With A gone, they would have nobody to go to."""
+    """With A gone, they would have no one to go to."""
     moving = (StreamSeen(STREAMS[0].name, "STARTING"), *STREAMS[1:])
     for streams in (moving, STREAMS[1:]):
         replicas = [replace(due(name), aggregator=replace(due(name).aggregator, streams=streams)) for name in (A, B, C)]  # type: ignore[type-var]

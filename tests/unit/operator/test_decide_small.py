@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from blockhouse.contract import aggregator as contract
+from blockhouse.contract.aggregator import Phase, StopReason
 from blockhouse_aggregator.protocol.takeover import Stop
-from blockhouse_aggregator.runtime.catalog import NOT_CHECKED
+from blockhouse_aggregator.runtime.tables.catalog import NOT_CHECKED
 from blockhouse_operator.adapters.pipeline_http import aggregator_seen, verifier_seen
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.resource import BlockAggregator
@@ -17,10 +19,12 @@ from blockhouse_operator.decide.paths import replication_path
 from blockhouse_operator.decide.pods import pod_seen
 from blockhouse_operator.decide.references import references
 from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister, plan_removal
+from blockhouse_operator.decide.replication import ReplicationSeen
 from blockhouse_operator.decide.rollout import Hold
 from blockhouse_operator.decide.seen import ReplicaSeen, Turn
 from blockhouse_operator.handlers.freshness import MISSED_SECONDS, Freshness
 from blockhouse_operator.handlers.keys import Key, of_child, of_resource
+from tests.contract_values import NONE_DONE, block, lagging, page, stream, table, verdict
 from tests.unit.operator.resources import pipeline
 from tests.unit.operator.shard_world import consuming, shard, spec_of, unready
 
@@ -70,7 +74,7 @@ def test_every_reference_of_a_spec_is_found() -> None:
     }
 
 
-def test_a_pod_tells_why_it_waits() -> None:
+def test_a_pod_shows_why_it_waits() -> None:
     waiting = {"name": "aggregator", "restartCount": 2, "state": {"waiting": {"reason": "ImagePullBackOff"}}}
     creating = {"name": "clickhouse", "restartCount": 1, "state": {"waiting": {"reason": "ContainerCreating"}}}
     seen = pod_seen({"metadata": {}, "status": {"phase": "Pending", "containerStatuses": [creating, waiting]}})
@@ -93,14 +97,21 @@ def test_a_tables_place_in_zookeeper_is_read_from_its_declaration(engine: str, p
     assert replication_path(f"CREATE TABLE db.t (a Int8) ENGINE = {engine} ORDER BY a", "db.t", SPEC) == path
 
 
+COPIED = ReplicationSeen()
+"""The replica to leave is registered for no table."""
+
+
 def test_a_replica_is_drained_then_forgotten_then_deleted() -> None:
     gone = replace(consuming("old"), scale=0, pod=None, aggregator=None)
     ending = replace(gone, pod=unready(consuming("old")).pod)
-    (step,) = plan_removal(SPEC, shard(*WELL, surplus=(consuming("old"),)))
+    (step,) = plan_removal(SPEC, shard(*WELL, surplus=(consuming("old"),), replication=COPIED))
     assert isinstance(step, Drain)
     (step,) = plan_removal(SPEC, shard(*WELL, surplus=(ending,)))
     assert isinstance(step, Hold)
-    assert [type(s) for s in plan_removal(SPEC, shard(*WELL, surplus=(gone,)))] == [Unregister, DeleteReplica]
+    assert [type(s) for s in plan_removal(SPEC, shard(*WELL, surplus=(gone,), replication=COPIED))] == [
+        Unregister,
+        DeleteReplica,
+    ]
 
 
 def test_of_two_replicas_to_go_the_one_that_was_begun_is_finished_first() -> None:
@@ -120,7 +131,7 @@ def test_no_replica_is_drained_that_is_still_needed() -> None:
     assert held_by(*WELL, turn=Turn(NAMES[0], 0)) is Reason.ROLLING_OUT
 
 
-def test_a_replica_stays_known_while_zookeeper_cannot_be_told() -> None:
+def test_a_replica_stays_known_while_zookeeper_cannot_be_updated() -> None:
     gone = replace(consuming("old"), scale=0, pod=None, aggregator=None)
     (step,) = plan_removal(SPEC, shard(*WELL, surplus=(gone,), zookeeper_trouble="down"))
     assert isinstance(step, Hold)
@@ -138,71 +149,66 @@ def test_children_wake_their_shard_or_their_pipeline() -> None:
     assert of_resource({"kind": "Pod", "metadata": of_shard}) is None
 
 
-def test_a_watch_is_dead_when_a_list_finds_what_it_did_not_tell() -> None:
+def test_a_watch_is_dead_when_a_list_finds_what_it_did_not_report() -> None:
     watch = Freshness()
     assert watch.found("u", 1, at=0)
     assert not watch.missed(at=MISSED_SECONDS)
     assert watch.missed(at=MISSED_SECONDS + 1)
-    assert watch.told("u", 1)
+    assert watch.reported("u", 1)
     assert not watch.missed(at=MISSED_SECONDS + 1)
 
 
-def test_an_idle_watch_is_not_dead_and_only_new_specs_are_news() -> None:
+def test_an_idle_watch_is_not_dead_and_only_new_specs_are_changes() -> None:
     watch = Freshness()
-    assert watch.told("u", 1)
-    assert not watch.told("u", 1)
+    assert watch.reported("u", 1)
+    assert not watch.reported("u", 1)
     assert not watch.found("u", 1, at=0)
     assert not watch.missed(at=1e9)
     assert watch.found("u", 2, at=10)
     watch.keep_only(set())
-    assert not watch.missed(at=1e9), "an object that is gone is missed by nobody"
-
-
-def test_a_status_page_of_another_program_is_no_answer() -> None:
-    page = {"ready": True, "streams": [{"stream": "a/t/0", "state": "CONSUME", "lag": 0}], "clusters": {}, "tables": []}
-    assert aggregator_seen(page).streams[0].drained
-    busy = page | {"streams": [{"stream": "a/t/0", "state": "CONSUME", "lag": 0, "lagging": [{"table": "x"}]}]}
-    assert not aggregator_seen(busy).streams[0].drained
-    for wrong in ({}, {"ready": True, "streams": [{}], "clusters": {}, "tables": []}):
-        with pytest.raises(KeyError):
-            aggregator_seen(wrong)
-    with pytest.raises(ValueError):
-        verifier_seen({"verdict": "perhaps", "anomalies": 0, "streams": 0})
+    assert not watch.missed(at=1e9), "an object that is gone is missed by no one"
 
 
 def test_a_stream_is_cold_until_its_owner_has_stored_something_of_it() -> None:
-    none, waits = {"blocks": 0, "dead": 0, "rounds": 0}, {"table": "x", "stage": "granted"}
-    cold = {"stream": "a/t/0", "state": "CONSUME", "counters": none, "lag": 3}
-    read = cold | {"counters": none | {"rounds": 1}}
-    for stream, expected in (
-        (cold, True),
-        (cold | {"lagging": [{"table": "x"}]}, True),
-        (cold | {"lag": 0}, False),
-        (read | {"lag": 0, "inFlight": [waits]}, True),
-        (read | {"inFlight": [waits | {"reason": "NoQuorum"}]}, False),
-        (read | {"lagging": [{"table": "x"}]}, False),
-        (cold | {"counters": none | {"blocks": 1}}, False),
-        (cold | {"counters": none | {"dead": 2}}, False),
-        (cold | {"state": "REPLAY"}, False),
-        ({"stream": "a/t/0", "state": "CONSUME", "lag": 3}, False),
+    read, lags = NONE_DONE.model_copy(update={"rounds": 1}), (lagging(),)
+    for each, expected in (
+        (stream(lag=3), True),
+        (stream(lag=3, lagging=lags), True),
+        (stream(), False),
+        (stream(counters=read, in_flight=(block(),)), True),
+        (stream(lag=3, counters=read, in_flight=(block(reason="NoQuorum"),)), False),
+        (stream(lag=3, counters=read, lagging=lags), False),
+        (stream(lag=3, counters=NONE_DONE.model_copy(update={"blocks": 1})), False),
+        (stream(lag=3, counters=NONE_DONE.model_copy(update={"dead": 2})), False),
+        (stream(lag=3, state=Phase.REPLAY), False),
     ):
-        page = {"ready": True, "streams": [stream], "clusters": {}, "tables": []}
-        assert aggregator_seen(page).streams[0].cold is expected, stream
+        assert aggregator_seen(page(each)).streams[0].cold is expected, each
 
 
-def test_a_table_that_waits_for_its_server_is_told_apart_from_one_that_waits_for_somebody() -> None:
+def test_a_drained_stream_is_one_of_which_nothing_is_left() -> None:
+    drained, busy = aggregator_seen(page(stream(), stream("a/t/1", lagging=(lagging(),)))).streams
+    assert drained.drained
+    assert not busy.drained
+
+
+def test_a_table_that_waits_for_its_server_is_distinguished_from_one_that_waits_for_a_decision() -> None:
     for reason, checked in ((NOT_CHECKED, False), ("UnknownTable", True), ("", True)):
-        table = {"name": "t", "revision": 1, "held": reason, "why": "because" if reason else ""}
-        page = {"ready": True, "streams": [], "clusters": {}, "tables": [table]}
-        assert aggregator_seen(page).tables[0].checked is checked
+        found = table(held=reason, why="because" if reason else "")
+        assert aggregator_seen(page(tables=(found,))).tables[0].checked is checked
+
+
+def test_what_the_contract_calls_not_checked_is_what_the_aggregator_writes() -> None:
+    assert contract.NOT_CHECKED == NOT_CHECKED
 
 
 def test_why_a_stream_is_stopped_is_passed_on() -> None:
-    stop = Stop("PositionLost", "offset 7 is gone")
-    page = {
-        "ready": True,
-        "streams": [{"stream": "a/t/0", "state": "STOPPED", "stopped": asdict(stop)}],
-        "clusters": {},
-        "tables": [],
-    }
-    assert aggregator_seen(page).streams[0].why == "PositionLost offset 7 is gone"
+    stop = StopReason(**asdict(Stop("PositionLost", "offset 7 is gone")))
+    found = aggregator_seen(page(stream(state=Phase.STOPPED, stopped=stop)))
+    assert found.streams[0].why == "PositionLost offset 7 is gone"
+
+
+def test_a_verdict_becomes_the_status_of_the_pipeline() -> None:
+    found = verifier_seen(verdict(verdict="anomalies", anomalies=3, since="2026-01-01T00:00:00.000Z"))
+    assert (found.verdict, found.anomalies, found.streams) == ("anomalies", 3, 4)
+    assert found.since == "2026-01-01T00:00:00.000Z"
+    assert verifier_seen(verdict()).since == ""

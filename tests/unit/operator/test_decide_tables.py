@@ -62,7 +62,7 @@ def test_hold_obey_alter_spread_release_reload() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "message"),
     [
         ({"unowned": ("a/t/0",)}, "a/t/0"),
         ({"unheard": ("dc-b",)}, "dc-b"),
@@ -71,10 +71,10 @@ def test_hold_obey_alter_spread_release_reload() -> None:
         ({"gave_up": True}, "timed out"),
     ],
 )
-def test_nothing_is_held_while_something_is_missing(changes: dict[str, object], says: str) -> None:
+def test_nothing_is_held_while_something_is_missing(changes: dict[str, object], message: str) -> None:
     plan = plan_table(look(*both(), **changes))
     assert plan.step is None
-    assert says in plan.message
+    assert message in plan.message
 
 
 def test_nothing_is_held_while_a_replica_is_silent_unready_or_held_by_another() -> None:
@@ -88,13 +88,13 @@ def test_an_unowned_stream_that_appears_while_held_stops_the_alter() -> None:
     assert plan_table(look(*both(rollout=ROLLOUT), unowned=("a/t/0",))).step is None
 
 
-def test_after_the_timeout_the_table_goes_on_at_its_old_revision() -> None:
+def test_after_the_timeout_the_table_continues_at_its_old_revision() -> None:
     held = both(rollout=ROLLOUT, held_since_ms=1000)
     plan = plan_table(look(held[0], replace(held[1], busy=True), now_ms=902_000))
     assert (plan.step, plan.reason, plan.stalled) == (Release("r1", gave_up=True), Reason.STEP_TIMED_OUT, True)
 
 
-def test_a_late_replica_does_not_keep_an_altered_table_held_for_ever() -> None:
+def test_a_late_replica_does_not_keep_an_altered_table_held_indefinitely() -> None:
     held = both(rollout=ROLLOUT, held_since_ms=1000)
     plan = plan_table(look(replace(held[0], gap=SAME), held[1], now_ms=902_000))
     assert plan.step == Release("r1")
@@ -108,7 +108,7 @@ def test_a_refused_change_touches_nothing_and_releases_what_was_held() -> None:
     assert "(r1, r2)" in plan.message
     assert plan_table(look(replace(first, rollout=ROLLOUT), second)).step == Release("r1")
     unread = plan_table(look(*both(gap=None, revision=3), refused="its DDL cannot be read"))
-    assert (unread.reason, unread.revision) == (Reason.SCHEMA_MISMATCH, 3), "the old revision serves, and is said"
+    assert (unread.reason, unread.revision) == (Reason.SCHEMA_MISMATCH, 3), "the old revision serves, and is reported"
 
 
 def test_an_abandoned_change_is_released() -> None:
@@ -116,15 +116,15 @@ def test_an_abandoned_change_is_released() -> None:
     assert plan_table(look(*both(gap=SAME, rollout=ROLLOUT))).step == Release("r1")
 
 
-def test_a_table_blocked_at_a_replica_is_said() -> None:
+def test_a_table_blocked_at_a_replica_is_reported() -> None:
     first, second = both(gap=SAME)
     plan = plan_table(look(first, replace(second, why="column text was dropped")))
     assert plan.reason is Reason.TABLE_BLOCKED
     assert "r2" in plan.message
 
 
-def test_a_table_that_an_aggregator_could_not_compare_yet_is_not_said_to_be_blocked() -> None:
-    """Its server is away: that is no matter for somebody to decide."""
+def test_a_table_that_an_aggregator_could_not_compare_yet_is_not_reported_as_blocked() -> None:
+    """Its server is unavailable: that is no matter for a person to decide."""
     first, second = both(gap=SAME)
     plan = plan_table(look(first, replace(second, silence="not compared with the server yet")))
     assert (plan.step, plan.reason) == (None, Reason.STATUS_UNKNOWN)
@@ -149,7 +149,7 @@ def test_what_concerns_the_shard_is_asked_of_a_replica_that_answers() -> None:
     assert plan_table(look(silent, held[1])).step == Release("r2")
 
 
-def test_a_table_that_nobody_knows_is_recorded() -> None:
+def test_a_table_that_is_not_known_is_recorded() -> None:
     """Created by hand, or by an operator that died: producers could not send to it."""
     first, second = both(gap=SAME)
     assert plan_table(look(first, replace(second, revision=0))).step == Create("r2")

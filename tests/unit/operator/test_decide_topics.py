@@ -11,8 +11,8 @@ from blockhouse_operator.decide.topics import (
     AddPartitions,
     ClusterSeen,
     CreateTopic,
+    DesiredTopic,
     SetConfig,
-    TopicWanted,
     plan_topics,
 )
 
@@ -28,12 +28,12 @@ def seen(topics: Mapping[str, list[tuple[int, ...]]] | None = None, **configs: d
     return ClusterSeen(BROKERS, partitions, configs)
 
 
-def wanted(**changes: Any) -> TopicWanted:
-    return TopicWanted(**{"name": "t", "partitions": 4, "replication": 2, "config": {"retention.ms": "5"}} | changes)
+def desired(**changes: Any) -> DesiredTopic:
+    return DesiredTopic(**{"name": "t", "partitions": 4, "replication": 2, "config": {"retention.ms": "5"}} | changes)
 
 
 def test_a_missing_topic_is_created_with_a_replica_in_each_rack_and_leaders_even() -> None:
-    plan = plan_topics([wanted()], seen())
+    plan = plan_topics([desired()], seen())
 
     (step,) = plan.steps
     assert isinstance(step, CreateTopic)
@@ -43,46 +43,46 @@ def test_a_missing_topic_is_created_with_a_replica_in_each_rack_and_leaders_even
 
 
 def test_two_new_topics_are_spread_with_each_other_in_mind() -> None:
-    plan = plan_topics([wanted(name="t1", partitions=2), wanted(name="t2", partitions=2)], seen())
+    plan = plan_topics([desired(name="t1", partitions=2), desired(name="t2", partitions=2)], seen())
 
     leaders = [r[0] for step in plan.steps if isinstance(step, CreateTopic) for r in step.sets or ()]
     assert sorted(leaders) == [1, 2, 3, 4]
 
 
 def test_the_brokers_place_where_the_resource_leaves_it_to_them() -> None:
-    (step,) = plan_topics([wanted(rack_aware=False)], seen()).steps
+    (step,) = plan_topics([desired(rack_aware=False)], seen()).steps
     assert isinstance(step, CreateTopic)
     assert step.sets is None
 
 
 def test_a_topic_only_grows_and_nothing_of_it_moves() -> None:
-    grown = plan_topics([wanted(config={})], seen({"t": [(1, 3), (2, 4)]}))
+    grown = plan_topics([desired(config={})], seen({"t": [(1, 3), (2, 4)]}))
     (step,) = grown.steps
     assert isinstance(step, AddPartitions)
     assert step.total == 4
     assert len(step.sets or ()) == 2
 
-    assert plan_topics([wanted(partitions=1, config={})], seen({"t": [(1, 3), (2, 4)]})).steps == ()
+    assert plan_topics([desired(partitions=1, config={})], seen({"t": [(1, 3), (2, 4)]})).steps == ()
 
 
 def test_only_settings_that_differ_are_set() -> None:
     topic = {"t": [(1, 3)] * 4}
     config = {"retention.ms": "5", "max.message.bytes": "9"}
-    plan = plan_topics([wanted(config=config)], seen(topic, t={"retention.ms": "7", "max.message.bytes": "9"}))
+    plan = plan_topics([desired(config=config)], seen(topic, t={"retention.ms": "7", "max.message.bytes": "9"}))
     assert plan.steps == (SetConfig("t", {"retention.ms": "5"}),)
 
-    assert plan_topics([wanted(config=config)], seen(topic, t=config)).steps == ()
+    assert plan_topics([desired(config=config)], seen(topic, t=config)).steps == ()
 
 
 def test_what_no_step_repairs_is_a_fault_that_names_the_topic_and_the_way_out() -> None:
-    (fault,) = plan_topics([wanted(config={})], seen({"t": [(1,)] * 4})).faults
+    (fault,) = plan_topics([desired(config={})], seen({"t": [(1,)] * 4})).faults
     assert "topic t has partitions with 1 replicas instead of 2" in fault
-    (fault,) = plan_topics([wanted(config={})], seen({"t": [(1, 3)] * 4}, t={"cleanup.policy": "compact"})).faults
+    (fault,) = plan_topics([desired(config={})], seen({"t": [(1, 3)] * 4}, t={"cleanup.policy": "compact"})).faults
     assert "compacted" in fault
 
 
 def test_a_topic_that_cannot_be_placed_does_not_keep_others_from_their_steps() -> None:
-    plan = plan_topics([wanted(name="big", replication=9), wanted(name="small")], seen())
+    plan = plan_topics([desired(name="big", replication=9), desired(name="small")], seen())
 
     assert [step.topic for step in plan.steps] == ["small"]
     assert "9 replicas cannot be placed on 4 brokers" in plan.faults[0]

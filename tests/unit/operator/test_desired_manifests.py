@@ -1,8 +1,9 @@
-"""What the manifests must and must not be, whatever the golden files say."""
+"""What the manifests must and must not be, whatever the golden files contain."""
 
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from typing import Any
 from xml.etree import ElementTree
 
@@ -13,6 +14,8 @@ from blockhouse.config.load import parse as parse_config
 from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.resource import ClickHouseShardIngest, parse_shard_ingest
 from blockhouse_operator.desired import aggregator, shard
+from blockhouse_operator.desired.clickhouse import Passwords
+from blockhouse_operator.desired.credentials import Credentials
 from tests.unit.operator.resources import pipeline
 
 EXISTING = ("spec.clickhouse", {"cluster": "events", "existing": {"hostTemplate": "chi-x-{shard}-{replica}"}})
@@ -59,6 +62,43 @@ def test_both_operators_list_all_replicas_of_all_zones() -> None:
 
     assert ours[key]["data"] == theirs[key]["data"]
     assert hosts == [f"events-{s}-{z}-{i}.data.svc" for s in (0, 1) for z in ("dc-a", "dc-b") for i in (0, 1)]
+
+
+def listed(text: str) -> list[str | None]:
+    return [e.text for e in ElementTree.fromstring(text).iterfind(".//replica/host")]
+
+
+@pytest.mark.parametrize("mode", ["Full", "Shard", "None"])
+def test_servers_list_all_replicas_those_of_their_shard_or_none(mode: str) -> None:
+    change = ("spec.clickhouse.remoteServers", mode)
+    secret = aggregator.clickhouse_secret(pipeline(change), Passwords({"cluster": "p"}))
+    shared = listed(b64decode(secret["data"]["remote_servers.xml"]).decode())
+    own = listed(shard_objects(change)["ConfigMap", "events-0-config"]["data"]["config.xml"])
+
+    assert (len(shared), len(own)) == {"Full": (8, 0), "Shard": (0, 4), "None": (0, 0)}[mode]
+    assert (("ConfigMap", "events-cluster") in pipeline_objects(change)) == (mode == "Full")
+    assert '"p"' not in json.dumps(list(shard_objects(change).values()))
+
+
+MANY = (("spec.shards", 2050), ("spec.zookeeper.ensembles.0.shards", {"from": 0, "to": 2049}))
+
+
+def test_a_list_of_thousands_of_shards_is_refused_with_the_field_to_change() -> None:
+    assert "set it to Shard or None" in aggregator.oversize(pipeline(*MANY))
+    assert aggregator.oversize(pipeline()) == ""
+
+
+@pytest.mark.parametrize("mode", ["Full", "Shard", "None"])
+@pytest.mark.parametrize("shards", [2, 900, 1000, 1100, 1200, 2050])
+def test_what_is_not_refused_fits_into_its_objects(mode: str, shards: int) -> None:
+    found = pipeline(*MANY, ("spec.shards", shards), ("spec.clickhouse.remoteServers", mode))
+    logins = {user.name: "x" * 43 for user in found.spec.clickhouse.managed.users}  # type: ignore[union-attr]
+    secret = aggregator.clickhouse_secret(found, Passwords({"cluster": "x" * 43}, logins))
+    size = sum(len(b64decode(value)) for value in secret["data"].values())
+
+    assert (aggregator.oversize(found) == "") == (size <= 1 << 20)
+    if mode == "Full" and not aggregator.oversize(found):
+        assert len(aggregator.cluster_config(found)["data"]["remote_servers.xml"]) <= 1 << 20
 
 
 @pytest.mark.parametrize("changes", [(), (EXISTING,)])
@@ -132,7 +172,7 @@ def test_every_file_that_the_settings_name_is_mounted_there() -> None:
     assert named <= there
 
 
-def test_a_suspended_shard_says_so_in_the_file_that_its_aggregators_look_at() -> None:
+def test_a_suspended_shard_is_marked_in_the_file_that_its_aggregators_read() -> None:
     for suspended in (True, False):
         objects = shard_objects(("spec.suspend", suspended))
         data = objects[("ConfigMap", "events-0-config")]["data"]
@@ -156,7 +196,8 @@ def test_retained_volumes_survive_the_pipeline_and_others_do_not() -> None:
     delete = ("spec.clickhouse.managed.storage.deletionPolicy", "Delete")
 
     assert "ownerReferences" not in shard_objects()[key]["metadata"]
-    assert shard_objects(delete)[key]["metadata"]["ownerReferences"][0]["uid"] == "of-the-shard"
+    # Of the pipeline, not of the shard: a shard's resource that is deleted by hand must not take its volumes along.
+    assert shard_objects(delete)[key]["metadata"]["ownerReferences"][0]["kind"] == "BlockAggregator"
 
 
 def test_everything_else_is_owned_so_that_deletion_needs_no_finalizer() -> None:
@@ -219,7 +260,7 @@ def test_the_pod_lives_long_enough_for_the_drain_and_then_for_clickhouse() -> No
 
 
 def test_the_internal_secret_carries_what_it_is_given() -> None:
-    secret = aggregator.internal_secret(pipeline(), token="t", password="p")
+    secret = aggregator.internal_secret(pipeline(), Credentials("t", ("p", "")))
 
     assert secret["metadata"]["name"] == names.internal_secret("events")
     assert secret["data"] == {"token": "dA==", "password": "cA=="}

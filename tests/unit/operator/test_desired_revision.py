@@ -10,7 +10,8 @@ import yaml
 from blockhouse_operator.api.resolve import resolve
 from blockhouse_operator.api.resource import parse_block_aggregator
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
-from blockhouse_operator.desired.revision import revision
+from blockhouse_operator.decide.seen import PodSeen, ReplicaSeen
+from blockhouse_operator.desired.revision import former_revision, revision
 from tests.unit.operator.resources import pipeline
 
 
@@ -28,7 +29,6 @@ BEFORE = revisions()
         ("spec.aggregator.image", "blockhouse/aggregator:0.2.0"),
         ("spec.clickhouse.managed.image", "blockhouse/clickhouse:19"),
         ("spec.clickhouse.managed.resources.limits.memory", "32Gi"),
-        ("spec.clickhouse.managed.users", []),
         ("spec.kafka.clusters.0.bootstrapServers", "kafka-a-7:9093"),
         ("spec.kafka.clusters.0.retired", True),
         ("spec.quorum", 3),
@@ -55,6 +55,10 @@ def test_what_a_pod_is_made_from_outdates_every_replica(change: tuple[str, Any])
         ("spec.kafka.topic.config", {"retention.ms": "1"}),
         ("spec.kafka.topic.deletionPolicy", "Delete"),
         ("spec.clickhouse.managed.storage.size", "1Ti"),
+        ("spec.clickhouse.managed.users", []),
+        ("spec.clickhouse.managed.clusterSecretRef", {"name": "another"}),
+        ("spec.clickhouse.remoteServers", "None"),
+        ("spec.clickhouse.remoteServers", "Shard"),
         ("spec.tables.0.ddl", "CREATE TABLE db.clicks (day Date, more UInt8)"),
         ("spec.verifier.enabled", False),
         ("spec.rollout.paused", True),
@@ -106,4 +110,22 @@ def test_revisions_are_the_same_in_every_version_of_the_operator() -> None:
     """If this fails, an upgrade of the operator would restart every pod of every user: never change the right side."""
     spec = resolve(parse_block_aggregator(yaml.safe_load(RELEASED)), 0)
 
-    assert [revision(spec, replica) for replica in spec.replicas] == ["402ee3e6825c", "3b32b03d2b25"]
+    assert [former_revision(spec, replica) for replica in spec.replicas] == ["402ee3e6825c", "3b32b03d2b25"]
+    assert [revision(spec, replica) for replica in spec.replicas] == ["c10b82159a01", "de562bdb7576"]
+
+
+def test_a_pod_of_an_earlier_operator_runs_on_until_the_users_change() -> None:
+    def outdated(*changes: tuple[str, Any]) -> bool:
+        spec = resolve(pipeline(*changes), 0)
+        mine = spec.replicas[0]
+        pod = PodSeen(ready=True, revision=former_revision(resolve(pipeline(), 0), mine))
+        seen = ReplicaSeen(mine.name, mine.zone, revision(spec, mine), former_revision(spec, mine), scale=1, pod=pod)
+        return seen.outdated
+
+    assert not outdated()
+    assert outdated(("spec.clickhouse.managed.users", []))
+    assert outdated(("spec.aggregator.image", "blockhouse/aggregator:0.2.0"))
+
+
+def test_a_pod_without_a_hash_is_outdated() -> None:
+    assert ReplicaSeen("r", "z", "new", scale=1, pod=PodSeen(ready=True)).outdated

@@ -8,7 +8,7 @@ import pytest
 
 from blockhouse_operator.adapters.drift import drifted
 
-WANTED: dict[str, Any] = {
+DESIRED: dict[str, Any] = {
     "apiVersion": "apps/v1",
     "kind": "StatefulSet",
     "metadata": {"name": "a", "labels": {"app": "x"}},
@@ -64,45 +64,56 @@ def owned(fields: dict[str, Any], manager: str = "me", operation: str = "Apply")
 
 
 def test_defaults_quantities_and_what_others_added_are_no_drift() -> None:
-    assert drifted(WANTED, live(), "me") == ()
+    assert drifted(DESIRED, live(), "me") == ()
 
 
 def test_a_changed_and_a_missing_field_are_named() -> None:
-    assert drifted(WANTED, live(replicas=0), "me") == (".spec.replicas",)
+    assert drifted(DESIRED, live(replicas=0), "me") == (".spec.replicas",)
     found = live()
     del found["metadata"]["labels"]["app"]
-    assert drifted(WANTED, found, "me") == (".metadata.labels.app",)
+    assert drifted(DESIRED, found, "me") == (".metadata.labels.app",)
 
 
 def test_a_changed_container_is_found_by_name_wherever_it_stands() -> None:
     found = live()
     found["spec"]["template"]["spec"]["containers"][2]["image"] = "other"
-    assert drifted(WANTED, found, "me") == (".spec.template.spec.containers[name=c].image",)
+    assert drifted(DESIRED, found, "me") == (".spec.template.spec.containers[name=c].image",)
 
 
 def test_a_plain_list_must_be_equal() -> None:
     found = live()
     found["spec"]["template"]["spec"]["containers"][1]["command"] = ["run", "fast", "-x"]
-    assert drifted(WANTED, found, "me") == (".spec.template.spec.containers[name=d].command",)
+    assert drifted(DESIRED, found, "me") == (".spec.template.spec.containers[name=d].command",)
 
 
 def test_a_field_that_we_owned_and_do_not_want_any_more_is_drift() -> None:
     fields = {"f:spec": {"f:replicas": {}, "f:podManagementPolicy": {}}}
-    assert drifted(WANTED, owned(fields), "me") == (".spec.podManagementPolicy",)
+    assert drifted(DESIRED, owned(fields), "me") == (".spec.podManagementPolicy",)
 
 
 def test_a_container_that_we_owned_and_do_not_want_any_more_is_drift() -> None:
     containers = {'k:{"name":"c"}': {".": {}, "f:image": {}}, 'k:{"name":"side"}': {".": {}, "f:image": {}}}
     fields = {"f:spec": {"f:template": {"f:spec": {"f:containers": containers}}}}
-    assert drifted(WANTED, owned(fields), "me") == ('.spec.template.spec.containers[{"name":"side"}]',)
+    assert drifted(DESIRED, owned(fields), "me") == ('.spec.template.spec.containers[{"name":"side"}]',)
 
 
 @pytest.mark.parametrize(("manager", "operation"), [("someone", "Apply"), ("me", "Update")])
 def test_fields_of_others_are_none_of_our_business(manager: str, operation: str) -> None:
     fields = {"f:spec": {"f:podManagementPolicy": {}}}
-    assert drifted(WANTED, owned(fields, manager, operation), "me") == ()
+    assert drifted(DESIRED, owned(fields, manager, operation), "me") == ()
 
 
 def test_an_environment_value_is_text_and_no_quantity() -> None:
-    wanted = {"env": [{"name": "X", "value": "1000m"}]}
-    assert drifted(wanted, {"env": [{"name": "X", "value": "1"}]}, "me") == (".env[name=X].value",)
+    desired = {"env": [{"name": "X", "value": "1000m"}]}
+    assert drifted(desired, {"env": [{"name": "X", "value": "1"}]}, "me") == (".env[name=X].value",)
+
+
+@pytest.mark.parametrize("value", [False, 0])
+def test_a_value_that_was_removed_is_missed_even_if_it_is_false(value: object) -> None:
+    """A ServiceAccount's `automountServiceAccountToken: false`: without it, pods get a token."""
+    assert drifted({"metadata": {}, "automount": value}, {"metadata": {}}, "us") == (".automount",)
+
+
+@pytest.mark.parametrize("value", ["", [], {}])
+def test_an_empty_value_may_not_be_stored(value: object) -> None:
+    assert drifted({"metadata": {}, "labels": value}, {"metadata": {}}, "us") == ()

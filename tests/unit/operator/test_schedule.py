@@ -1,4 +1,4 @@
-"""Turns of keys, with the test as the clock."""
+"""Reconciles of keys, with the test as the clock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from blockhouse_operator.reconcile.schedule import (
     FIRST_BACKOFF,
     LONGEST_BACKOFF,
     LONGEST_REST,
-    REST_PER_TURN,
+    REST_PER_RECONCILE,
     SHORTEST_REST,
     Schedule,
 )
@@ -18,7 +18,7 @@ def schedule(chance: float = 0.0) -> Schedule[str]:
     return Schedule(lambda: chance)
 
 
-def test_a_key_added_twice_has_one_turn_at_the_earlier_time() -> None:
+def test_a_key_added_twice_is_reconciled_once_at_the_earlier_time() -> None:
     keys = schedule()
     keys.add("a", 5)
     keys.add("a", 3)
@@ -30,14 +30,14 @@ def test_a_key_added_twice_has_one_turn_at_the_earlier_time() -> None:
     assert keys.take(100) is None
 
 
-def test_a_key_added_during_its_turn_waits_for_its_end_and_gets_another() -> None:
+def test_a_key_added_during_its_reconcile_waits_for_its_end_and_is_reconciled_again() -> None:
     keys = schedule()
     keys.add("a", 0)
     assert keys.take(0) == "a"
     keys.add("a", 1)
 
     assert keys.take(1) is None
-    assert keys.next_at() is None, "nobody may be woken for a key that is at work"
+    assert keys.next_at() is None, "no one may be woken for a key that is at work"
     keys.finish("a", 1)
     assert keys.next_at() == 1
     assert keys.take(1) == "a"
@@ -97,7 +97,7 @@ def test_an_event_does_not_wait_for_the_back_off() -> None:
     assert keys.take(1) == "a"
 
 
-def test_a_forgotten_key_has_no_more_turns() -> None:
+def test_a_forgotten_key_is_reconciled_no_more() -> None:
     keys = schedule()
     keys.add("a", 0)
     keys.forget("a")
@@ -120,7 +120,7 @@ def test_a_key_that_goes_first_does_not_wait_for_those_that_were_due_before() ->
     assert keys.take(1) == "shard-0"
 
 
-def test_where_many_go_first_the_others_have_every_second_turn() -> None:
+def test_where_many_go_first_the_others_have_every_second_reconcile() -> None:
     keys = pipelines_first()
     for number in range(4):
         keys.add(f"pipeline-{number}", 0)
@@ -132,12 +132,12 @@ def test_where_many_go_first_the_others_have_every_second_turn() -> None:
     assert taken == ["pipeline-0", "shard-0", "pipeline-1", "shard-1", "pipeline-2", "shard-2", "pipeline-3"]
 
 
-def test_who_goes_first_rests_in_proportion_to_its_turn_before_a_hint_counts() -> None:
-    for length, rest in ((0.01, SHORTEST_REST), (2.0, 2 * REST_PER_TURN), (600.0, LONGEST_REST)):
+def test_who_goes_first_rests_in_proportion_to_its_reconcile_before_a_hint_counts() -> None:
+    for length, rest in ((0.01, SHORTEST_REST), (2.0, 2 * REST_PER_RECONCILE), (600.0, LONGEST_REST)):
         keys = pipelines_first()
         keys.add("pipeline", 0)
         keys.take(0)
-        keys.hint("pipeline", length / 2)  # during its turn
+        keys.hint("pipeline", length / 2)  # during its reconcile
         keys.finish("pipeline", length)
         keys.hint("pipeline", length + 0.3)  # while it rests
 
@@ -165,7 +165,7 @@ def test_hints_do_not_end_a_failures_back_off_sooner_than_the_rest() -> None:
     keys.fail("pipeline", 2, at_least=60)
     keys.hint("pipeline", 3)
 
-    assert keys.next_at() == 2 + 2 * REST_PER_TURN
+    assert keys.next_at() == 2 + 2 * REST_PER_RECONCILE
 
 
 def test_the_others_do_not_rest() -> None:
@@ -179,23 +179,23 @@ def test_the_others_do_not_rest() -> None:
 
 
 def test_of_200_busy_shards_their_pipeline_hears_at_once_and_takes_a_quarter_of_a_worker_at_most() -> None:
-    """Eight workers, turns of a shard take 5 s and change it, those of the pipeline 2 s; its spec changes at 300 s."""
+    """Eight workers; a shard's reconcile takes 5 s and changes it, the pipeline's 2 s; its spec changes at 300 s."""
     heard, share = followed(pipelines_first())
     before, _ = followed(Schedule(lambda: 0.0))
 
     assert heard <= 5, "the first worker that is free takes it"
     assert before > 60, "without going first it waits for all shards"
-    assert share <= 1 / (1 + REST_PER_TURN)
+    assert share <= 1 / (1 + REST_PER_RECONCILE)
 
 
 def followed(keys: Schedule[str]) -> tuple[float, float]:
-    """Seconds until the change of the spec has its turn, and the share of one worker that the pipeline took."""
+    """Seconds until the change of the spec is reconciled, and the share of one worker that the pipeline took."""
     for number in range(200):
         keys.add(f"shard-{number}", number / 1000)
     keys.add("pipeline", 0)
     changed, ended, workers, spent = 300.0, 900.0, [0.0] * 8, 0.0
     at_work: list[tuple[float, str]] = []
-    told, heard = False, None
+    added, heard = False, None
     while workers[0] < ended:
         now = heapq.heappop(workers)
         while at_work and at_work[0][0] <= now:
@@ -204,11 +204,11 @@ def followed(keys: Schedule[str]) -> tuple[float, float]:
             if key != "pipeline":
                 keys.add(key, over + 5)
                 keys.hint("pipeline", over + 0.3)
-        if now >= changed and not told:
+        if now >= changed and not added:
             keys.add("pipeline", changed)
-            told = True
+            added = True
         taken = keys.take(now)
-        if taken == "pipeline" and told and heard is None:
+        if taken == "pipeline" and added and heard is None:
             heard = now - changed
         length = 0.1 if taken is None else 2.0 if taken == "pipeline" else 5.0
         spent += length if taken == "pipeline" else 0.0

@@ -1,4 +1,4 @@
-"""What is said of a table whose aggregator answers while its server does not."""
+"""What is reported of a table whose aggregator answers while its server does not."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def knowing(replica: ReplicaSeen, table: TableSeen) -> ReplicaSeen:
     return replace(replica, aggregator=replace(replica.aggregator, tables=(table,)))
 
 
-@pytest.mark.parametrize("ddl", [DDL, None], ids=["declared", "somebody-else's"])
+@pytest.mark.parametrize("ddl", [DDL, None], ids=["declared", "undeclared"])
 @pytest.mark.parametrize(
     ("found", "reason"),
     [
@@ -49,7 +49,7 @@ def knowing(replica: ReplicaSeen, table: TableSeen) -> ReplicaSeen:
     ],
     ids=["loaded", "blocked", "not-compared"],
 )
-async def test_only_what_waits_for_somebody_is_said_to_be_blocked(
+async def test_only_what_waits_for_a_person_is_reported_as_blocked(
     ddl: str | None, found: TableSeen, reason: Reason
 ) -> None:
     spec = spec_of(2).model_copy(update={"tables": (Table(name=TABLE, ddl=ddl),)})

@@ -39,7 +39,7 @@ async def test_a_server_that_did_not_answer_is_asked_again_only_after_a_while() 
     await troubles.ask("kafka a", well)
 
 
-async def test_a_request_that_never_ends_is_given_up_and_said_to_those_who_wait_for_the_same_server() -> None:
+async def test_a_request_that_never_ends_is_cancelled_and_reported_to_those_who_wait_for_the_same_server() -> None:
     troubles = Troubles(Clock(), longest_answer=0.05)
     asked = 0
 

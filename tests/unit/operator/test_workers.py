@@ -14,10 +14,12 @@ from blockhouse_operator.reconcile.workers import WorkQueue
 
 
 def queue(
-    turn: Callable[[str], Awaitable[float | None]], concurrency: int = 2, longest_turn: float = 60.0
+    reconcile: Callable[[str], Awaitable[float | None]], concurrency: int = 2, longest_reconcile: float = 60.0
 ) -> WorkQueue[str]:
     clock = asyncio.get_running_loop().time
-    return WorkQueue(turn, concurrency=concurrency, clock=clock, chance=lambda: 0.0, longest_turn=longest_turn)
+    return WorkQueue(
+        reconcile, concurrency=concurrency, clock=clock, chance=lambda: 0.0, longest_reconcile=longest_reconcile
+    )
 
 
 async def running(work: WorkQueue[str], until: asyncio.Event) -> None:
@@ -34,14 +36,14 @@ async def test_a_key_that_crashes_does_not_stop_the_others() -> None:
     seen: Counter[str] = Counter()
     done = asyncio.Event()
 
-    async def turn(key: str) -> None:
+    async def reconcile(key: str) -> None:
         seen[key] += 1
         if key == "bad":
             raise ZeroDivisionError(key)
         if seen["good"] and seen["bad"]:
             done.set()
 
-    work = queue(turn)
+    work = queue(reconcile)
     work.add("bad")
     work.add("good", after=0.01)
     await running(work, done)
@@ -50,17 +52,17 @@ async def test_a_key_that_crashes_does_not_stop_the_others() -> None:
     assert seen["good"] == 1
 
 
-async def test_a_turn_that_stands_still_is_given_up_and_its_key_gets_another() -> None:
+async def test_a_reconcile_that_stands_still_is_cancelled_and_its_key_is_reconciled_again() -> None:
     seen: Counter[str] = Counter()
     done = asyncio.Event()
 
-    async def turn(key: str) -> None:
+    async def reconcile(key: str) -> None:
         seen[key] += 1
         if seen[key] == 1:
             await asyncio.Event().wait()
         done.set()
 
-    work = queue(turn, longest_turn=0.05)
+    work = queue(reconcile, longest_reconcile=0.05)
     work.add("stuck")
     await running(work, done)
 
@@ -69,21 +71,21 @@ async def test_a_turn_that_stands_still_is_given_up_and_its_key_gets_another() -
 
 async def test_one_key_never_has_two_turns_at_once_and_no_more_run_than_allowed() -> None:
     inside: Counter[str] = Counter()
-    turns: Counter[str] = Counter()
+    reconciles: Counter[str] = Counter()
     done = asyncio.Event()
 
-    async def turn(key: str) -> None:
+    async def reconcile(key: str) -> None:
         inside[key] += 1
         assert inside[key] == 1
         assert inside.total() <= 2
         work.add(key)
         await asyncio.sleep(0)
         inside[key] -= 1
-        turns[key] += 1
-        if all(turns[k] >= 20 for k in "abc"):
+        reconciles[key] += 1
+        if all(reconciles[k] >= 20 for k in "abc"):
             done.set()
 
-    work = queue(turn)
+    work = queue(reconcile)
     for key in "abc":
         work.add(key)
     await running(work, done)
@@ -91,45 +93,45 @@ async def test_one_key_never_has_two_turns_at_once_and_no_more_run_than_allowed(
     assert work.failures == 0
 
 
-async def test_a_turn_that_wants_another_gets_it_without_an_event() -> None:
-    turns = 0
+async def test_a_reconcile_that_asks_for_another_gets_it_without_an_event() -> None:
+    reconciles = 0
     done = asyncio.Event()
 
-    async def turn(key: str) -> float:
-        nonlocal turns
-        turns += 1
-        if turns == 3:
+    async def reconcile(key: str) -> float:
+        nonlocal reconciles
+        reconciles += 1
+        if reconciles == 3:
             done.set()
         return 0.001
 
-    work = queue(turn)
+    work = queue(reconcile)
     work.add("a")
     await running(work, done)
 
 
 async def test_a_retryable_failure_comes_back_by_itself() -> None:
-    turns = 0
+    reconciles = 0
     done = asyncio.Event()
 
-    async def turn(key: str) -> None:
-        nonlocal turns
-        turns += 1
-        if turns == 1:
+    async def reconcile(key: str) -> None:
+        nonlocal reconciles
+        reconciles += 1
+        if reconciles == 1:
             raise Retryable("not yet", after=0.0)
         done.set()
 
-    work = queue(turn)
+    work = queue(reconcile)
     work.add("a")
     await running(work, done)
 
 
 async def test_lost_leadership_ends_all_work() -> None:
-    async def turn(key: str) -> None:
+    async def reconcile(key: str) -> None:
         if key == "a":
             await asyncio.sleep(3600)
         raise LeadershipLost("over")
 
-    work = queue(turn)
+    work = queue(reconcile)
     work.add("a")
     work.add("b", after=0.01)
     with pytest.raises(LeadershipLost):

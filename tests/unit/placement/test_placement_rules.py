@@ -52,7 +52,7 @@ class TestRebuildByCount:
         assert relaxed.errors == ()
         assert relaxed.after[key(0)][:2] == (1, 2)
 
-    def test_less_replication_drops_whoever_leaves_first(self) -> None:
+    def test_less_replication_drops_leaving_brokers_first(self) -> None:
         plan = plan_rebuild(sets((1, 2, 3)), fleet({2: "b", 3: "c"}), [2, 3], RebuildOptions(replication=2))
 
         assert plan.after == sets((2, 3))
@@ -149,17 +149,17 @@ class TestSubstitutionAffinity:
         assert plan.after == sets((8, 2), (4, 3), (3, 2))
 
     @pytest.mark.parametrize(
-        ("wanted", "message"),
+        ("desired", "message"),
         [
             ([2, 3], "1 brokers leave, 0 are new"),
             ([2, 3, 7], "broker 1 is in rack 'a', and no new broker of that rack is left"),
         ],
     )
-    def test_without_a_substitute_there_is_no_plan(self, wanted: list[int], message: str) -> None:
+    def test_without_a_substitute_there_is_no_plan(self, desired: list[int], message: str) -> None:
         cluster = fleet({1: "a", 2: "b", 3: "c", 7: "b"})
 
         with pytest.raises(InvalidInput, match=message):
-            plan_rebuild(sets((1, 2), (2, 3)), cluster, wanted, self.OPTIONS)
+            plan_rebuild(sets((1, 2), (2, 3)), cluster, desired, self.OPTIONS)
 
     def test_a_substitute_that_would_break_a_constraint_is_an_error_of_the_plan(self) -> None:
         cluster = fleet({1: "a", 2: "a", 7: "a"})

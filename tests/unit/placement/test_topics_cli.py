@@ -1,4 +1,4 @@
-"""`blockhouse topics plan` on files: what it writes, and what it says when the input is wrong."""
+"""`blockhouse topics plan` on files: what it writes, and what it reports when the input is wrong."""
 
 from __future__ import annotations
 
@@ -155,20 +155,20 @@ def test_scale_gives_the_new_broker_a_share(files: Files) -> None:
     assert "brokers to unload: 1,2,3" in outcome.words
 
 
-# What is wrong with the input, and how it is said.
+# What is wrong with the input, and how it is reported.
 
 
-def test_a_wanted_broker_that_has_died_holds_the_plan_back(files: Files) -> None:
+def test_a_desired_broker_that_has_died_holds_the_plan_back(files: Files) -> None:
     files.brokers = [broker for broker in files.brokers if broker["id"] != 3]
 
     outcome = files.plan("rebuild", "--brokers", "1,2,3,4")
 
     assert outcome.code == 4
-    assert "broker 3 is wanted, and holds replicas, but is not in the cluster: it has died" in outcome.words
+    assert "broker 3 is desired, and holds replicas, but is not in the cluster: it has died" in outcome.words
     assert not files.out.exists()
 
 
-def test_a_dead_broker_that_is_not_wanted_is_simply_replaced(files: Files) -> None:
+def test_a_dead_broker_that_is_not_desired_is_simply_replaced(files: Files) -> None:
     files.brokers = [broker for broker in files.brokers if broker["id"] != 3]
 
     outcome = files.plan("rebuild", "--brokers", "1,2,4")
@@ -178,7 +178,7 @@ def test_a_dead_broker_that_is_not_wanted_is_simply_replaced(files: Files) -> No
     assert not any(3 in ids for ids in files.written().values())
 
 
-def test_a_broker_without_a_rack_holds_the_plan_back_unless_told_otherwise(files: Files) -> None:
+def test_a_broker_without_a_rack_holds_the_plan_back_unless_warnings_are_ignored(files: Files) -> None:
     files.brokers[3]["rack"] = None
 
     held_back = files.plan("rebuild", "--brokers", "1,2,4")
@@ -195,10 +195,10 @@ def test_an_unknown_broker_holds_the_plan_back(files: Files) -> None:
     outcome = files.plan("rebuild", "--brokers", "1,2,3,99")
 
     assert outcome.code == 4
-    assert "broker 99 is wanted but unknown to the cluster" in outcome.words
+    assert "broker 99 is desired but unknown to the cluster" in outcome.words
 
 
-def test_all_slots_nobody_may_take_are_listed_with_the_constraint(files: Files) -> None:
+def test_all_slots_that_no_broker_may_take_are_listed_with_the_constraint(files: Files) -> None:
     outcome = files.plan("rebuild", "--brokers", "3,4", "--ignore-warnings")
 
     assert outcome.code == 4
@@ -208,7 +208,7 @@ def test_all_slots_nobody_may_take_are_listed_with_the_constraint(files: Files) 
     assert not files.out.exists()
 
 
-def test_brokers_without_the_space_are_said_to_lack_it(files: Files) -> None:
+def test_brokers_without_the_space_are_reported_to_lack_it(files: Files) -> None:
     files.brokers[3]["storage_free"] = 1 * GIB
 
     outcome = files.plan("rebuild", "--brokers", "2,4", "--topics", "views", "--placement", "storage")
@@ -268,7 +268,7 @@ def test_one_missing_size_is_named_where_storage_matters(files: Files, command: 
     assert files.plan("rebuild").code == 0
 
 
-def test_a_broker_nobody_measured_is_named_where_storage_matters(files: Files) -> None:
+def test_an_unmeasured_broker_is_named_where_storage_matters(files: Files) -> None:
     del files.brokers[1]["storage_free"]
 
     outcome = files.plan("rebalance")

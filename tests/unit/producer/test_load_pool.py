@@ -1,4 +1,4 @@
-"""Generated messages: the same for the same seed, canonical, every row told apart, and bad in exactly one way."""
+"""Generated messages: the same for the same seed, canonical, every row distinct, and bad in exactly one way."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_a_column_without_a_value_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("type_", "value", "said"),
+    ("type_", "value", "message"),
     [
         ("UInt8", 256, "256 is outside 0..255"),
         ("UInt8", "1", "str cannot be a number"),
@@ -108,12 +108,12 @@ def test_a_column_without_a_value_is_left_out() -> None:
         ("IPv4", "300.1.1.1", "300.1.1.1"),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused_before_it_is_sent(type_: str, value: object, said: str) -> None:
+def test_a_value_that_does_not_fit_is_refused_before_it_is_sent(type_: str, value: object, message: str) -> None:
     with pytest.raises(Permanent) as refused:
         encoder(type_).encode([{}, {"c1": value}])
 
     assert str(refused.value).startswith("table db.t, row 1, column c1: ")
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_an_unknown_column_is_named_with_those_there_are() -> None:

@@ -30,7 +30,7 @@ def transport(*clusters: KafkaCluster, reports: list[Delivery], timeout: float =
     return Transport(clusters, "t", delivery_timeout=timeout, on_delivery=reports.append, settings=settings)
 
 
-def test_a_delivery_says_where_the_message_is(broker: KafkaCluster) -> None:
+def test_a_delivery_names_where_the_message_is(broker: KafkaCluster) -> None:
     reports: list[Delivery] = []
     sending = transport(broker, reports=reports)
 
@@ -66,10 +66,10 @@ def test_a_message_no_cluster_takes_is_reported_once() -> None:
     (report,) = reports
     assert (report.tag, report.offset) == (1, -1)
     assert isinstance(report.error, Retryable)
-    sending.flush()  # said once, it is not said again
+    sending.flush()  # reported once, it is not reported again
 
 
-def test_flush_does_not_wait_for_ever() -> None:
+def test_flush_does_not_wait_indefinitely() -> None:
     sending = Transport([NOWHERE], "t", delivery_timeout=60)
     sending.send(b"x", HEADERS)
 

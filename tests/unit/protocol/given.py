@@ -22,7 +22,7 @@ A, B, C = 1, 2, 3
 
 
 def fresh_stream(position: int = 100) -> StreamState:
-    """A stream nobody has committed anything of, at `position`."""
+    """A stream of which nothing was committed, at `position`."""
     return StreamState(
         replica="r1",
         epoch=1,

@@ -15,8 +15,8 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka import member as member_module
-from blockhouse_aggregator.kafka.group import COMMITTED, STALE_EPOCH, CommitOutcome, Verdict
 from blockhouse_aggregator.kafka.member import GroupMember
+from blockhouse_aggregator.protocol.commits import APPLIED, STALE_EPOCH, CommitOutcome, Unknown
 from tests.integration.kafka_recorder import Recorder, settings_of
 
 STREAM = StreamId("a", "events", 0)
@@ -35,7 +35,7 @@ class Coordinator:
     def __init__(self) -> None:
         self.sessions: list[FakeSession] = []
         self.commits: list[int] = []
-        self.outcome = COMMITTED
+        self.outcome = APPLIED
 
     def open(self, *_: Any, **callbacks: Any) -> FakeSession:
         self.sessions.append(FakeSession(self, **callbacks))
@@ -45,16 +45,16 @@ class Coordinator:
 class FakeSession:
     def __init__(self, coordinator: Coordinator, on_assign: Any, on_revoke: Any, on_lost: Any, on_error: Any) -> None:
         self.coordinator, self.on_assign, self.on_revoke, self.on_lost = coordinator, on_assign, on_revoke, on_lost
-        self.news: list[Callable[[Any, list[TopicPartition]], None]] = [on_assign]
+        self.pending: list[Callable[[Any, list[TopicPartition]], None]] = [on_assign]
         self.abandoned = False
 
     def poll(self) -> list[KafkaError]:
-        while self.news:
-            self.news.pop(0)(Consumer(), [TopicPartition("events", 0)])
+        while self.pending:
+            self.pending.pop(0)(Consumer(), [TopicPartition("events", 0)])
         return []
 
     def commit(self, target: TopicPartition, patience: float) -> CommitOutcome:
-        if self.coordinator.outcome is COMMITTED:
+        if self.coordinator.outcome is APPLIED:
             self.coordinator.commits.append(target.offset)
         return self.coordinator.outcome
 
@@ -87,12 +87,12 @@ def test_a_plan_made_before_the_stream_was_lost_is_not_committed_after_it_came_b
         planned_in = heard.owns(1)[STREAM]
         # when the stream is lost and comes back, the coordinator would accept the plan: it knows the member
         session = coordinator.sessions[0]
-        session.news += [session.on_lost, session.on_assign]
+        session.pending += [session.on_lost, session.on_assign]
         heard.wait(lambda: heard.owned.get(STREAM, planned_in) > planned_in)
         # then the member does not even send it
         assert member.commit(STREAM, planned_in, 21, "stale").result(10) == STALE_EPOCH
         assert coordinator.commits == []
-        assert member.commit(STREAM, heard.owned[STREAM], 30, "of today").result(10) == COMMITTED
+        assert member.commit(STREAM, heard.owned[STREAM], 30, "of today").result(10) == APPLIED
         assert coordinator.commits == [30]
 
 
@@ -101,8 +101,8 @@ def test_after_a_commit_of_unknown_fate_everything_is_dropped_and_a_new_member_i
 ) -> None:
     with joined(monkeypatch) as (member, heard, coordinator):
         epoch = heard.owns(1)[STREAM]
-        coordinator.outcome = CommitOutcome(Verdict.UNKNOWN, "no answer")
-        assert member.commit(STREAM, epoch, 10, "lost?").result(10).verdict is Verdict.UNKNOWN
+        coordinator.outcome = Unknown("no answer")
+        assert isinstance(member.commit(STREAM, epoch, 10, "lost?").result(10), Unknown)
         assert heard.drops == ["rejoin"]
         assert coordinator.sessions[0].abandoned
         # and only the new session's assignment lets anybody read or commit again

@@ -8,10 +8,10 @@ import pytest
 
 from blockhouse.metadata import codec
 from blockhouse.metadata.codec import decode, encode
+from blockhouse.metadata.invariants import violations
 from blockhouse.metadata.model import FOREIGN, InFlight, TableEntry
 from blockhouse_aggregator.protocol.events import Commit, CommitSucceeded, Flush, Insert, Rebuilt
 from blockhouse_aggregator.protocol.foreign import ForeignTable, Survey, Surveyed, adopt, bounds, hand_back
-from blockhouse_aggregator.protocol.invariants import metadata_violations
 from blockhouse_aggregator.protocol.schedule import replays
 from blockhouse_aggregator.protocol.state import Stage, StreamState
 from blockhouse_aggregator.protocol.takeover import Facts, NeedsSurvey, Start, Stop, take_over
@@ -36,8 +36,8 @@ FACTS = Facts(
 
 def taken_over(facts: Facts, survey: Survey) -> StreamState:
     assert facts.foreign is not None
-    metadata = adopt(facts.foreign, survey, topic_id="T1", now_ms=NOW)
-    assert metadata_violations(metadata) == []
+    metadata = adopt(facts.foreign, survey, topic_id="T1", seq=0, now_ms=NOW)
+    assert violations(metadata) == []
     assert decode(encode(metadata)) == metadata
     decision = take_over(replace(facts, metadata=metadata, adopted=True), replica="r1", epoch=1, now_ms=NOW)
     assert isinstance(decision, Start), decision
@@ -116,6 +116,14 @@ def test_a_foreign_block_with_other_messages_is_blocked(built: object) -> None:
     assert state.table(A).block.stage is Stage.BLOCKED  # type: ignore[union-attr]
 
 
+def test_an_empty_block_of_the_other_aggregator_is_read_as_nothing_in_flight() -> None:
+    """It writes `begin = end + 1` where nothing is in flight: [12, 11], which metadata of ours must not contain."""
+    tables = (ForeignTable(A, 12, 11, revision=1), ForeignTable(B, 30, 29, revision=1))
+    state = taken_over(replace(FACTS, offset=12, foreign=tables), Survey(12, 30, (Surveyed(A), Surveyed(B, stored=18))))
+    assert state.tables == ()
+    assert state.position == 30
+
+
 def test_the_age_of_a_foreign_block_is_never_negative() -> None:
     seen = (Surveyed(A, inside=2, oldest_ms=NOW + 60_000), Surveyed(B, stored=1))
     state = taken_over(FACTS, Survey(100, 103, seen))
@@ -123,9 +131,9 @@ def test_the_age_of_a_foreign_block_is_never_negative() -> None:
     assert state.table(A).block.intent.intent_ms == NOW  # type: ignore[union-attr]
 
 
-def test_what_retention_took_is_told_and_counted() -> None:
+def test_what_retention_took_is_reported_and_counted() -> None:
     facts = replace(FACTS, log_begin=110, log_end=200)
-    decision_facts = adopt(TABLES, Survey(103, 103, ()), topic_id="T1", now_ms=NOW)
+    decision_facts = adopt(TABLES, Survey(103, 103, ()), topic_id="T1", seq=0, now_ms=NOW)
     decision = take_over(replace(facts, metadata=decision_facts, adopted=True), replica="r1", epoch=1, now_ms=NOW)
     assert isinstance(decision, Start)
     assert [alarm.reason for alarm in decision.alarms] == ["MessagesExpired"]
@@ -156,8 +164,22 @@ def test_handed_back_every_table_is_named_at_its_own_place_and_taken_over_again_
     tables = (ForeignTable(A, 500, 499, 1), ForeignTable(B, 470, 469, 1), ForeignTable(C, 500, 499, 1))
     start, stop = bounds(470, tables, log_begin=0)
     seen = (Surveyed(B, beyond=3, first_beyond=470), Surveyed(A, stored=20))
-    again = adopt(tables, Survey(start, stop, seen), topic_id="T1", now_ms=NOW)
+    again = adopt(tables, Survey(start, stop, seen), topic_id="T1", seq=0, now_ms=NOW)
     assert (again.position, again.tables) == (ours.position, ours.tables)
+
+
+def test_a_stream_that_comes_back_continues_the_numbers_of_its_marker() -> None:
+    """Else no insert could be proven: the marker states a number the new owner has not reached."""
+    facts = replace(FACTS, marker_topic_id="T1", marker_seq=41, marker_position=103)
+    metadata = adopt(TABLES, Survey(100, 103, ()), topic_id="T1", seq=41, now_ms=NOW)
+    adopted = replace(facts, metadata=metadata, adopted=True)
+    decision = take_over(adopted, replica="r1", epoch=1, now_ms=NOW)
+    assert isinstance(decision, Start)
+    assert decision.state.seq == 41
+    assert not decision.alarms
+    behind = take_over(replace(adopted, marker_position=104), replica="r1", epoch=1, now_ms=NOW)
+    assert isinstance(behind, Stop)
+    assert behind.reason == "OffsetsWentBack"
 
 
 def test_nothing_is_handed_back_with_a_block_in_flight() -> None:
@@ -165,3 +187,11 @@ def test_nothing_is_handed_back_with_a_block_in_flight() -> None:
         hand_back(metadata(500, TableEntry(A, intent(450, 480))), {A: "a"}, "r1")
     with pytest.raises(ValueError, match="no name"):
         hand_back(metadata(500, TableEntry(B, cursor=470, pending=3)), {A: "a"}, "r1")
+
+
+def test_a_stream_of_which_every_table_lags_is_not_handed_back() -> None:
+    """Version 1 would end at 470: at the return, 500 in the marker would be `OffsetsWentBack`."""
+    lagging = metadata(500, TableEntry(B, cursor=470, pending=3))
+    with pytest.raises(ValueError, match="every table lags"):
+        hand_back(lagging, {B: "b"}, "r1")
+    assert hand_back(lagging, {A: "a", B: "b"}, "r1").committed_offset == 470

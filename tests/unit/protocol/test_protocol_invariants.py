@@ -6,16 +6,17 @@ from dataclasses import replace
 
 import pytest
 
+from blockhouse.metadata.invariants import succession_violations, violations
 from blockhouse.metadata.model import Metadata, TableEntry, Window
 from blockhouse_aggregator.protocol.events import Insert
-from blockhouse_aggregator.protocol.invariants import grant_violations, metadata_violations, succession_violations
+from blockhouse_aggregator.protocol.invariants import grant_violations
 from tests.unit.protocol.given import A, B, C, fresh_stream, in_flight_stream, intent, metadata
 
 GOOD = metadata(500, TableEntry(A, intent(450, 480)), TableEntry(B, cursor=470, pending=3))
 
 
 def test_good_metadata_has_no_violation() -> None:
-    assert metadata_violations(GOOD) == []
+    assert violations(GOOD) == []
     assert succession_violations(None, GOOD) == []
 
 
@@ -26,14 +27,16 @@ BROKEN: dict[str, tuple[Metadata, str]] = {
     "a cursor beyond P": (metadata(500, TableEntry(A, cursor=501, pending=1)), "I5"),
     "a cursor inside the block": (metadata(500, TableEntry(A, intent(450, 480), cursor=480, pending=1)), "I3"),
     "pending without a cursor": (metadata(500, TableEntry(A, intent(450, 480), pending=1)), "I4"),
-    "an entry that says nothing": (metadata(500, TableEntry(A)), "nothing"),
+    "an entry that states nothing": (metadata(500, TableEntry(A)), "neither in flight nor lagging"),
+    "an empty block": (metadata(500, TableEntry(A, intent(12, 11, 1))), "I5"),
+    "more messages than offsets": (metadata(500, TableEntry(A, intent(12, 13, 5))), "I4"),
 }
 
 
 @pytest.mark.parametrize("case", BROKEN)
 def test_broken_metadata_is_found(case: str) -> None:
     broken, word = BROKEN[case]
-    assert any(word in text for text in metadata_violations(broken))
+    assert any(word in text for text in violations(broken))
 
 
 def successor(*entries: TableEntry, position: int = 520, seq: int = 8) -> Metadata:
@@ -50,7 +53,7 @@ GOOD_NEXT = {
 
 @pytest.mark.parametrize("case", GOOD_NEXT)
 def test_a_good_successor_has_no_violation(case: str) -> None:
-    assert metadata_violations(GOOD_NEXT[case]) == []
+    assert violations(GOOD_NEXT[case]) == []
     assert succession_violations(GOOD, GOOD_NEXT[case]) == []
 
 

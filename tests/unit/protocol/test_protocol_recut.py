@@ -1,9 +1,10 @@
-"""A blocked block: tried again when its cause may be gone, or given up and cut anew."""
+"""A blocked block: tried again when its cause may be gone, or abandoned and cut again."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from blockhouse.metadata.invariants import succession_violations, violations
 from blockhouse_aggregator.protocol.events import (
     Alarm,
     Commit,
@@ -16,7 +17,6 @@ from blockhouse_aggregator.protocol.events import (
     Released,
     TableScan,
 )
-from blockhouse_aggregator.protocol.invariants import metadata_violations, succession_violations
 from blockhouse_aggregator.protocol.schedule import replays, scan
 from blockhouse_aggregator.protocol.state import Stage, StreamState, metadata_of
 from tests.unit.protocol.given import NOW, A, B, after, committed, in_flight_stream, scanned, sealed
@@ -55,13 +55,13 @@ def test_the_messages_of_a_recut_block_are_pending_from_its_begin_and_the_counts
     assert (entry.block, entry.cursor, entry.pending) == (None, 100, 3)
     assert state.window.sealed == before.window.sealed - 2
     metadata = metadata_of(state, NOW)
-    assert metadata_violations(metadata) == []
+    assert violations(metadata) == []
     assert before.recorded is not None
     assert succession_violations(before.recorded, metadata, recut=frozenset({A})) == []
     assert succession_violations(before.recorded, metadata), "never by itself"
 
 
-def test_a_recut_block_is_cut_anew_and_committed_before_it_is_inserted() -> None:
+def test_a_recut_block_is_cut_again_and_committed_before_it_is_inserted() -> None:
     state, _ = after(blocked_stream(), Recut(A, 100, 102))
     request = scan(state, held=frozenset(), near=1000, catch_up=False)
     assert dict(request.resume) == {A: 100}

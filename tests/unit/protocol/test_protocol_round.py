@@ -1,7 +1,8 @@
-"""One round of an owner, as docs/protocol.md tells it."""
+"""One round of an owner, as docs/protocol.md describes it."""
 
 from __future__ import annotations
 
+from blockhouse.metadata.invariants import violations
 from blockhouse_aggregator.protocol.events import (
     Alarm,
     Commit,
@@ -18,7 +19,7 @@ from blockhouse_aggregator.protocol.events import (
     Stored,
     TableScan,
 )
-from blockhouse_aggregator.protocol.invariants import grant_violations, metadata_violations
+from blockhouse_aggregator.protocol.invariants import grant_violations
 from blockhouse_aggregator.protocol.state import Stage, metadata_of
 from tests.unit.protocol.given import (
     NOW,
@@ -48,7 +49,7 @@ def test_the_worked_example_of_the_page() -> None:
             headless=1,
         ),
     )
-    # then the metadata says exactly what the page says
+    # then the metadata is exactly what the page shows
     (commit,) = effects
     assert isinstance(commit, Commit)
     window = commit.metadata.window
@@ -63,7 +64,7 @@ def test_the_worked_example_of_the_page() -> None:
     assert state.recorded.committed_offset == 104
     assert [entry.table for entry in state.recorded.tables] == [A, C]
     assert (state.recorded.window.sealed, state.recorded.window.holes) == (5, 4)
-    assert metadata_violations(state.recorded) == []
+    assert violations(state.recorded) == []
 
 
 def test_a_sealed_block_is_not_inserted_before_its_intent_is_committed() -> None:
@@ -118,7 +119,7 @@ def test_an_acknowledgement_is_recorded_by_the_next_commit_and_an_idle_stream_co
     (commit,) = effects
     assert isinstance(commit, Commit)
     assert (commit.offset, commit.metadata.tables) == (104, ())
-    # and then there is nothing to say
+    # and then there is nothing to commit
     state, _ = after(state, CommitSucceeded(commit.metadata.seq))
     assert after(state, Flush()) == (state, ())
 
@@ -187,7 +188,7 @@ def test_the_window_closes_only_when_nothing_is_in_flight_and_carries_what_is_pe
     window = commit.metadata.window
     assert (window.reference, window.sealed, window.dead, window.holes) == (104, 0, 0, 0)
     assert commit.metadata.pending == 2
-    assert metadata_violations(commit.metadata) == []
+    assert violations(commit.metadata) == []
     assert state.window_opened_ms == NOW + 60_000
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from blockhouse_aggregator.protocol.events import Alarm, Rebuild, ScanReport, TableScan
@@ -43,7 +45,7 @@ def test_dead_letters_of_a_table_are_counted_and_do_not_lag() -> None:
     assert (state.window.sealed, state.window.dead, state.table(A).cursor) == (2, 1, None)
 
 
-def test_a_resumed_table_goes_on_from_its_cursor_on_the_way_with_new_messages() -> None:
+def test_a_resumed_table_continues_from_its_cursor_on_the_way_with_new_messages() -> None:
     state = sealing(
         lagging_stream(),
         101,
@@ -144,3 +146,15 @@ def test_a_rejected_report_commits_nothing_and_rebuilds() -> None:
     state, effects = after(fresh_stream(), scanned(100, 102, TableScan(A, 3, sealed(100, 101))))
     assert [type(effect) for effect in effects] == [Rebuild, Alarm]
     assert state.closed
+
+
+def test_the_leader_epoch_is_that_of_the_position_or_not_known() -> None:
+    """That of an earlier position would report a truncation that is none: a marker of a later one may follow it."""
+    state = replace(fresh_stream(), leader_epoch=3)
+
+    def epoch_after(report: ScanReport) -> int:
+        return seal(state, report, frozenset(), NOW)[0].leader_epoch
+
+    assert epoch_after(ScanReport(100, 110, (), leader_epoch=5)) == 5
+    assert epoch_after(ScanReport(100, 110, (), leader_epoch=-1)) == -1
+    assert epoch_after(ScanReport(100, 100, (), leader_epoch=-1)) == 3

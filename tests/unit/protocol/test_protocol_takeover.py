@@ -1,4 +1,4 @@
-"""Taking over a stream: what an owner may go on from, and what stops it."""
+"""Taking over a stream: what an owner may continue from, and what stops it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from blockhouse.metadata.codec import encoded_size
+from blockhouse.metadata.invariants import violations
 from blockhouse.metadata.model import TableEntry
 from blockhouse_aggregator.protocol.events import Commit, CommitRefused, CommitSucceeded, Flush, Rebuild
-from blockhouse_aggregator.protocol.invariants import metadata_violations
 from blockhouse_aggregator.protocol.schedule import replays, scan
 from blockhouse_aggregator.protocol.state import Stage, StreamState, metadata_of
 from blockhouse_aggregator.protocol.step import step
@@ -45,7 +45,7 @@ def state_of(facts: Facts) -> StreamState:
     return start_of(facts).state
 
 
-def test_inherited_blocks_are_replayed_and_the_rest_goes_on_where_it_was() -> None:
+def test_inherited_blocks_are_replayed_and_the_rest_continues_where_it_was() -> None:
     state = state_of(RUNNING)
     assert [(t.table, t.block.stage) for t in state.in_flight if t.block] == [(A, Stage.REPLAY), (B, Stage.REPLAY)]
     assert (state.table(B).cursor, state.table(C).cursor, state.position) == (470, 400, 500)
@@ -54,7 +54,7 @@ def test_inherited_blocks_are_replayed_and_the_rest_goes_on_where_it_was() -> No
 
 
 def test_an_inherited_block_is_not_sent_before_a_commit_has_proved_that_the_stream_is_ours() -> None:
-    # given an owner who has only read; reading is open to whoever has lost the stream long ago
+    # given an owner who has only read; reading is open to a process that has lost the stream long ago
     state = state_of(RUNNING)
     assert replays(state, ready=frozenset({A, B, C})) is None
     # when it flushes, it commits although nothing has changed
@@ -113,7 +113,7 @@ def test_messages_taken_by_retention_before_they_were_read_are_counted_holes() -
         ("LaggingMessagesExpired", C),
     ]
     assert start.state.table(A).block is not None, "the replay finds out, provenance decides"
-    assert metadata_violations(metadata_of(start.state, NOW)) == []
+    assert violations(metadata_of(start.state, NOW)) == []
 
 
 STOPS = {
@@ -124,7 +124,14 @@ STOPS = {
     "topic made again": (replace(RUNNING, topic_id="T2"), "TopicRecreated"),
     "topic made again, offsets gone": (replace(RUNNING, offset=None, metadata=None, topic_id="T2"), "TopicRecreated"),
     "log shorter than the position": (replace(RUNNING, log_end=499), "LogTruncated"),
-    "log truncated and grown again": (replace(RUNNING, epoch_end=450), "LogTruncated"),
+    "log truncated and grown again": (replace(RUNNING, cut=True), "LogTruncated"),
+    "offset and metadata of an earlier commit": (replace(RUNNING, marker_seq=RECORDED.seq + 1), "OffsetsWentBack"),
+    "position of an earlier commit": (replace(RUNNING, marker_seq=1, marker_position=501), "OffsetsWentBack"),
+    "table ids of another history": (
+        replace(RUNNING, history="new", marker_history="old"),
+        "SchemaHistoryReplaced",
+    ),
+    "marker gone": (replace(RUNNING, marker_topic_id=None), "MarkerMissing"),
     "unreadable": (replace(RUNNING, metadata=None, unreadable="checksum"), "MetadataUnreadable"),
     "set beyond the end": (replace(NEVER, offset=1001), "OffsetBeyondEnd"),
     "compacted": (replace(RUNNING, compacted=True), "CompactedTopic"),
@@ -142,8 +149,8 @@ def test_an_abnormal_stream_is_stopped_for_a_named_reason(case: str) -> None:
     assert other == decision
 
 
-@pytest.mark.parametrize("case", [case for case in STOPS if case != "compacted"])
-def test_an_accepted_reason_starts_afresh_and_says_so(case: str) -> None:
+@pytest.mark.parametrize("case", [case for case in STOPS if case not in ("compacted", "marker gone")])
+def test_an_accepted_reason_starts_afresh_and_states_it(case: str) -> None:
     facts, reason = STOPS[case]
     start = start_of(replace(facts, accepted=reason, accepted_from=490))
     assert (start.state.position, start.state.tables, start.state.recorded) == (490, (), None)
@@ -157,10 +164,50 @@ def test_a_compacted_topic_cannot_be_accepted() -> None:
 
 
 def test_a_log_that_ends_exactly_at_the_position_is_not_truncated() -> None:
-    assert state_of(replace(RUNNING, log_end=500, epoch_end=500)).position == 500
+    assert state_of(replace(RUNNING, log_end=500)).position == 500
 
 
 def test_metadata_without_a_topic_id_is_taken_over_under_the_present_one() -> None:
-    facts = replace(RUNNING, metadata=replace(RECORDED, topic_id=""), marker_topic_id=None)
+    facts = replace(RUNNING, metadata=replace(RECORDED, topic_id=""))
     assert state_of(facts).topic_id == "T1"
     assert isinstance(take_over(replace(facts, marker_topic_id="T0"), replica="r2", epoch=5, now_ms=NOW), Stop)
+
+
+def test_metadata_at_or_ahead_of_its_marker_did_not_go_back() -> None:
+    """A block is stored only after the marker states so, a commit without blocks moves on without it."""
+    assert state_of(replace(RUNNING, marker_seq=RECORDED.seq, marker_position=500)).position == 500
+    assert state_of(replace(RUNNING, marker_seq=1, marker_position=20)).position == 500
+
+
+def test_a_missing_marker_is_legal_as_long_as_nothing_can_be_stored() -> None:
+    """Every owner so far died between its first commit and the marker; without a marker no block is inserted."""
+    first = replace(metadata(500, TableEntry(A, intent(450, 480))), seq=1)
+    sent = sum(e.in_flight.messages for e in first.tables if e.in_flight)
+    for seq in (1, 2, 3):
+        nothing = replace(first, seq=seq, window=replace(first.window, sealed=sent))
+        assert state_of(replace(RUNNING, offset=450, metadata=nothing, marker_topic_id=None)).seq == seq
+    stored = replace(first, seq=3, window=replace(first.window, sealed=sent + 1))
+    decision = take_over(
+        replace(RUNNING, offset=450, metadata=stored, marker_topic_id=None), replica="r2", epoch=5, now_ms=NOW
+    )
+    assert isinstance(decision, Stop)
+
+
+def test_the_marker_of_a_former_topic_states_nothing_of_the_present_one() -> None:
+    """`TopicRecreated` was accepted, and the owner died between the first commit and the new marker."""
+    first = replace(metadata(5, TableEntry(A, intent(0, 4))), seq=1)
+    given = replace(NEVER, offset=0, metadata=first, marker_topic_id="T0", marker_seq=3, marker_position=5)
+    facts = replace(given, log_end=5)
+    assert state_of(facts).seq == 1
+    # so much that a block may have been stored: the marker was replaced, and is the older one again
+    stored = replace(first, seq=4, window=replace(first.window, sealed=first.window.sealed + 1))
+    stop = take_over(replace(facts, metadata=stored), replica="r2", epoch=5, now_ms=NOW)
+    assert isinstance(stop, Stop)
+    assert stop.reason == "MarkerMissing"
+    assert "T0" in stop.message
+
+
+def test_an_accepted_missing_marker_lets_the_stream_continue_where_it_is() -> None:
+    start = start_of(replace(RUNNING, marker_topic_id=None, accepted="MarkerMissing"))
+    assert (start.state.position, start.state.seq, len(start.state.in_flight)) == (500, RECORDED.seq, 2)
+    assert [alarm.reason for alarm in start.alarms] == ["MarkerAdopted"]

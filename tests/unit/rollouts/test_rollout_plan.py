@@ -21,7 +21,7 @@ def test_a_rollout_is_a_barrier_and_a_restart_of_each_replica() -> None:
     assert requests(2, restarts=True)[3:] == [("restart", 1), ("restart", 2)]
 
 
-def test_a_few_seeds_in_a_row_kill_everybody_and_most_of_them_within_the_barrier() -> None:
+def test_a_few_seeds_in_a_row_kill_all_owners_and_most_of_them_within_the_barrier() -> None:
     kills = [plan(seed, REPLICAS, restarts=True) for seed in range(300)]
     assert kills == [plan(seed, REPLICAS, restarts=True) for seed in range(300)]
     assert [kill.victim.split("-")[0] for kill in kills[:3]] == ["aggregator", "clickhouse", "operator"]
@@ -50,7 +50,7 @@ def test_a_table_is_furthest_behind_when_a_block_is_stored_or_the_time_is_over(
     assert TableLags(BLOCKS).peak(["d.t"], begin, end) == seconds
 
 
-def test_which_block_of_which_tables_was_behind_the_most_is_told() -> None:
+def test_which_block_of_which_tables_was_behind_the_most_is_reported() -> None:
     lags = TableLags(BLOCKS)
     assert lags.furthest(["d.t", "d.other"], 0.0, 99.0) == BLOCKS[2]
     assert lags.furthest(["d.t"], 0.0, 99.0) == BLOCKS[1]
@@ -59,7 +59,7 @@ def test_which_block_of_which_tables_was_behind_the_most_is_told() -> None:
     assert lags.percentile(["d.none"], 0.0, 99.0, 50) == 0.0
 
 
-def test_a_block_that_the_next_owner_is_told_of_again_was_stored_the_first_time() -> None:
+def test_a_block_that_the_next_owner_receives_again_was_stored_the_first_time() -> None:
     line = {"stream": "a/t/0", "table": "d.t", "begin": 5}
     late, early = "2026-01-02T03:04:07.500000Z", "2026-01-02T03:04:06.000000Z"
     (block,) = first_stored([line | {"timestamp": late}, line | {"timestamp": early}])
@@ -71,7 +71,7 @@ def history(*columns: str) -> TableHistory:
     return TableHistory(id=1, name="d.t", revisions=(first_revision(found),))
 
 
-def test_producers_of_both_revisions_send_in_turn_and_their_rows_can_be_told_apart() -> None:
+def test_producers_of_both_revisions_send_alternately_and_their_rows_can_be_distinguished() -> None:
     old = history("id")
     pool = MixedPool(old, 6)
     assert {(pool.message(1), pool.headers["schema"])[1] for _ in range(4)} == {"1"}

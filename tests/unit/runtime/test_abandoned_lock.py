@@ -1,4 +1,4 @@
-"""A stream that is dropped while it waits for a table's lock: the wait goes on in a thread, and must leave no lock."""
+"""A stream that is dropped while it waits for a table's lock: the wait runs on in a thread, and must leave no lock."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Any
 import pytest
 
 from blockhouse.errors import Retryable
-from blockhouse_aggregator.runtime.table_queue import TableQueue
+from blockhouse_aggregator.runtime.tables.lock_queue import LockQueue
 
 TABLE = "db.t"
 
 
 @dataclass
 class Granted:
-    """The lock, for as long as nobody has given it back."""
+    """The lock, for as long as no owner has released it."""
 
     valid: bool = True
 
 
 @dataclass
 class ThreadedLocks:
-    """Like the real ones: an acquire that has begun ends in its own time, whoever still waits for it."""
+    """Like the real ones: an acquire that has begun ends in its own time, even if no caller waits for it any more."""
 
     answers: list[asyncio.Future[Granted | None]] = field(default_factory=list)
     released: list[Granted] = field(default_factory=list)
 
-    async def acquire(self, table: str, timeout: float) -> Granted | None:
+    async def acquire(self, table: str, timeout: float, table_path: str | None = None) -> Granted | None:
         answer: asyncio.Future[Granted | None] = asyncio.get_running_loop().create_future()
         self.answers.append(answer)
         return await asyncio.shield(answer)
@@ -37,7 +37,7 @@ class ThreadedLocks:
         self.released.append(lease)
 
 
-async def use(queue: TableQueue) -> None:
+async def use(queue: LockQueue) -> None:
     async with queue.holding(TABLE):
         await asyncio.Event().wait()
 
@@ -50,7 +50,7 @@ async def turns(count: int = 10) -> None:
 async def abandoned() -> tuple[ThreadedLocks, asyncio.Future[Granted | None]]:
     """Locks of which one is being waited for by a stream that was dropped."""
     locks = ThreadedLocks()
-    stream = asyncio.ensure_future(use(TableQueue(locks)))
+    stream = asyncio.ensure_future(use(LockQueue(locks)))
     await turns()
     stream.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -80,7 +80,7 @@ async def test_a_wait_that_ends_without_a_lock_leaves_nothing_to_give_back(outco
 
 async def test_a_stream_that_is_dropped_while_it_holds_the_lock_gives_it_back_once() -> None:
     locks = ThreadedLocks()
-    stream = asyncio.ensure_future(use(TableQueue(locks)))
+    stream = asyncio.ensure_future(use(LockQueue(locks)))
     await turns()
     lease = Granted()
     locks.answers[0].set_result(lease)
@@ -97,7 +97,7 @@ async def test_a_stream_that_is_dropped_while_it_holds_the_lock_gives_it_back_on
 class Queued:
     """A stream that wants the lock, and does what it wants it for until `done`."""
 
-    queue: TableQueue
+    queue: LockQueue
     got: list[Any]
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -110,7 +110,7 @@ class Queued:
 async def queued(count: int) -> tuple[ThreadedLocks, list[Queued], list[asyncio.Task[None]]]:
     """So many streams of one aggregator, the first of which has just got the lock."""
     locks, got = ThreadedLocks(), list[Any]()
-    queue = TableQueue(locks)
+    queue = LockQueue(locks)
     streams = [Queued(queue, got) for _ in range(count)]
     tasks = [asyncio.ensure_future(stream.run()) for stream in streams]
     await turns()
@@ -129,7 +129,7 @@ async def test_those_that_waited_when_it_was_taken_have_the_lock_in_turn_and_the
         await turns()
     assert [stream for stream, _ in late.got] == streams, "in order, and all of them under one lock"
     assert len(locks.released) == 1
-    assert len(locks.answers) == 2, "who came later asks anew: others may be waiting"
+    assert len(locks.answers) == 2, "a later caller asks again: others may be waiting"
     locks.answers[1].set_result(Granted())
     late.done.set()
     await asyncio.gather(*tasks)

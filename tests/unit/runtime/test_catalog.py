@@ -1,21 +1,22 @@
-"""What the catalog says of a table that nobody had met before."""
+"""What the catalog answers about a table that no stream had met before, and when it asks the server again."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
 from blockhouse.errors import Retryable
-from blockhouse.schema.model import TableHistory
-from blockhouse_aggregator.runtime.catalog import Catalog
+from blockhouse.schema.model import DefaultKind, Revision, ServerColumn, TableHistory
+from blockhouse_aggregator.runtime.tables.catalog import Catalog
 
 TABLE = "db.clicks"
 HISTORY = TableHistory(id=7, name=TABLE, revisions=())
 
 
-class Outside:
-    """A server that is away, or lacks the table, and a schema history: what is asked now waits for `may_answer`."""
+class Ports:
+    """A server that is down, or lacks the table, and a schema history: what is asked now waits for `may_answer`."""
 
     def __init__(self) -> None:
         self.away = True
@@ -36,14 +37,14 @@ class Outside:
         return HISTORY
 
 
-async def test_a_table_is_unknown_only_when_the_server_has_said_so() -> None:
-    outside = Outside()
+async def test_a_table_is_unknown_only_when_the_server_has_answered_so() -> None:
+    outside = Ports()
     catalog = outside.catalog
     assert await catalog.id_of(TABLE) == HISTORY.id
     assert outside.asked == 1
     assert catalog.held() == {HISTORY.id}, "it waits"
-    assert (catalog.why_not(HISTORY.id), dict(catalog.hopeless())) == ("", {}), "there is nothing to mend"
-    assert catalog.dead_lettered(every=True, allowed=0) == frozenset(), "nobody knows that it is missing"
+    assert (catalog.why_not(HISTORY.id), dict(catalog.hopeless())) == ("", {}), "there is nothing to fix"
+    assert catalog.dead_lettered(every=True, allowed=0) == frozenset(), "it is not known to be missing"
 
     outside.away = False
     await catalog.refresh_unknown()
@@ -57,7 +58,7 @@ async def test_a_table_is_unknown_only_when_the_server_has_said_so() -> None:
 
 
 async def test_a_stream_that_meets_a_table_second_does_not_forget_what_the_first_has_found() -> None:
-    outside = Outside()
+    outside = Ports()
     outside.away = False
     late = outside.may_answer = asyncio.Event()
     second = asyncio.create_task(outside.catalog.id_of(TABLE))
@@ -70,3 +71,45 @@ async def test_a_stream_that_meets_a_table_second_does_not_forget_what_the_first
     assert await second == HISTORY.id
     assert outside.asked == 2
     assert outside.catalog.why_not(HISTORY.id) == "UnknownTable"
+
+
+class Healthy:
+    """A server that has the table, of which it shows one number that changes with it."""
+
+    def __init__(self) -> None:
+        self.fingerprint = 1
+        self.asked = 0
+        ports: Any = SimpleNamespace(shard=self, schemas=self)
+        self.catalog = Catalog(ports, lambda history, server: None)
+
+    async def describe(self, table: str) -> Any:
+        self.asked += 1
+        column = ServerColumn(name="id", type="UInt64", default_kind=DefaultKind(""), default_expression="")
+        return SimpleNamespace(columns=(column,))
+
+    async def fingerprints(self) -> Mapping[str, int]:
+        return {TABLE: self.fingerprint}
+
+    async def ensure_id(self, table: str) -> TableHistory:
+        return HISTORY
+
+    async def append(self, name: str, known: int, revision: Revision) -> TableHistory:
+        return HISTORY.model_copy(update={"revisions": (revision,)})
+
+    async def all(self) -> Mapping[str, TableHistory]:
+        found = self.catalog.known(TABLE)
+        return {} if found is None else {TABLE: found.history}
+
+
+async def test_a_table_is_compared_again_whenever_its_fingerprint_changes_and_only_then() -> None:
+    outside = Healthy()
+    await outside.catalog.id_of(TABLE)
+    await outside.catalog.refresh()
+    asked = outside.asked
+    await outside.catalog.refresh()
+    assert outside.asked == asked
+    outside.fingerprint = 2
+    await outside.catalog.refresh()
+    await outside.catalog.refresh()
+    assert outside.asked == asked + 1
+    assert outside.catalog.held() == frozenset()

@@ -1,4 +1,4 @@
-"""A table's lock is released when the insert under it has ended, not when somebody stops waiting for it."""
+"""A table's lock is released when the insert under it has ended, not when the caller stops waiting for it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ import pytest
 from blockhouse.errors import Retryable
 from blockhouse.metadata.model import InFlight
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.clickhouse.presence import StoredRows
+from blockhouse_aggregator.clickhouse.presence import Origin, StoredRows
 from blockhouse_aggregator.clickhouse.quorum import QuorumSnapshot
 from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.gate.messages import Grant, Result
-from blockhouse_aggregator.runtime.storing import BlockToStore, Storing
+from blockhouse_aggregator.runtime.ports import Lease
+from blockhouse_aggregator.runtime.stream.block import BlockToStore
+from blockhouse_aggregator.runtime.stream.outcomes import Stored
+from blockhouse_aggregator.runtime.stream.storing import Storing
 
 TABLE = ServerTable("default", "t", "MergeTree", False, None, None, (), 0, 0, frozenset(), (), "")
 
@@ -29,18 +32,21 @@ class Everything:
         self.inserting, self.answer, self.released = asyncio.Event(), asyncio.Event(), False
         self.gone = False
 
-    async def acquire(self, table: str, timeout: float) -> Everything:
+    async def acquire(self, table: str, timeout: float, table_path: str | None = None) -> Everything:
         return self
 
     async def release(self, lease: Everything) -> None:
         self.released = True
 
-    async def insert(self, grant: Grant) -> Result:
+    async def insert(self, grant: Grant, lease: Lease) -> Result:
         self.inserting.set()
         await self.answer.wait()
         if self.gone:
             raise Retryable("the task is gone")
         return Result(block=grant.block, outcome="stored", attempts=1, elapsed=0)
+
+    async def claimed(self, table: ServerTable, cluster: str, topic: str) -> bool:
+        return True
 
     async def describe(self, table: str) -> ServerTable | None:
         raise NotImplementedError
@@ -57,7 +63,7 @@ class Everything:
     async def altered_since(self, table: ServerTable, since_ms: int) -> bool:
         raise NotImplementedError
 
-    async def stored(self, table: ServerTable, stream: StreamId, begin: int, end: int) -> StoredRows:
+    async def stored(self, table: ServerTable, origin: Origin, begin: int, end: int) -> StoredRows:
         raise NotImplementedError
 
 
@@ -81,9 +87,9 @@ async def test_a_dropped_stream_keeps_the_lock_until_its_running_insert_has_ende
 
 
 async def test_a_task_that_is_gone_when_its_stream_is_dropped_is_no_internal_error() -> None:
-    """It is told of by asyncio when what the insert raised is asked for by nobody."""
-    told: list[dict[str, object]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    """asyncio reports it when no caller retrieves what the insert raised."""
+    reported: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     outside = Everything()
     storing = Storing(outside, outside, lifetime=10, now_ms=lambda: 0, slots=1)
     work = asyncio.ensure_future(storing.store(BLOCK, outside))
@@ -96,10 +102,10 @@ async def test_a_task_that_is_gone_when_its_stream_is_dropped_is_no_internal_err
     del work  # whose traceback keeps the insert, as does the step of the loop in which it ended
     await asyncio.sleep(0)
     gc.collect()
-    assert not told
+    assert not reported
 
 
-async def test_how_long_a_block_waited_for_the_lock_is_told() -> None:
+async def test_how_long_a_block_waited_for_the_lock_is_reported() -> None:
     outside = Everything()
     storing = Storing(outside, outside, lifetime=10, now_ms=lambda: 0, slots=1)
     first = asyncio.ensure_future(storing.store(BLOCK, outside))
@@ -107,5 +113,8 @@ async def test_how_long_a_block_waited_for_the_lock_is_told() -> None:
     second = asyncio.ensure_future(storing.store(BLOCK, outside))
     await asyncio.wait({second}, timeout=PAUSE)
     outside.answer.set()
-    assert (await second).lock_wait > PAUSE / 2
-    assert (await second).lock_wait > (await first).lock_wait  # which does not count the insert
+    early, late = await first, await second
+    assert isinstance(early, Stored)
+    assert isinstance(late, Stored)
+    assert late.lock_wait > PAUSE / 2
+    assert late.lock_wait > early.lock_wait  # which does not count the insert

@@ -1,7 +1,7 @@
 """Blocks grow while a stream is behind and shrink when it has caught up."""
 
 from blockhouse.config.pipeline import Blocks
-from blockhouse_aggregator.runtime.pacing import Pace, next_pace
+from blockhouse_aggregator.runtime.stream.pacing import Pace, next_pace
 
 BLOCKS = Blocks()
 
@@ -51,7 +51,7 @@ def test_however_slow_inserts_are_rows_stay_as_fresh_as_was_configured_within_re
     assert stuck.max_age(Blocks(max_age=30)) == 2, "the configured age is the longer one"
 
 
-def test_the_first_round_of_a_lease_follows_no_other_and_says_nothing_of_inserts() -> None:
+def test_the_first_round_of_a_lease_follows_no_other_and_reports_nothing_of_inserts() -> None:
     pace = next_pace(Pace(2, waited=0.4), BLOCKS, behind=5_000, taken=10_000, waited=None)
     assert pace == Pace(2, waited=0.4)
 

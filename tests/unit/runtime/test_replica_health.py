@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from blockhouse_aggregator.runtime.health import REPORT_HOLDS, ReplicaHealth
+from blockhouse_aggregator.runtime.process.replica_health import REPORT_HOLDS, ReplicaHealth
 
 HANDOVER_AFTER = 10.0
 

@@ -9,7 +9,7 @@ from blockhouse.errors import Retryable
 from blockhouse.metadata.model import InFlight, Window
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.protocol.state import Block, Stage, StreamState, TableState
-from blockhouse_aggregator.runtime.retention import Due, Retention, burial, expiring
+from blockhouse_aggregator.runtime.stream.retention import Due, Retention, burial, expiring
 
 NOW = 1_800_000_000_000
 STREAM = StreamId("a", "events", 0)
@@ -84,7 +84,7 @@ async def test_without_retention_or_lagging_tables_nothing_expires() -> None:
     assert group.asked == []
 
 
-async def test_a_cluster_that_is_away_buries_nothing() -> None:
+async def test_an_unavailable_cluster_buries_nothing() -> None:
     retention = Retention(STREAM)
     await retention.look(Away(), STATE, NOW)  # type: ignore[arg-type]
     assert retention.below == 0
@@ -92,5 +92,5 @@ async def test_a_cluster_that_is_away_buries_nothing() -> None:
 
 def test_the_alarm_about_a_table_is_raised_once() -> None:
     retention, due = Retention(STREAM), expiring(STATE, 250, HOPELESS)
-    assert [alarm.reason for alarm in retention.untold(due)] == ["RetentionNear"]
-    assert retention.untold(due) == ()
+    assert [alarm.reason for alarm in retention.unreported(due)] == ["RetentionNear"]
+    assert retention.unreported(due) == ()

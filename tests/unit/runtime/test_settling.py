@@ -6,8 +6,8 @@ import asyncio
 from typing import Any, cast
 
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.runtime.owner import StreamOwner
-from blockhouse_aggregator.runtime.ownership import OwnedStreams
+from blockhouse_aggregator.runtime.process.ownership import OwnedStreams
+from blockhouse_aggregator.runtime.stream.owner import StreamOwner
 
 STREAMS = [StreamId("a", "events", number) for number in range(3)]
 
@@ -53,7 +53,7 @@ async def test_an_owner_of_another_epoch_is_left_alone() -> None:
     assert not newer.drained
 
 
-async def test_a_cluster_is_given_up_when_its_own_streams_have_finished() -> None:
+async def test_a_cluster_is_released_when_its_own_streams_have_finished() -> None:
     """Another cluster's insert may take long: the next owners of these streams do not wait for it."""
     slow, done = Owner(1), Owner(1)
     done.clean = True

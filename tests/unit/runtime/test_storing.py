@@ -8,16 +8,27 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from blockhouse.errors import Retryable
+from blockhouse.errors import Blocked, Retryable
 from blockhouse.metadata.model import InFlight
 from blockhouse.schema.history import first_revision
-from blockhouse.schema.model import ServerColumn
+from blockhouse.schema.model import DefaultKind, ServerColumn
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.clickhouse.presence import StoredRows
+from blockhouse_aggregator.clickhouse.presence import Origin, StoredRows
 from blockhouse_aggregator.clickhouse.quorum import QuorumSnapshot
-from blockhouse_aggregator.clickhouse.tables import ServerTable
+from blockhouse_aggregator.clickhouse.tables import By, Identity, ServerTable
 from blockhouse_aggregator.gate.messages import Grant, Result
-from blockhouse_aggregator.runtime.storing import BlockToStore, Storing
+from blockhouse_aggregator.runtime import ports
+from blockhouse_aggregator.runtime.stream.block import BlockToStore
+from blockhouse_aggregator.runtime.stream.outcomes import (
+    Absent,
+    CannotTell,
+    Condemned,
+    Partial,
+    Stored,
+    TryAgain,
+    Whole,
+)
+from blockhouse_aggregator.runtime.stream.storing import Storing
 
 NOW = 1_800_000_000_000
 COLUMNS = (ServerColumn(name="n", type="UInt32"), ServerColumn(name="_kafka_offset", type="UInt64"))
@@ -56,7 +67,7 @@ class Lease:
 
 @dataclass
 class World:
-    """The shard, its locks and the task: `quorum` answers in turn, the last one for ever."""
+    """The shard, its locks and the task: `quorum` answers in order, the last one indefinitely."""
 
     quorum_answers: deque[QuorumSnapshot] = field(default_factory=lambda: deque([CLEAR]))
     recent_blocks: int = 0
@@ -64,12 +75,15 @@ class World:
     table: ServerTable = TABLE
     stored_offsets: int = 0
     lock_free: bool = True
+    claims: int = 0
+    claimed_by_another: bool = False
+    claimed_alone: bool = True
     lease: Lease = field(default_factory=Lease)
     outcome: Result | None = None
     held: set[str] = field(default_factory=set)
     grants: list[Grant] = field(default_factory=list)
 
-    async def acquire(self, table: str, timeout: float) -> Lease | None:
+    async def acquire(self, table: str, timeout: float, table_path: str | None = None) -> Lease | None:
         if not self.lock_free:
             return None
         self.held.add(table)
@@ -88,7 +102,15 @@ class World:
         assert since_ms < BLOCK.intent.intent_ms - 1000, "clocks may differ"
         return self.altered
 
-    async def stored(self, table: ServerTable, stream: StreamId, begin: int, end: int) -> StoredRows:
+    async def claimed(self, table: ServerTable, cluster: str, topic: str) -> bool:
+        assert self.held == {"default.t"}, "a claim without the table's lock"
+        assert (cluster, topic) == ("a", "events/id")
+        self.claims += 1
+        if self.claimed_by_another:
+            raise Blocked("another pipeline loads it", reason="TableClaimed")
+        return self.claimed_alone
+
+    async def stored(self, table: ServerTable, origin: Origin, begin: int, end: int) -> StoredRows:
         return StoredRows({begin + i: 1 for i in range(self.stored_offsets)})
 
     async def describe(self, table: str) -> ServerTable | None:
@@ -97,7 +119,7 @@ class World:
     async def fingerprints(self) -> Mapping[str, int]:
         return {}
 
-    async def insert(self, grant: Grant) -> Result:
+    async def insert(self, grant: Grant, lease: ports.Lease) -> Result:
         assert self.held == {"default.t"}, "an insert without the table's lock"
         self.grants.append(grant)
         return self.outcome or Result(block=grant.block, outcome="stored", attempts=1, elapsed=0.1)
@@ -109,24 +131,24 @@ def storing(world: World) -> Storing:
 
 async def test_a_fresh_block_is_acknowledged_by_the_plain_ok() -> None:
     world = World(quorum_answers=deque([PENDING]))
-    verdict = await storing(world).store(replace(BLOCK, fresh=True), world)
-    assert verdict.stored
+    outcome = await storing(world).store(replace(BLOCK, fresh=True), world)
+    assert isinstance(outcome, Stored)
     assert not world.grants[0].ask_provenance
 
 
 async def test_an_ok_after_a_resend_inside_the_task_does_not_acknowledge() -> None:
     world = World()
     world.outcome = Result(block=BLOCK.key, outcome="stored", attempts=2, elapsed=0.1)
-    verdict = await storing(world).store(replace(BLOCK, fresh=True), world)
-    assert not verdict.stored
-    assert not verdict.condemned
+    outcome = await storing(world).store(replace(BLOCK, fresh=True), world)
+    assert isinstance(outcome, TryAgain)
 
 
 async def test_a_fresh_block_that_waited_beyond_its_lifetime_is_rebuilt_and_decided_not_inserted() -> None:
     world = World()
     thawed = replace(BLOCK, fresh=True, intent=replace(BLOCK.intent, intent_ms=NOW - 100_000))
-    verdict = await storing(world).store(thawed, world)
-    assert verdict.rebuild
+    outcome = await storing(world).store(thawed, world)
+    assert isinstance(outcome, TryAgain)
+    assert outcome.rebuild
     assert not world.grants
 
 
@@ -138,28 +160,28 @@ async def test_a_grant_ends_a_lifetime_after_its_decision() -> None:
 
 async def test_an_early_ok_waits_until_no_quorum_is_pending() -> None:
     world = World(quorum_answers=deque([CLEAR, PENDING, PENDING, CLEAR]))
-    verdict = await storing(world).store(BLOCK, world)
-    assert verdict.stored
+    outcome = await storing(world).store(BLOCK, world)
+    assert isinstance(outcome, Stored)
     assert world.quorum_answers == deque([CLEAR])
 
 
 async def test_an_early_ok_does_not_acknowledge_while_the_quorum_stays_unmet() -> None:
     world = World(quorum_answers=deque([CLEAR, PENDING]))
-    verdict = await storing(world).store(BLOCK, world)
-    assert not verdict.stored
+    outcome = await storing(world).store(BLOCK, world)
+    assert isinstance(outcome, TryAgain)
 
 
 async def test_an_early_ok_does_not_acknowledge_when_the_part_failed_meanwhile() -> None:
     world = World(quorum_answers=deque([CLEAR, PENDING, FAILED]))
-    verdict = await storing(world).store(BLOCK, world)
-    assert not verdict.stored
+    outcome = await storing(world).store(BLOCK, world)
+    assert isinstance(outcome, TryAgain)
 
 
 async def test_an_intent_that_may_have_left_the_window_is_decided_by_provenance() -> None:
     world = World(recent_blocks=60)
-    verdict = await storing(world).store(BLOCK, world)
+    outcome = await storing(world).store(BLOCK, world)
     assert world.grants[0].ask_provenance
-    assert verdict.stored
+    assert isinstance(outcome, Stored)
 
 
 async def test_an_intent_older_than_the_windows_time_is_decided_by_provenance() -> None:
@@ -167,6 +189,38 @@ async def test_an_intent_older_than_the_windows_time_is_decided_by_provenance() 
     old = replace(BLOCK, intent=replace(BLOCK.intent, intent_ms=NOW - 600_000_000))
     await storing(world).store(old, world)
     assert world.grants[0].ask_provenance
+
+
+def with_tokens(since_ms: int) -> ServerTable:
+    return replace(TABLE, identity=Identity(By.TOKEN, since_ms))
+
+
+async def test_where_every_replica_has_tokens_a_block_is_recognised_after_an_added_column() -> None:
+    added = (*TABLE.columns, ServerColumn(name="extra", type="UInt8"))
+    world = World(table=replace(with_tokens(NOW - 60_000), columns=added), altered=True)
+    assert isinstance(await storing(world).store(BLOCK, world), Stored)
+    assert [(grant.ask_provenance, grant.exact, grant.by_token) for grant in world.grants] == [(False, False, True)]
+
+
+async def test_a_block_sent_before_the_servers_had_tokens_is_decided_by_provenance() -> None:
+    """Its first insert had no token: the server would store it again under one."""
+    for table in (with_tokens(BLOCK.intent.intent_ms), replace(TABLE, identity=Identity(By.NOTHING))):
+        world = World(table=table)
+        await storing(world).store(BLOCK, world)
+        assert [(grant.ask_provenance, grant.by_token) for grant in world.grants] == [(True, False)]
+
+
+async def test_a_token_does_not_outlive_the_window() -> None:
+    world = World(table=with_tokens(NOW - 60_000), recent_blocks=TABLE.deduplication_window)
+    await storing(world).store(BLOCK, world)
+    assert [(grant.ask_provenance, grant.by_token) for grant in world.grants] == [(True, False)]
+
+
+async def test_a_block_of_another_aggregator_had_no_token_of_ours() -> None:
+    world = World(table=with_tokens(NOW - 60_000))
+    outcome = await storing(world).store(FOREIGN_BLOCK, world)
+    assert isinstance(outcome, Condemned)
+    assert world.grants == []
 
 
 async def test_a_trusted_replay_is_inserted_only_into_exactly_the_blocks_columns() -> None:
@@ -184,6 +238,17 @@ async def test_a_block_of_an_older_revision_is_decided_by_provenance() -> None:
     assert world.grants[0].ask_provenance
 
 
+async def test_a_block_whose_materialized_column_looks_something_up_is_decided_by_provenance() -> None:
+    looked_up = ServerColumn(
+        name="v", type="String", default_kind=DefaultKind.MATERIALIZED, default_expression="joinGet('d', 'v', n)"
+    )
+    table = replace(TABLE, columns=(*COLUMNS, looked_up))
+    for identity, asked in ((TABLE.identity, True), (Identity(By.TOKEN, 0), False)):
+        world = World(table=replace(table, identity=identity))
+        await storing(world).store(replace(BLOCK, revision=first_revision(table.columns)), world)
+        assert world.grants[0].ask_provenance is asked
+
+
 async def test_a_block_is_decided_by_provenance_after_an_alter_this_replica_does_not_show() -> None:
     """Added and dropped again, or on its way: another replica may have stored the block with other columns."""
     world = World(altered=True)
@@ -193,31 +258,30 @@ async def test_a_block_is_decided_by_provenance_after_an_alter_this_replica_does
 
 async def test_provenance_is_not_asked_while_a_quorum_is_pending() -> None:
     world = World(recent_blocks=60, quorum_answers=deque([PENDING]))
-    verdict = await storing(world).store(BLOCK, world)
-    assert not verdict.stored
+    outcome = await storing(world).store(BLOCK, world)
+    assert isinstance(outcome, TryAgain)
     assert not world.grants
 
 
 async def test_what_provenance_found_is_not_believed_when_a_part_failed_while_it_was_asked() -> None:
     world = World(recent_blocks=60, quorum_answers=deque([CLEAR, FAILED]))
     world.outcome = Result(block=BLOCK.key, outcome="stored", attempts=1, elapsed=0.1, presence="complete")
-    verdict = await storing(world).store(BLOCK, world)
-    assert not verdict.stored
+    outcome = await storing(world).store(BLOCK, world)
+    assert isinstance(outcome, TryAgain)
 
 
 async def test_nothing_is_granted_without_the_lock() -> None:
     world = World(lock_free=False)
-    verdict = await storing(world).store(BLOCK, world)
+    outcome = await storing(world).store(BLOCK, world)
     assert not world.grants
-    assert not verdict.stored
-    assert not verdict.condemned
+    assert isinstance(outcome, TryAgain)
 
 
 async def test_nothing_is_granted_under_a_lock_whose_session_was_lost() -> None:
     world = World(lease=Lease(valid=False))
-    verdict = await storing(world).store(BLOCK, world)
+    outcome = await storing(world).store(BLOCK, world)
     assert not world.grants
-    assert not verdict.stored
+    assert isinstance(outcome, TryAgain)
 
 
 async def test_two_streams_of_one_aggregator_never_insert_into_a_table_at_once() -> None:
@@ -226,7 +290,7 @@ async def test_two_streams_of_one_aggregator_never_insert_into_a_table_at_once()
     running = 0
 
     class Task:
-        async def insert(self, grant: Grant) -> Result:
+        async def insert(self, grant: Grant, lease: ports.Lease) -> Result:
             nonlocal running
             running += 1
             assert running == 1
@@ -234,33 +298,30 @@ async def test_two_streams_of_one_aggregator_never_insert_into_a_table_at_once()
             running -= 1
             return Result(block=grant.block, outcome="stored", attempts=1, elapsed=0.0)
 
-    verdicts = await asyncio.gather(*(store.store(replace(BLOCK, fresh=True), Task()) for _ in range(5)))
-    assert all(verdict.stored for verdict in verdicts)
+    outcomes = await asyncio.gather(*(store.store(replace(BLOCK, fresh=True), Task()) for _ in range(5)))
+    assert all(isinstance(outcome, Stored) for outcome in outcomes)
 
 
 async def test_a_lost_task_leaves_the_fate_open_and_the_lock_free() -> None:
     class Gone:
-        async def insert(self, grant: Grant) -> Result:
+        async def insert(self, grant: Grant, lease: ports.Lease) -> Result:
             raise Retryable("the connection to the task broke")
 
     world = World()
-    verdict = await storing(world).store(BLOCK, Gone())
-    assert not verdict.stored
+    outcome = await storing(world).store(BLOCK, Gone())
+    assert isinstance(outcome, TryAgain)
     assert not world.held
 
 
-async def test_a_block_the_log_lost_is_acknowledged_only_when_every_message_is_stored() -> None:
-    assert (await storing(World(stored_offsets=10)).stored_without_bytes(BLOCK)).stored
-    partly = await storing(World(stored_offsets=4)).stored_without_bytes(BLOCK)
-    assert partly.condemned == "ReplayRangeExpired"
-    assert "4 of 10" in partly.message
+async def test_a_block_is_whole_only_when_every_message_is_stored() -> None:
+    assert await storing(World(stored_offsets=10)).provenance(BLOCK) == Whole()
+    assert await storing(World(stored_offsets=4)).provenance(BLOCK) == Partial(messages=4, expected=10, rows=4)
 
 
-async def test_a_lost_block_over_partitions_is_not_believed_complete_because_every_message_shows() -> None:
+async def test_a_block_over_partitions_is_not_believed_whole_because_every_message_shows() -> None:
     """Of message 7 one row of two may be stored: its part was written, the other one was not."""
     over_days = replace(BLOCK, table=replace(TABLE, partition_key="toYYYYMMDD(day)"))
-    verdict = await storing(World(stored_offsets=10)).stored_without_bytes(over_days)
-    assert verdict.condemned == "ReplayRangeExpired"
+    assert await storing(World(stored_offsets=10)).provenance(over_days) == Partial(10, 10, 10)
 
 
 FOREIGN_BLOCK = replace(BLOCK, intent=InFlight(begin=10, end=19, messages=10, revision=0, crc=1, intent_ms=NOW - 100))
@@ -268,25 +329,86 @@ FOREIGN_BLOCK = replace(BLOCK, intent=InFlight(begin=10, end=19, messages=10, re
 
 async def test_a_foreign_block_is_sent_again_while_deduplication_certainly_knows_it() -> None:
     world = World()
-    verdict = await storing(world).store(FOREIGN_BLOCK, world)
-    assert verdict.stored
+    outcome = await storing(world).store(FOREIGN_BLOCK, world)
+    assert isinstance(outcome, Stored)
     assert [(grant.ask_provenance, grant.exact) for grant in world.grants] == [(False, True)]
 
 
 async def test_a_foreign_block_that_deduplication_may_have_forgotten_is_blocked() -> None:
     """Its rows have no provenance: asked, the table would show none of them, and they would be inserted twice."""
     for world in (World(recent_blocks=60), World(altered=True)):
-        verdict = await storing(world).store(FOREIGN_BLOCK, world)
-        assert verdict.condemned == "ForeignBlockUndecided"
+        outcome = await storing(world).store(FOREIGN_BLOCK, world)
+        assert isinstance(outcome, Condemned)
+        assert outcome.reason == "ForeignBlockUndecided"
         assert not world.grants
-    assert (await storing(World(stored_offsets=10)).stored_without_bytes(FOREIGN_BLOCK)).condemned
+    found = await storing(World(stored_offsets=10)).provenance(FOREIGN_BLOCK)
+    assert isinstance(found, CannotTell)
+    assert found.after is None
 
 
 async def test_a_block_is_proved_absent_only_when_no_row_of_it_is_stored_and_no_quorum_is_pending() -> None:
-    assert (await storing(World()).absent(BLOCK)).stored
-    assert (await storing(World(stored_offsets=1)).absent(BLOCK)).condemned == "NotAbsent"
-    assert (await storing(World()).absent(FOREIGN_BLOCK)).condemned == "ForeignBlockUndecided"
-    pending = await storing(World(quorum_answers=deque([PENDING]))).absent(BLOCK)
-    assert (pending.stored, pending.condemned) == (False, "")
-    failed = await storing(World(quorum_answers=deque([CLEAR, FAILED]))).absent(BLOCK)
-    assert (failed.stored, failed.condemned) == (False, "")
+    assert await storing(World()).provenance(BLOCK) == Absent()
+    assert await storing(World(stored_offsets=1)).provenance(BLOCK) == Partial(messages=1, expected=10, rows=1)
+    for answers in (deque([PENDING]), deque([CLEAR, FAILED])):
+        found = await storing(World(quorum_answers=answers)).provenance(BLOCK)
+        assert isinstance(found, CannotTell)
+        assert found.after is not None, "it is asked again"
+
+
+FULL = replace(TABLE, provenance=frozenset({"_kafka_cluster", "_kafka_partition", "_kafka_offset"}))
+
+
+async def test_a_fresh_block_that_the_server_knows_is_never_called_stored() -> None:
+    world = World()
+    world.outcome = Result(block=BLOCK.key, outcome="stored", attempts=1, elapsed=0.1, deduplicated=True)
+    outcome = await storing(world).store(replace(BLOCK, fresh=True, table=FULL), world)
+    assert isinstance(outcome, Condemned)
+    assert outcome.reason == "FreshDuplicate"
+
+    unidentified = await storing(world).store(replace(BLOCK, fresh=True), world)
+    assert isinstance(unidentified, Stored), "equal rows of two blocks are one to the server: a hazard, not a fault"
+
+
+async def test_a_fresh_block_that_was_sent_twice_by_its_task_may_be_known() -> None:
+    world = World()
+    world.outcome = Result(block=BLOCK.key, outcome="stored", attempts=2, elapsed=0.1, deduplicated=True)
+    assert isinstance(await storing(world).store(replace(BLOCK, fresh=True, table=FULL), world), TryAgain)
+
+
+async def test_an_inherited_block_that_is_a_duplicate_and_not_there_is_a_hole() -> None:
+    world = World(table=FULL)
+    world.outcome = Result(block=BLOCK.key, outcome="stored", attempts=1, elapsed=0.1, deduplicated=True)
+    outcome = await storing(world).store(replace(BLOCK, table=FULL), world)
+    assert isinstance(outcome, Condemned)
+    assert outcome.reason == "DuplicateButAbsent"
+
+    world.stored_offsets = BLOCK.intent.messages
+    assert isinstance(await storing(world).store(replace(BLOCK, table=FULL), world), Stored)
+
+
+async def test_a_duplicate_whose_part_failed_meanwhile_is_sent_again_before_it_is_a_hole() -> None:
+    world = World(table=FULL, quorum_answers=deque([CLEAR, FAILED]))
+    world.outcome = Result(block=BLOCK.key, outcome="stored", attempts=1, elapsed=0.1, deduplicated=True)
+    assert isinstance(await storing(world).store(replace(BLOCK, table=FULL), world), TryAgain)
+
+
+async def test_a_table_that_another_pipeline_has_claimed_gets_nothing() -> None:
+    world = World(claimed_by_another=True)
+    outcome = await storing(world).store(replace(BLOCK, fresh=True), world)
+    assert isinstance(outcome, Condemned)
+    assert outcome.reason == "TableClaimed"
+    assert world.grants == []
+    found = await storing(world).provenance(BLOCK)
+    assert isinstance(found, CannotTell)
+
+
+async def test_a_claim_is_asked_for_once_while_the_lock_is_held() -> None:
+    world = World(claimed_alone=False, recent_blocks=100)
+    under = storing(world)
+    await under.store(BLOCK, world)
+    await under.store(BLOCK, world)
+    assert world.claims == 1
+    assert [grant.sole for grant in world.grants] == [False, False]
+    world.lease = Lease()
+    await under.store(BLOCK, world)
+    assert world.claims == 2

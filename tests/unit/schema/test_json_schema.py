@@ -1,4 +1,4 @@
-"""The schema printed for producers of JSON says what the aggregator takes."""
+"""The schema printed for producers of JSON describes what the aggregator takes."""
 
 from __future__ import annotations
 

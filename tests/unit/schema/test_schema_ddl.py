@@ -78,7 +78,7 @@ def test_the_engine_is_a_family_whose_path_is_ours_to_give(engine: str, family: 
 
 
 @pytest.mark.parametrize(
-    ("sql", "reason", "says"),
+    ("sql", "reason", "message"),
     [
         ("CREAT TABLE t (id UInt64)", "SyntaxError", "cannot be read"),
         ("", "SyntaxError", "must be one CREATE TABLE statement"),
@@ -93,12 +93,12 @@ def test_the_engine_is_a_family_whose_path_is_ours_to_give(engine: str, family: 
         (f"CREATE TABLE t (id AggregateFunction(sum, UInt8)) {ENGINE}", "UnsupportedType", "column id"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_the_table_and_the_cause(sql: str, reason: str, says: str) -> None:
+def test_what_cannot_be_meant_is_refused_with_the_table_and_the_cause(sql: str, reason: str, message: str) -> None:
     with pytest.raises(Permanent) as refused:
         read_declaration("db.t", sql)
     assert refused.value.reason == reason
     assert "table db.t" in str(refused.value)
-    assert says in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(

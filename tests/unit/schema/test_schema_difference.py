@@ -17,6 +17,7 @@ PROVENANCE = tuple(
         ("_kafka_partition", "UInt32"),
         ("_kafka_offset", "UInt64"),
         ("_kafka_row", "UInt32"),
+        ("_kafka_topic", "String"),
     )
 )
 COLUMNS = (
@@ -63,7 +64,7 @@ def test_a_computed_column_is_nobodys_neighbour() -> None:
 
 
 @pytest.mark.parametrize(
-    ("server", "says"),
+    ("server", "message"),
     [
         (found(*COLUMNS, ServerColumn(name="old", type="UInt8")), "column old is on the server and not in the DDL"),
         (found(*changed("n", type="UInt64")), "column n is UInt64 on the server and UInt32 in the DDL"),
@@ -81,10 +82,10 @@ def test_a_computed_column_is_nobodys_neighbour() -> None:
         (found(*COLUMNS, partition="toYYYYMMDD(at)"), "the partition key is toYYYYMMDD(at) on the server"),
     ],
 )
-def test_everything_but_an_added_column_is_refused_with_the_difference(server: FoundTable, says: str) -> None:
+def test_everything_but_an_added_column_is_refused_with_the_difference(server: FoundTable, message: str) -> None:
     difference = compare(read_declaration("db.t", DDL), server)
     assert len(difference.refused) == 1
-    assert difference.refused[0].lower().startswith(says.lower())
+    assert difference.refused[0].lower().startswith(message.lower())
     assert difference.added == ()
 
 
@@ -98,3 +99,16 @@ def test_create_gives_path_replica_and_windows_unless_the_owner_set_them() -> No
     )
     assert "ENGINE = ReplicatedMergeTree('/clickhouse/tables/events/01/db.t', 'r1')" in sql
     assert sql.endswith("replicated_deduplication_window = 7, replicated_deduplication_window_seconds = 86400")
+
+
+def test_the_topic_of_either_type_is_the_same_unless_it_is_declared() -> None:
+    declared = read_declaration("db.t", DDL)
+    compact = changed("_kafka_topic", type="LowCardinality(String)")
+    assert compare(declared, found(*compact)).none
+    assert compare(declared.with_compact_topic(), found(*COLUMNS)).none
+    assert "`_kafka_topic` LowCardinality(String)" in create_statement(
+        declared.with_compact_topic(), path="/p", replica="r"
+    )
+    own = read_declaration("db.t", DDL.replace("(id UInt64,", "(id UInt64, _kafka_topic FixedString(9),"))
+    assert own.with_compact_topic() == own
+    assert compare(own, found(*COLUMNS)).refused

@@ -1,4 +1,4 @@
-"""The page that producers read says what the code does."""
+"""The page that producers read describes what the code does."""
 
 from __future__ import annotations
 

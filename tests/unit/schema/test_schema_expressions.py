@@ -6,7 +6,16 @@ import re
 
 import pytest
 
-from blockhouse.schema.expressions import ROW, ROWS, TIME, TIME_MS, in_order, not_repeatable, server_expression
+from blockhouse.schema.expressions import (
+    ROW,
+    ROWS,
+    TIME,
+    TIME_MS,
+    in_order,
+    not_proven,
+    not_repeatable,
+    server_expression,
+)
 from blockhouse.schema.model import Column
 from tests.format_messages import history
 
@@ -37,6 +46,7 @@ def known() -> dict[str, Column]:
             f"reinterpretAsInt64(CAST((fromUnixTimestamp64Milli({TIME_MS})), 'DateTime64(3)'))",
             (),
         ),
+        ("Time64(3)", "a", "toInt64(CAST(CAST((a), 'Time64(3)'), 'Decimal128(3)') * 1000)", ("a",)),
         ("Nullable(UUID)", "if(a > 0, NULL, toUUID('x'))", None, ("a",)),
         ("UInt8", "CASE WHEN a = 1 THEN 2 ELSE 3 END", None, ("a",)),
     ],
@@ -92,8 +102,28 @@ def test_defaults_that_need_each_other_are_asked_in_order_and_never_in_a_circle(
         ("DateTime MATERIALIZED now()", "now"),
         ("UInt64 MATERIALIZED cityHash64(rand(), 'x')", "rand"),
         ("String MATERIALIZED concat('now', 'x')", ""),
+        ("DateTime MATERIALIZED Now()", "Now"),
+        ("Date MATERIALIZED CURRENT_DATE()", "CURRENT_DATE"),
+        ("UInt64 MATERIALIZED randBernoulli(0.5)", "randBernoulli"),
         ("DateTime ALIAS now()", ""),
     ],
 )
 def test_a_materialized_column_that_changes_is_found(text: str, function: str) -> None:
     assert not_repeatable(history({"x": text}).revisions[0].columns[0]) == function
+
+
+@pytest.mark.parametrize(
+    ("text", "function"),
+    [
+        ("String MATERIALIZED joinGet('d', 'v', id)", "joinGet"),
+        ("String MATERIALIZED upper(dictGetString('d', 'v', id))", "dictGetString"),
+        ("String MATERIALIZED getMacro('replica')", "getMacro"),
+        ("String MATERIALIZED version()", "version"),
+        ("UInt8 MATERIALIZED CAST(length(splitByChar(',', s)) AS UInt8)", ""),
+        ("Date MATERIALIZED toDate(ts)", ""),
+        ("String MATERIALIZED 'x", "'x"),
+        ("String DEFAULT joinGet('d', 'v', id)", ""),
+    ],
+)
+def test_a_materialized_column_that_looks_something_up_is_not_proven(text: str, function: str) -> None:
+    assert not_proven(history({"x": text}).revisions[0].columns[0]) == function

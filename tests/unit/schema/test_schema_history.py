@@ -73,10 +73,10 @@ def test_an_enum_may_get_more_names() -> None:
         (columns(("a", "UInt8", "ALIAS", "1"), ("b", "String")), "column a became ALIAS"),
     ],
 )
-def test_a_change_that_could_lose_data_blocks_and_says_which(now: list[ServerColumn], difference: str) -> None:
+def test_a_change_that_could_lose_data_blocks_and_names_which(now: list[ServerColumn], difference: str) -> None:
     with pytest.raises(Blocked, match=difference) as blocked:
         extend(BEFORE, now)
-    assert blocked.value.on == "SchemaChange"
+    assert blocked.value.reason == "SchemaChange"
     assert "db.t" in str(blocked.value)
 
 

@@ -46,7 +46,7 @@ def test_names_that_protobuf_could_confuse_get_their_number_and_older_names_stay
     assert names(grown) == {**names(before), "a-b": "a_b_6"}
 
 
-def test_columns_that_nobody_sends_are_not_in_row() -> None:
+def test_columns_that_no_producer_sends_are_not_in_row() -> None:
     table = extend(
         EMPTY,
         [

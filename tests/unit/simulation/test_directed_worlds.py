@@ -41,7 +41,7 @@ def in_flight(node: Node, partition: int) -> list[tuple[Stage, str]]:
 
 def wait_for_takeover(made: Universe, former: Node) -> None:
     others = [node.name for node in made.nodes if node is not former]
-    assert made.run(30, lambda: made.clusters["a"].owner(0) in others), "nobody took the stream over"
+    assert made.run(30, lambda: made.clusters["a"].owner(0) in others), "no owner took the stream over"
 
 
 def killed_in_mid_insert(made: Universe, table: int, count: int) -> Node:
@@ -114,7 +114,7 @@ def test_a_replay_is_stored_before_a_round_that_would_have_to_leave_its_table_ou
 
 @pytest.mark.parametrize("seconds", [1, 4, 7])
 def test_a_block_of_a_table_that_only_the_dead_owner_had_met_is_replayed_at_once(seconds: float) -> None:
-    """The heir looks at the schema history every ten seconds, and knows the table by its id alone."""
+    """The next owner reads the schema history every ten seconds, and knows the table by its id alone."""
     with universe(given(tables=1, new_tables=1, quorum_timeout=20.0)) as made:
         made.run(3 + seconds)
         owner = killed_in_mid_insert(made, 0, 3)
@@ -123,30 +123,30 @@ def test_a_block_of_a_table_that_only_the_dead_owner_had_met_is_replayed_at_once
         assert made.world.harm is None
 
 
-def test_a_table_that_is_met_while_the_local_server_is_away_is_not_called_unknown() -> None:
-    """Nobody has asked the server for it yet: its messages wait, and a block of it that is taken over as well."""
+def test_a_table_that_is_met_while_the_local_server_is_unavailable_is_not_called_unknown() -> None:
+    """The server has not been asked for it yet: its messages wait, and a block of it that is taken over as well."""
     with universe(given(partitions=2, tables=1, new_tables=1, session_timeout=2.0)) as made:
         made.run(3)
         owner = owner_of(made)
-        heir = next(node for node in made.nodes if node is not owner)
+        successor = next(node for node in made.nodes if node is not owner)
         killed_in_mid_insert(made, 0, 3)
-        heir.server.kill()
+        successor.server.kill()
         made.clusters["a"].logs[1].kinds.extend([0] * 3)
-        assert made.run(2, lambda: bool(heir.aggregator.catalog.tables)), "it did not meet the table"
+        assert made.run(2, lambda: bool(successor.aggregator.catalog.tables)), "it did not meet the table"
         wait_for_takeover(made, owner)
         waiting = [(Stage.REPLAY, "")]
-        assert made.run(3, lambda: in_flight(heir, 0) == waiting), "the heir did not get the block"
+        assert made.run(3, lambda: in_flight(successor, 0) == waiting), "the next owner did not get the block"
         made.run(2)
         assert made.world.harm is None
-        assert in_flight(heir, 0) in (waiting, [])  # by then it may have left the group, for want of a server
-        assert [known.held for known in heir.aggregator.catalog.tables] == ["NotChecked"]
-        heir.server.start()
+        assert in_flight(successor, 0) in (waiting, [])  # by then it may have left the group, for want of a server
+        assert [known.held for known in successor.aggregator.catalog.tables] == ["NotChecked"]
+        successor.server.start()
         assert made.run(10, lambda: stored(made, 0) == 6)
         made.settle()
         assert made.world.harm is None
 
 
-def test_a_block_of_a_table_that_is_refused_when_its_heir_starts_is_stored_when_the_table_is_mended() -> None:
+def test_a_block_of_a_table_that_is_refused_when_its_next_owner_starts_is_stored_when_the_table_is_fixed() -> None:
     with universe(CALM) as made:
         made.run(3)
         killed_in_mid_insert(made, 0, 3)
@@ -158,13 +158,13 @@ def test_a_block_of_a_table_that_is_refused_when_its_heir_starts_is_stored_when_
         assert made.run(20, lambda: stored(made, 1) == 3)
         made.run(10)
         made.shard.tables[0].altered = False
-        assert made.run(15, lambda: stored(made, 0) == 3), "nobody looks after it"
+        assert made.run(15, lambda: stored(made, 0) == 3), "nothing stores it"
         made.settle()
         assert made.world.harm is None
 
 
-def test_a_stream_does_not_go_on_without_the_names_of_its_tables() -> None:
-    """The schema history is lost, as with an ensemble set up anew: its messages must not count as another table's."""
+def test_a_stream_does_not_continue_without_the_names_of_its_tables() -> None:
+    """The schema history is lost, as with a new ensemble: its messages must not count as another table's."""
     with universe(CALM) as made:
         made.run(3)
         killed_in_mid_insert(made, 0, 3)
@@ -196,7 +196,7 @@ def test_a_table_that_waits_for_its_insert_does_not_keep_one_of_the_same_size_wa
         assert stored(made, 0) == 0
 
 
-def test_what_came_while_nobody_read_does_not_wait_for_its_age_when_a_lease_begins() -> None:
+def test_what_came_while_no_owner_read_does_not_wait_for_its_age_when_a_lease_begins() -> None:
     with universe(given(max_age=6.0, lease=2.0, tables=1, quorum_timeout=20.0)) as made:
         made.run(3)
         made.shard.tables[0].fetches_stopped = True
@@ -208,13 +208,13 @@ def test_what_came_while_nobody_read_does_not_wait_for_its_age_when_a_lease_begi
         made.run(8)
         made.shard.tables[0].fetches_stopped = False
         assert made.run(10, lambda: bool(owner.workers) and not first & set(owner.workers)), "the lease does not end"
-        assert made.run(3, lambda: stored(made, 0) == 7), "it was gathered anew"
+        assert made.run(3, lambda: stored(made, 0) == 7), "it was gathered again"
 
 
-def test_what_is_gathered_is_stored_before_its_stream_is_given_up() -> None:
+def test_what_is_gathered_is_stored_before_its_stream_is_released() -> None:
     """The next owner would have to read it again, and it would be that much older."""
     with universe(given(max_age=20.0, tables=1)) as made:
-        made.run(3)
+        made.run(6)  # its first scan, which waits for nothing, is over
         produced(made, 0, 4)
         made.run(2)
         assert stored(made, 0) == 0, "it was not gathered"
@@ -230,14 +230,14 @@ def test_streams_go_to_another_replica_when_the_local_one_is_gone() -> None:
         owner = owner_of(made)
         owner.server.kill()
         produced(made, 0, 4)
-        assert made.run(60, lambda: stored(made, 0) == 4), "nobody took the stream over"
+        assert made.run(60, lambda: stored(made, 0) == 4), "no owner took the stream over"
         assert made.clusters["a"].owner(0) != owner.name
         owner.server.start()
         made.settle()
         assert made.world.harm is None
 
 
-def test_a_holder_whose_session_ends_in_mid_insert_is_found_out_by_whoever_comes_second() -> None:
+def test_a_holder_whose_session_ends_in_mid_insert_is_found_out_by_the_second_holder() -> None:
     """The lock is no fence: two inserts of one table are under way, and neither is acknowledged before it is safe."""
     with universe(given(partitions=2, tables=1)) as made:
         made.run(4)
@@ -258,7 +258,7 @@ def test_a_holder_whose_session_ends_in_mid_insert_is_found_out_by_whoever_comes
         assert stored(made, 0) == 6
 
 
-def test_when_all_sessions_end_at_once_everybody_goes_on_under_new_ones() -> None:
+def test_when_all_sessions_end_at_once_all_owners_continue_under_new_ones() -> None:
     """As after an ensemble has been restored elsewhere under the same addresses."""
     with universe(given(partitions=2, replicas=3)) as made:
         made.run(3)
@@ -275,7 +275,7 @@ def test_when_all_sessions_end_at_once_everybody_goes_on_under_new_ones() -> Non
         assert all(node.session.generation > 0 for node in made.nodes)
 
 
-def test_an_owner_that_sleeps_through_a_takeover_and_wakes_up_alone_goes_on_from_what_the_other_committed() -> None:
+def test_an_owner_that_sleeps_through_a_takeover_and_wakes_up_alone_continues_from_what_the_other_committed() -> None:
     """It gets its stream back in the poll in which it hears that it had lost it, its old plan still in its hands."""
     for seed in (1, 2, 3):
         with universe(given(session_timeout=3.0, server_session=3.0, seed=seed)) as made:

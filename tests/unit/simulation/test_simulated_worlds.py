@@ -15,7 +15,7 @@ WORLDS = 12
 
 
 def test_random_worlds_end_without_harm() -> None:
-    """A taste of `make simulate`; a failure is told by `python -m tests.simulation --seed N`."""
+    """A taste of `make simulate`; a failure is shown by `python -m tests.simulation --seed N`."""
     print(f"SEED={SEED}")
     harms = {seed: outcome.harm for seed in range(SEED, SEED + WORLDS) if (outcome := simulate(seed)).harm is not None}
     assert harms == {}
@@ -23,7 +23,7 @@ def test_random_worlds_end_without_harm() -> None:
 
 def test_a_run_is_a_function_of_its_seed() -> None:
     for seed in (3, 17):
-        first, second = simulate(seed), simulate(seed, tell=True)
+        first, second = simulate(seed), simulate(seed, keep_story=True)
         assert (first.trace, first.steps, first.seconds) == (second.trace, second.steps, second.seconds)
         assert second.story
 
@@ -32,7 +32,7 @@ def test_different_seeds_make_different_worlds() -> None:
     assert simulate(3).trace != simulate(4).trace
 
 
-def test_a_frozen_process_goes_on_where_it_stood_and_a_dead_one_never() -> None:
+def test_a_frozen_process_continues_where_it_stood_and_a_dead_one_never() -> None:
     loop, heard = SimLoop(), list[str]()
     processes = {name: Process(name) for name in ("running", "frozen", "dead")}
 

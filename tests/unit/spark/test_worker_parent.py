@@ -10,21 +10,23 @@ from pathlib import Path
 
 PRELOAD = """
 import os, sys
-from blockhouse_aggregator.spark.daemon import preload
-preload()
+from blockhouse.spark.daemon import preload
+from blockhouse_aggregator.spark.daemon import PRELOADED
+preload(PRELOADED)
 print(len(os.listdir("/proc/self/task")), "blockhouse_aggregator.spark.task" in sys.modules, "pyarrow" in sys.modules)
 """
 
 
 def test_all_that_a_task_imports_starts_no_thread_before_a_worker_is_forked() -> None:
-    said = subprocess.run([sys.executable, "-c", PRELOAD], capture_output=True, text=True, check=True, timeout=60)
-    assert said.stdout.split() == ["1", "True", "True"]
+    printed = subprocess.run([sys.executable, "-c", PRELOAD], capture_output=True, text=True, check=True, timeout=60)
+    assert printed.stdout.split() == ["1", "True", "True"]
 
 
 BLOCK = """
 import numpy, pyarrow
-from blockhouse_aggregator.spark.daemon import preload
-preload()
+from blockhouse.spark.daemon import preload
+from blockhouse_aggregator.spark.daemon import PRELOADED
+preload(PRELOADED)
 import pandas_is_here
 print(pyarrow.array(numpy.arange(2)).to_pylist(), "pandas" in __import__("sys").modules)
 """
@@ -35,14 +37,14 @@ def test_arrow_works_without_pandas_even_where_it_is_installed(tmp_path: Path) -
     (tmp_path / "pandas.py").write_text("raise SystemExit('pandas was imported')")
     (tmp_path / "pandas_is_here.py").touch()
     # when a block's first column is made
-    said = python(BLOCK, tmp_path)
-    # then nobody has imported it
-    assert said == "[0, 1] False"
+    printed = python(BLOCK, tmp_path)
+    # then nothing has imported it
+    assert printed == "[0, 1] False"
 
 
 ARCHIVED = """
 import sys
-from blockhouse_aggregator.spark.daemon import leave_archives
+from blockhouse.spark.daemon import leave_archives
 leave_archives()
 import pyspark
 print(pyspark.__file__)

@@ -67,8 +67,14 @@ def test_passwords_open_a_sasl_listener_and_stay_out_of_the_configuration(tmp_pa
 
 
 def test_clickhouse_knows_its_place_and_all_its_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("e2e.stack.clickhouse.shutil.which", lambda *_, **__: "/usr/sbin/clickhouse-server")
-    spec = StackSpec(shards=2, replicas=3, clickhouse_zk_timeout_ms=4321, merge_tree={"parts_to_throw_insert": "7"})
+    monkeypatch.setattr("e2e.stack.clickhouse_program.shutil.which", lambda *_, **__: "/usr/sbin/clickhouse-server")
+    spec = StackSpec(
+        shards=2,
+        replicas=3,
+        clickhouse="18.16",
+        clickhouse_zk_timeout_ms=4321,
+        merge_tree={"parts_to_throw_insert": "7"},
+    )
     stack = Stack(tmp_path, spec)
     server = stack.clickhouse[2, 3]
     server.folder.mkdir()
@@ -95,7 +101,7 @@ def test_a_template_with_a_missing_value_is_refused() -> None:
         render("zoo.cfg", data="/d", host="127.0.0.1")
 
 
-def test_missing_jars_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_jars_report_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BLOCKHOUSE_CACHE", str(tmp_path))
     # a set that was not completed is as bad as none
     (tmp_path / f"kafka-{KAFKA_VERSION}").mkdir()

@@ -1,4 +1,4 @@
-"""Ports must stay ours while a server is down: otherwise a restart fails now and then, and nobody knows why."""
+"""Ports must stay ours while a server is down: otherwise a restart fails now and then, and no one knows why."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_each_purpose_has_one_port_of_its_own(ports: Ports) -> None:
     assert {name: ports[name] for name in chosen} == chosen == ports.as_dict()
 
 
-def test_nobody_answers_on_a_held_port_and_nobody_else_gets_it(ports: Ports) -> None:
+def test_nothing_answers_on_a_held_port_and_no_other_process_gets_it(ports: Ports) -> None:
     port = ports["a"]
 
     with pytest.raises(ConnectionRefusedError):

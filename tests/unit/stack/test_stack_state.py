@@ -62,7 +62,7 @@ def test_an_unreadable_record_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["status", "down"])
-def test_without_a_stack_the_commands_say_how_to_start_one(tmp_path: Path, command: str) -> None:
+def test_without_a_stack_the_commands_explain_how_to_start_one(tmp_path: Path, command: str) -> None:
     result = CliRunner().invoke(app, [command, "--folder", str(tmp_path)])
 
     assert isinstance(result.exception, StackError)

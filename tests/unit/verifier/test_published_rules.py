@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from blockhouse.metadata import codec
-from blockhouse_aggregator.verifier.checks.sequence import Known, judge
+from blockhouse_aggregator.verifier.checks.sequence import Known, Lacking, judge
 from tests.unit.verifier.given import FIRST
 
 
@@ -16,7 +16,7 @@ def judged(*texts: tuple[int, str]) -> list[tuple[str, str | None, int | None, i
     known: Known | None = None
     found: list[tuple[str, str | None, int | None, int | None]] = []
     for offset, text in texts:
-        result = judge(known, offset, text, 0)
+        result = judge(known, offset, text, Lacking(0))
         known = result.known
         found = [(str(f.kind), f.table, f.first, f.last) for f in result.findings]
     return found

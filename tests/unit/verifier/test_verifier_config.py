@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from blockhouse.config.describe import FieldDescription, leaf_fields
+from blockhouse.config.describe import leaf_fields
 from blockhouse.config.load import ConfigError, load_as, parse_as
 from blockhouse.config.verifier import VerifierConfig
 
@@ -32,23 +32,12 @@ def test_the_documented_example_loads(tmp_path: Path) -> None:
     assert config.checkpoint_topic == "blockhouse-verifier.events"
 
 
-@pytest.mark.parametrize("field", list(leaf_fields(VerifierConfig)), ids=lambda field: field.path)
-def test_every_field_is_documented(field: FieldDescription) -> None:
-    row = f"| `{field.path}` | {field.form} | {field.default} | "
-
-    assert row in DOCUMENT, "`blockhouse config fields --verifier` prints the rows that belong into docs/verifier.md"
-
-
-def test_no_field_is_documented_that_does_not_exist() -> None:
-    reference = DOCUMENT[DOCUMENT.index("| field | accepts | default | meaning |") :].split("\n\n")[0]
-
-    documented = re.findall(r"^\| `([^`]+)` \|", reference, re.MULTILINE)
-
-    assert documented == [field.path for field in leaf_fields(VerifierConfig)]
+def test_every_field_has_a_meaning() -> None:
+    assert [field.path for field in leaf_fields(VerifierConfig) if not field.meaning] == []
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (SMALLEST.replace("[g]", "[]"), "groups: list of 0: expected list of text, not empty"),
         (SMALLEST + "skewWindw: 1\n", "skewWindw: 1: unknown field, did you mean skewWindow?"),
@@ -57,7 +46,7 @@ def test_no_field_is_documented_that_does_not_exist() -> None:
         (SMALLEST + "kubernetesEvents: {name: x}\n", "kubernetesEvents.namespace: missing: expected text, not empty"),
     ],
 )
-def test_a_fault_says_what_was_expected(text: str, said: str) -> None:
+def test_a_fault_states_what_was_expected(text: str, message: str) -> None:
     (problem,) = problems(text)
 
-    assert problem.startswith(said)
+    assert problem.startswith(message)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 from aiohttp import ClientSession
@@ -13,7 +12,9 @@ from prometheus_client import CollectorRegistry, Counter
 
 from blockhouse.config.pipeline import Admin
 from blockhouse.config.secrets import SecretRef
+from blockhouse.contract.verifier import AnomalyReport, Verdict
 from blockhouse_aggregator.verifier.http import VerifierServer
+from tests.contract_values import anomaly, verdict
 
 
 class _Verifier:
@@ -22,11 +23,11 @@ class _Verifier:
         self.registry = CollectorRegistry()
         Counter("seen", "Seen.", registry=self.registry).inc(3)
 
-    def verdict(self) -> dict[str, Any]:
-        return {"verdict": "clean"}
+    def verdict(self) -> Verdict:
+        return verdict()
 
-    def anomalies(self) -> list[dict[str, Any]]:
-        return [{"kind": "gap"}]
+    def anomalies(self) -> list[AnomalyReport]:
+        return [anomaly()]
 
 
 @asynccontextmanager
@@ -48,11 +49,11 @@ async def test_every_path_answers() -> None:
         assert await ask(session, url + "/healthz") == (200, "ok\n")
         assert await ask(session, url + "/readyz") == (200, "ready\n")
         assert "seen_total 3.0" in (await ask(session, url + "/metrics"))[1]
-        assert json.loads((await ask(session, url + "/verdict"))[1]) == {"verdict": "clean"}
-        assert json.loads((await ask(session, url + "/anomalies"))[1]) == [{"kind": "gap"}]
+        assert Verdict.parse((await ask(session, url + "/verdict"))[1]) == verdict()
+        assert json.loads((await ask(session, url + "/anomalies"))[1]) == [anomaly().written()]
 
 
-async def test_one_that_is_not_ready_or_not_alive_says_so() -> None:
+async def test_one_that_is_not_ready_or_not_alive_reports_it() -> None:
     verifier = _Verifier()
     verifier.alive = verifier.ready = False
     async with served(verifier) as (session, url):

@@ -19,30 +19,30 @@ STALL = replace(GAP, finding=Finding(Kind.STALLED, "stands", None, 20, 30), log_
 
 
 def store(most: int = 10) -> tuple[Anomalies, list[Anomaly]]:
-    told: list[Anomaly] = []
-    return Anomalies(most, told.append), told
+    reported: list[Anomaly] = []
+    return Anomalies(most, reported.append), reported
 
 
-def test_an_anomaly_is_told_once_however_often_it_is_found() -> None:
-    anomalies, told = store()
+def test_an_anomaly_is_reported_once_however_often_it_is_found() -> None:
+    anomalies, reported = store()
 
     anomalies.add(GAP)
     anomalies.add(replace(GAP, found_ms=9_000))
 
-    assert told == [GAP]
+    assert reported == [GAP]
 
 
 def test_a_lasting_one_counts_while_it_lasts_others_for_the_retention() -> None:
-    anomalies, told = store()
+    anomalies, reported = store()
     anomalies.add(GAP)
     anomalies.add(STALL)
 
     assert anomalies.current(10_000, 5_000) == [STALL]
     anomalies.end(STALL, 11_000)
     assert anomalies.current(10_000, 9_000) == [GAP]
-    assert [a.ended_ms for a in told] == [None, None, 11_000]
+    assert [a.ended_ms for a in reported] == [None, None, 11_000]
     anomalies.add(replace(STALL, found_ms=12_000))
-    assert len(told) == 4, "it stands still again"
+    assert len(reported) == 4, "it stands still again"
 
 
 def test_what_is_kept_is_bounded_and_what_is_dropped_is_forgotten_everywhere() -> None:
@@ -77,10 +77,10 @@ def test_events_of_several_logs_come_out_in_order_when_clocks_differ_by_less_tha
     assert [at for at, _ in merge(arriving, 200)] == true
 
 
-def test_an_event_says_where_and_what_and_no_metadata() -> None:
+def test_an_event_names_where_and_what_and_no_metadata() -> None:
     about = KubernetesEvents(namespace="n", name="events")
 
-    event = event_of(about, "events", GAP, GAP.to_json({"7": "db.clicks"}))
+    event = event_of(about, "events", GAP, GAP.report({"7": "db.clicks"}))
 
     assert event["message"] == "a/t/0 table db.clicks offsets 10..19: lost"
     assert (event["reason"], event["type"]) == ("AnomalyGap", "Warning")
@@ -99,8 +99,8 @@ def test_an_api_that_refuses_does_not_end_the_sink() -> None:
             written.append(event["reason"])
 
     sink = EventSink(KubernetesEvents(namespace="n", name="events"), "events", _Api())
-    sink.put(GAP, GAP.to_json())
-    sink.put(STALL, STALL.to_json())
+    sink.put(GAP, GAP.report())
+    sink.put(STALL, STALL.report())
     sink.close()
 
     assert written == ["refused", "AnomalyStalled"]

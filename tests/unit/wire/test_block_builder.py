@@ -95,7 +95,7 @@ def test_messages_without_rows_count_and_a_block_of_them_has_no_body() -> None:
     assert (mixed.begin, mixed.end, mixed.messages, mixed.rows) == (10, 12, 3, 1)
 
 
-def test_decoding_in_between_lets_go_of_payloads_and_tells_rows_and_dead() -> None:
+def test_decoding_in_between_lets_go_of_payloads_and_reports_rows_and_dead() -> None:
     made = builder(message(1, 2), GARBAGE)
     assert (made.messages, made.payload_bytes, made.dead) == (2, len(message(1, 2)) + 1, ())
     assert made.decode() == 2
@@ -104,7 +104,7 @@ def test_decoding_in_between_lets_go_of_payloads_and_tells_rows_and_dead() -> No
     assert made.decode() == 3
 
 
-def test_every_row_says_where_it_came_from(oracle: Any, tmp_path: Any) -> None:
+def test_every_row_names_where_it_came_from(oracle: Any, tmp_path: Any) -> None:
     # given a table with all provenance columns, in any order and of any wide enough type
     history = table(
         ("_kafka_row", "UInt32"),

@@ -18,9 +18,9 @@ from tests.type_cases import CASES
 from tests.type_values import ABSENT, SKIP, Case, Value
 
 
-def every(*, wanted: Callable[[str, Case], object] = lambda _form, _case: True) -> pytest.MarkDecorator:
+def every(*, chosen: Callable[[str, Case], object] = lambda _form, _case: True) -> pytest.MarkDecorator:
     """Each format with each type."""
-    pairs = [(form, case) for form in FORMATS for case in CASES if wanted(form, case)]
+    pairs = [(form, case) for form in FORMATS for case in CASES if chosen(form, case)]
     return pytest.mark.parametrize(("form", "case"), pairs, ids=[f"{form} {case.type}" for form, case in pairs])
 
 
@@ -72,7 +72,7 @@ def test_clickhouse_reads_what_was_sent_and_would_write_the_same_bytes(
     assert oracle.query(select, "Native") == ours
 
 
-@every(wanted=lambda form, case: sent(form, case.bad))
+@every(chosen=lambda form, case: sent(form, case.bad))
 def test_a_value_that_does_not_fit_makes_exactly_its_message_bad(form: str, case: Case) -> None:
     for value in sent(form, case.bad):
         # given a bad message between two good ones
@@ -90,7 +90,7 @@ def test_a_value_that_does_not_fit_makes_exactly_its_message_bad(form: str, case
         assert found.block.body == alone.body
 
 
-@every(wanted=lambda _form, case: case.default)
+@every(chosen=lambda _form, case: case.default)
 def test_a_missing_column_takes_its_default_among_rows_that_have_it(form: str, case: Case) -> None:
     assert case.default is not None
     expression, _ = case.default

@@ -88,7 +88,7 @@ UNPACKED_A, UNPACKED_B = b"\x10\x01", b"\x18\x01"
     ("history", "payload", "reason"),
     [
         pytest.param(LISTS, row(UNPACKED_A + UNPACKED_B + b"\x48\x01"), "UnknownField", id="in one row"),
-        # The second row begins where the decoder's values say that its first number does, and so on.
+        # The second row begins where the decoder's values show that its first number does, and so on.
         pytest.param(
             LISTS,
             row(UNPACKED_A) + row(UNPACKED_A + b"\x08" + b"\x80" * 6 + b"\x01") + row(b"\x0a\x00"),

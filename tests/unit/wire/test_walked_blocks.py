@@ -1,4 +1,4 @@
-"""Blocks do not tell which of their rows were walked: strings wait in two forms, and come out in one."""
+"""Blocks do not show which of their rows were walked: strings wait in two forms, and come out in one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def lines(*numbers: int) -> bytes:
 
 
 def answers(_select: str, body: bytes) -> list[bytes]:
-    """What a server would say, were it asked for the length of its question."""
+    """What a server would answer, were it asked for the length of its question."""
     return [b"%d" % len(body)] * int.from_bytes(body[1:2], "little")
 
 

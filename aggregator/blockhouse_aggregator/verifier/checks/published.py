@@ -17,7 +17,7 @@ from blockhouse_aggregator.verifier.anomaly import Finding, Kind
 
 
 def succession(before: EbayMetadata, after: EbayMetadata) -> list[Finding]:
-    """What `after` may not say once `before` was committed."""
+    """What `after` may not contain once `before` was committed."""
     found: list[Finding] = []
     for name, now in after.tables.items():
         was = before.tables.get(name)
@@ -38,5 +38,5 @@ def _gap(before: EbayMetadata, after: EbayMetadata) -> list[Finding]:
     counted = before.reference + sum(table.count or 0 for table in before.tables.values())
     if counted >= after.committed_offset:
         return []
-    text = f"counts reach {counted}, but everything below {after.committed_offset} is said to be stored"
+    text = f"counts reach {counted}, but everything below {after.committed_offset} is recorded as stored"
     return [Finding(Kind.GAP, text, None, counted, after.committed_offset - 1)]

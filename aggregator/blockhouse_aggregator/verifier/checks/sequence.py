@@ -6,13 +6,13 @@ asked: the times in commits and records decide nothing here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from blockhouse.metadata import codec
 from blockhouse.metadata.ebay import EbayMetadata
 from blockhouse.metadata.errors import MetadataUnreadable
 from blockhouse.metadata.reading import Reading, read
-from blockhouse_aggregator.verifier.anomaly import Finding, Kind
+from blockhouse_aggregator.verifier.anomaly import CommitCompacted, Finding, Kind
 from blockhouse_aggregator.verifier.checks import published, succession
 
 Known = Reading | EbayMetadata
@@ -20,28 +20,36 @@ Known = Reading | EbayMetadata
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """`known` is what the next commit is compared with, `unseen` how many commits are missing between the two."""
+    """`known` is what the next commit is compared with, `unseen` how many commits are missing between the two,
+    `chosen` the offset at which a tool has set the stream to start, before its first metadata."""
 
     known: Known | None
     findings: tuple[Finding, ...] = ()
     unseen: int = 0
+    chosen: int | None = None
 
 
-def judge(before: Known | None, offset: int, text: str, missing: int) -> Judgement:
-    """Judge a commit of `text` with the Kafka offset `offset`; `before` is the last readable one of the stream.
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """How many records the offsets topic lacks between a commit and the one before it: that many commits may have gone
+    unseen, not one more, and none unless `excuse` holds. None: there is no commit before it, or it was not read."""
 
-    `missing` is how many records the offsets topic lacks between the two (compaction, markers of transactions): that
-    many commits may have gone unseen, and not one more.
-    """
+    records: int
+    excuse: CommitCompacted | None = None
+
+
+def judge(before: Known | None, offset: int, text: str, lacking: Lacking, chosen: int | None = None) -> Judgement:
+    """Judge a commit of `text` with the Kafka offset `offset`; `before` is the last readable one of the stream, and
+    `chosen` as in the judgement of the commit before."""
     if not text:
         return _bare(before, offset)
     try:
         after: Known = read(text) if text.startswith("2;") else _foreign_format(text, offset)
     except MetadataUnreadable as error:
         finding = Finding(Kind.UNREADABLE, str(error), None, offset, offset)
-        return Judgement(before, (finding,))
+        return Judgement(before, (finding,), chosen=chosen)
     if isinstance(after, Reading):
-        return _ours(before, after, offset, missing)
+        return _ours(before, after, offset, lacking, chosen)
     if isinstance(before, EbayMetadata):
         return Judgement(after, tuple(published.succession(before, after)))
     if before is None:
@@ -58,27 +66,51 @@ def _foreign_format(text: str, offset: int) -> EbayMetadata:
 def _bare(before: Known | None, offset: int) -> Judgement:
     """An offset without metadata. Before the first metadata that is how a start is chosen; later, a reset."""
     if before is None:
-        return Judgement(None)
+        return Judgement(None, chosen=offset)
     text = f"offset {offset} was committed without metadata: a tool, or a consumer that is none of ours"
     return Judgement(before, (Finding(Kind.FOREIGN, text, None, offset, offset),))
 
 
-def _ours(before: Known | None, after: Reading, offset: int, missing: int) -> Judgement:
+def _ours(before: Known | None, after: Reading, offset: int, lacking: Lacking, chosen: int | None) -> Judgement:
     alone = succession.contradictions(after, offset)
     if before is None:
-        return Judgement(after, tuple(alone))
+        return Judgement(after, (*alone, *_begun(after, lacking, chosen)))
     if isinstance(before, EbayMetadata):
         return Judgement(after, (*alone, *_taken_over(before, after)))
     if after.text == before.text:
         return Judgement(before)
     if after.topic_id != before.topic_id and after.topic_id and before.topic_id:
-        return Judgement(after, (*alone, *_other_topic(before, after, missing)))
-    if after.seq == before.seq + 1:
-        return Judgement(after, (*alone, *succession.succession(before, after, adjacent=True)))
+        begun, unseen = _other_topic(before, after, lacking)
+        return Judgement(after, (*alone, *begun), unseen)
     if after.seq == 1 and before.seq > 1:
         return Judgement(after, (*alone, _restarted(before, after)))
-    order, unseen = _out_of_order(before, after, missing)
-    return Judgement(after, (*alone, *order, *succession.succession(before, after, adjacent=False)), unseen)
+    log = succession.of_the_log(before, after)
+    if after.seq == before.seq + 1:
+        return Judgement(after, (*alone, *succession.succession(before, after, adjacent=True), *log))
+    order, unseen = _out_of_order(before, after, lacking)
+    return Judgement(after, (*alone, *order, *succession.succession(before, after, adjacent=False), *log), unseen)
+
+
+def _begun(after: Reading, lacking: Lacking, chosen: int | None) -> list[Finding]:
+    """The first commit there is of a stream."""
+    if after.seq == 1:
+        return succession.first(after, chosen)
+    if after.seq - 1 <= lacking.records:
+        return []  # what was committed before the oldest record that is left is not known, and not counted
+    return [_not_the_first(after, lacking)]
+
+
+def _not_the_first(after: Reading, lacking: Lacking) -> Finding:
+    text = (
+        f"the history of the stream begins with number {after.seq} of topic id {after.topic_id}: the commits before it "
+        f"are not in the history, which lacks {lacking.records} records"
+    )
+    return Finding(Kind.ORDER, text, None, 0, after.position)
+
+
+def _unless_compacted(lacking: Lacking, finding: Finding) -> list[Finding]:
+    """Records of others may be all that is missing: the cleaner must have been at ours."""
+    return [] if lacking.excuse is None else [replace(finding, unless=lacking.excuse)]
 
 
 def _taken_over(before: EbayMetadata, after: Reading) -> tuple[Finding, ...]:
@@ -86,7 +118,7 @@ def _taken_over(before: EbayMetadata, after: Reading) -> tuple[Finding, ...]:
     low = before.committed_offset
     if low is None or after.low >= low:
         return ()
-    text = f"version 2 begins at {after.low}, but everything below {low} was said to be stored"
+    text = f"version 2 begins at {after.low}, but everything below {low} was recorded as stored"
     return (Finding(Kind.BACKWARD, text, None, after.low, low - 1),)
 
 
@@ -98,20 +130,23 @@ def _handed_back(before: Reading, after: EbayMetadata, offset: int) -> tuple[Fin
     if after.committed_offset is None or after.committed_offset == before.low:
         return ()
     first, last = sorted((before.low, after.committed_offset))
-    text = f"version {after.version} goes on at {after.committed_offset}, but version 2 stood at {before.low}"
+    text = f"version {after.version} continues at {after.committed_offset}, but version 2 stood at {before.low}"
     kind = Kind.BACKWARD if after.committed_offset < before.low else Kind.GAP
     return (Finding(kind, text, None, first, last - 1),)
 
 
-def _other_topic(before: Reading, after: Reading, missing: int) -> tuple[Finding, ...]:
-    """A topic that was created again starts its numbers anew; anything else mixes the offsets of two topics."""
-    if after.seq == 1 or missing > 0:
-        return ()
+def _other_topic(before: Reading, after: Reading, lacking: Lacking) -> tuple[list[Finding], int]:
+    """A topic that was created again starts its numbers again; anything else mixes the offsets of two topics."""
+    if after.seq == 1:
+        return succession.first(after, None), 0
     text = (
         f"number {after.seq} is of topic id {after.topic_id}, number {before.seq} was of {before.topic_id}: "
         "a new topic begins with number 1"
     )
-    return (Finding(Kind.FOREIGN, text, None, after.low, after.position),)
+    finding = Finding(Kind.FOREIGN, text, None, after.low, after.position)
+    if after.seq - 1 <= lacking.records:
+        return _unless_compacted(lacking, finding), after.seq - 1
+    return [finding], 0
 
 
 def _restarted(before: Reading, after: Reading) -> Finding:
@@ -124,16 +159,20 @@ def _restarted(before: Reading, after: Reading) -> Finding:
     return Finding(Kind.RESTART, text, None, first, max(last, before.position) - 1)
 
 
-def _out_of_order(before: Reading, after: Reading, missing: int) -> tuple[tuple[Finding, ...], int]:
+def _out_of_order(before: Reading, after: Reading, lacking: Lacking) -> tuple[list[Finding], int]:
     """A number that is not the next one, and how many commits went unseen."""
     skipped = after.seq - before.seq - 1
-    if 0 < skipped <= missing:
-        return (), skipped
     who = f"number {before.seq} of {before.replica}, then {after.seq} of {after.replica}"
     if skipped > 0:
-        text = f"{who}: {skipped} commits between them are not in the history, which lacks {missing} records"
-        return (Finding(Kind.ORDER, text, None, before.position, after.position),), min(missing, skipped)
+        text = (
+            f"{who}: {skipped} commits between them are not in the history, which lacks {lacking.records} records and "
+            "still has the commit before"
+        )
+        finding = Finding(Kind.ORDER, text, None, before.position, after.position)
+        if skipped <= lacking.records:
+            return _unless_compacted(lacking, finding), skipped
+        return [finding], min(lacking.records, skipped)
     kind = Kind.ORDER if after.replica == before.replica else Kind.INTERLEAVED
     text = f"{who}: a commit that does not follow the one before it"
     first, last = sorted((before.low, after.low))
-    return (Finding(kind, text, None, first, max(last, before.position, after.position) - 1),), 0
+    return [Finding(kind, text, None, first, max(last, before.position, after.position) - 1)], 0

@@ -8,6 +8,8 @@ lags, else P. Between two commits whose numbers follow each other lies one scan 
     counts:   messages of the new blocks = growth of `sealed`, in the same window                         (I4)
     pending:  what a table has less of, is in its new block, dead or a hole                               (I4)
     window:   reference + sealed + dead + holes + pending = P; it is closed without a scan               (I4)
+    holes:    what is counted as a hole must be one in the log itself                                    (I4)
+    epoch:    a later one means an election: the log must still reach P in the earlier one
 
 When commits between the two were not seen, what only ever grows must still not have fallen.
 """
@@ -15,7 +17,7 @@ When commits between the two were not seen, what only ever grows must still not 
 from __future__ import annotations
 
 from blockhouse.metadata.reading import NOTHING, Entry, Reading
-from blockhouse_aggregator.verifier.anomaly import Finding, Kind
+from blockhouse_aggregator.verifier.anomaly import EpochReaches, Finding, HolesAreThere, Kind, LogBegins
 
 
 def contradictions(after: Reading, offset: int) -> list[Finding]:
@@ -24,7 +26,7 @@ def contradictions(after: Reading, offset: int) -> list[Finding]:
     counted = after.reference + after.sealed + after.dead + after.holes + after.pending
     position = after.position
     if counted < position:
-        text = f"reference and counts reach {counted}, but the position is {position}: nothing is said of the rest"
+        text = f"reference and counts reach {counted}, but the position is {position}: nothing is recorded of the rest"
         found.append(Finding(Kind.GAP, text, None, counted, position - 1))
     elif counted > position:
         text = f"reference and counts reach {counted}, beyond the position {position}: messages were counted twice"
@@ -33,6 +35,24 @@ def contradictions(after: Reading, offset: int) -> list[Finding]:
         text = f"the metadata belongs to offset {after.low}, but was committed with {offset}"
         found.append(Finding(Kind.FOREIGN, text, None, min(offset, after.low), max(offset, after.low)))
     return found
+
+
+def first(after: Reading, chosen: int | None) -> list[Finding]:
+    """What the first commit of a stream claims of the log below and behind its begin; at `chosen` a tool has set the
+    stream to start."""
+    found: list[Finding] = []
+    if after.reference > 0 and after.reference != chosen:
+        text = f"the stream begins at {after.reference}, which no metadata has set: what lies below was never read"
+        found.append(Finding(Kind.GAP, text, None, 0, after.reference - 1, unless=LogBegins(after.reference)))
+    if after.holes:
+        found.append(holes(after.reference, after.position, after.holes))
+    return found
+
+
+def holes(begin: int, end: int, count: int) -> Finding:
+    """`count` offsets of [begin, end) are recorded as holes: only the log can confirm it."""
+    text = f"{count} offsets of [{begin}, {end}) are counted as holes, but the log has messages there"
+    return Finding(Kind.GAP, text, None, begin, end - 1, unless=HolesAreThere(begin, end, count))
 
 
 def _entries_alone(after: Reading) -> list[Finding]:
@@ -53,7 +73,7 @@ def _entries_alone(after: Reading) -> list[Finding]:
                 wrong.append(table)
     found = [_contradiction(table, after.tables[table], position) for table in dict.fromkeys(wrong)]
     if least != after.low:
-        text = f"it says that everything below {after.low} is stored, but the least offset it names is {least}"
+        text = f"it records everything below {after.low} as stored, but the least offset it names is {least}"
         kind = Kind.GAP if least < after.low else Kind.FOREIGN
         found.append(Finding(kind, text, None, min(least, after.low), max(least, after.low) - 1))
     return found
@@ -77,16 +97,16 @@ def _contradiction(table: int, entry: Entry, position: int) -> Finding:
 
 
 def succession(before: Reading, after: Reading, *, adjacent: bool) -> list[Finding]:
-    """What `after` may not say once `before` was committed; `adjacent`: no other commit lies between them."""
+    """What `after` may not contain once `before` was committed; `adjacent`: no other commit lies between them."""
     found = _broken(before, after, adjacent)
-    given_up = _given_up(before, after) if found else {}
-    if given_up and not _broken(_without(before, given_up), after, adjacent):
-        return [_recut(table, was) for table, was in given_up.items()]
+    abandoned = _abandoned(before, after) if found else {}
+    if abandoned and not _broken(_without(before, abandoned), after, adjacent):
+        return [_recut(table, was) for table, was in abandoned.items()]
     return found
 
 
-def _given_up(before: Reading, after: Reading) -> dict[int, Entry]:
-    """Blocks that may have been given up: gone, and their messages pending again or in a block of other bounds."""
+def _abandoned(before: Reading, after: Reading) -> dict[int, Entry]:
+    """Blocks that may have been abandoned: gone, and their messages pending again or in a block of other bounds."""
     found: dict[int, Entry] = {}
     for table, was in before.tables.items():
         now = after.tables.get(table, NOTHING)
@@ -96,10 +116,10 @@ def _given_up(before: Reading, after: Reading) -> dict[int, Entry]:
     return found
 
 
-def _without(before: Reading, given_up: dict[int, Entry]) -> Reading:
+def _without(before: Reading, abandoned: dict[int, Entry]) -> Reading:
     """The same, had the messages of these blocks been pending from the blocks' begins on."""
-    pending = {t: (-1, -1, 0, "", 0, was[0], was[6] + was[2]) for t, was in given_up.items()}
-    messages = sum(was[2] for was in given_up.values())
+    pending = {t: (-1, -1, 0, "", 0, was[0], was[6] + was[2]) for t, was in abandoned.items()}
+    messages = sum(was[2] for was in abandoned.values())
     return before._replace(
         sealed=before.sealed - messages, pending=before.pending + messages, tables=before.tables | pending
     )
@@ -107,7 +127,7 @@ def _without(before: Reading, given_up: dict[int, Entry]) -> Reading:
 
 def _recut(table: int, was: Entry) -> Finding:
     text = (
-        f"block [{was[0]}, {was[1]}] of {was[2]} messages was given up and its messages are loaded anew, as "
+        f"block [{was[0]}, {was[1]}] of {was[2]} messages was abandoned and its messages are loaded again, as "
         "`blockhouse streams recut` does: doubled, if any row of it was stored; compare with `blockhouse audit`"
     )
     return Finding(Kind.RECUT, text, str(table), was[0], was[1])
@@ -131,11 +151,36 @@ def _broken(before: Reading, after: Reading, adjacent: bool) -> list[Finding]:
         if 0 <= cursor < lowest:
             text = f"the cursor went back from {lowest} to {cursor}"
             found.append(Finding(Kind.BACKWARD, text, str(table), cursor, lowest - 1))
-    # That more was sealed than was counted follows from a block that overlaps: it is told once.
+    # That more was sealed than was counted follows from a block that overlaps: it is reported once.
     found += [f for f in _window(before, after, sealed_now, adjacent) if not (found and f.kind is Kind.OVERLAP)]
     if adjacent:
         found += _pending(before, after)
     return found
+
+
+def of_the_log(before: Reading, after: Reading) -> list[Finding]:
+    """What only the log can settle: holes that were counted between the two, and what an election left of it."""
+    found: list[Finding] = []
+    begin = min([before.position, *(entry[5] for entry in before.tables.values() if entry[5] >= 0)])
+    counted = after.holes - before.holes
+    if after.reference == before.reference and counted > 0 and after.position > begin:
+        found.append(holes(begin, after.position, counted))
+    if before.leader_epoch >= 0 and after.leader_epoch > before.leader_epoch:
+        found.append(truncated(before))
+    if 0 <= after.leader_epoch < before.leader_epoch and after.position >= before.position:
+        text = f"the leader epoch of the position fell from {before.leader_epoch} to {after.leader_epoch}"
+        found.append(Finding(Kind.TRUNCATED, text, None, before.position, after.position))
+    return found
+
+
+def truncated(known: Reading) -> Finding:
+    """The position was read in an epoch that no longer reaches so far."""
+    text = (
+        f"position {known.position} was read in leader epoch {known.leader_epoch}, which ends below it now: the log "
+        "was cut and written again; compare with `blockhouse audit`"
+    )
+    excuse = EpochReaches(known.leader_epoch, known.position)
+    return Finding(Kind.TRUNCATED, text, None, known.low, known.position - 1, unless=excuse)
 
 
 def _misplaced(table: int, was: Entry, entry: Entry, lowest: int) -> Finding:
@@ -190,7 +235,7 @@ def _closed(before: Reading, after: Reading) -> list[Finding]:
             f"the window was closed and the position moved from {before.position} to {after.position}: "
             "what was scanned is counted nowhere, and it is still in the log"
         )
-        return [Finding(Kind.GAP, text, None, before.position, after.position - 1, unless_log_begins=after.position)]
+        return [Finding(Kind.GAP, text, None, before.position, after.position - 1, unless=LogBegins(after.position))]
     return []
 
 

@@ -7,7 +7,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # re-exported, undeclared
+from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec  # type: ignore[attr-defined] # re-exported, undeclared
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Retryable
@@ -28,7 +28,7 @@ _ABSENT = frozenset(
         KafkaError.NOT_LEADER_FOR_PARTITION,
     }
 )
-"""What is said of topics and partitions that do not exist, or have no leader now: nothing to judge by."""
+"""What is answered for topics and partitions that do not exist, or have no leader now: nothing to judge by."""
 
 
 class LogBounds:
@@ -36,7 +36,12 @@ class LogBounds:
 
     def __init__(self, cluster: KafkaCluster, *, timeout: float = 10.0) -> None:
         self._cluster = cluster.name
-        self._admin = AdminClient({**cluster.client_config(), "client.id": "blockhouse-verifier", "log_level": 0})
+        self._client: dict[str, Any] = {
+            **cluster.client_config(),
+            "client.id": "blockhouse-verifier",
+            "log_level": 0,
+        }
+        self._admin = AdminClient(self._client)
         self._timeout = timeout
 
     def ask(self, streams: Collection[StreamId]) -> Mapping[StreamId, Bounds]:
@@ -46,33 +51,41 @@ class LogBounds:
         # The beginning first: a log that is cut between the two questions must not look as if it ended early.
         begins = self._list(there, _EARLIEST)
         ends = self._list(there, _LATEST)
-        return {s: Bounds(begins[s], ends[s], ids[s.topic]) for s in there if s in begins and s in ends}
+        return {
+            s: Bounds(begins[s].offset, ends[s].offset, ids[s.topic], _epoch(ends[s]))
+            for s in there
+            if s in begins and s in ends
+        }
 
     def ends(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
         """The last stable offsets of a topic's partitions."""
         found = self._list([StreamId(self._cluster, topic, number) for number in partitions], _LATEST)
-        return {stream.partition: end for stream, end in found.items()}
+        return {stream.partition: end.offset for stream, end in found.items()}
 
     def _topic_ids(self, topics: set[str]) -> Mapping[str, str]:
-        """Asked anew every time: the bounds of a topic that was created again must never be taken for the old one's."""
+        """Asked again every time: the bounds of a topic that was created again must never be taken for the old
+        one's."""
         if not topics:
             return {}
         futures = self._admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=self._timeout)
         found = {topic: self._result(future, f"describing topic {topic}") for topic, future in futures.items()}
         return {topic: str(d.topic_id).translate(_URL_SAFE) for topic, d in found.items() if d is not None}
 
-    def _list(self, streams: Collection[StreamId], spec: OffsetSpec) -> dict[StreamId, int]:
+    def _list(self, streams: Collection[StreamId], spec: OffsetSpec) -> dict[StreamId, ListOffsetsResultInfo]:
         if not streams:
             return {}
         asked = {TopicPartition(s.topic, s.partition): spec for s in streams}
         futures = self._admin.list_offsets(
             asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout
         )
-        found: dict[StreamId, int] = {}
+        found: dict[StreamId, ListOffsetsResultInfo] = {}
         for partition, future in futures.items():
             answer = self._result(future, f"reading the bounds of {partition.topic}/{partition.partition}")
-            if answer is not None:
-                found[StreamId(self._cluster, partition.topic, partition.partition)] = answer.offset
+            if answer is not None and answer.offset < 0:
+                # The client's own answer, without an error, for a leader that is gone: it would ask that one again.
+                self._admin = AdminClient(self._client)
+            elif answer is not None:
+                found[StreamId(self._cluster, partition.topic, partition.partition)] = answer
         return found
 
     def _result(self, future: Any, doing: str) -> Any:
@@ -82,6 +95,12 @@ class LogBounds:
         except KafkaException as error:
             if error.args[0].code() in _ABSENT:
                 return None
+            self._admin = AdminClient(self._client)  # it keeps the epoch of a leader that has been restarted
             raise unreachable(self._cluster, doing, error) from error
         except FutureTimeoutError as error:
+            self._admin = AdminClient(self._client)
             raise Retryable(f"Kafka cluster {self._cluster}: {doing} took too long", after=1.0) from error
+
+
+def _epoch(answer: ListOffsetsResultInfo) -> int:
+    return -1 if answer.leader_epoch is None else answer.leader_epoch

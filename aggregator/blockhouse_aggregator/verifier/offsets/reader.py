@@ -1,6 +1,6 @@
 """Reads `__consumer_offsets` of one cluster, all partitions, from positions of its own.
 
-Must never commit, never join a group and never pass over a record without saying so.
+Must never commit, never join a group and never skip a record silently.
 """
 
 from __future__ import annotations
@@ -54,18 +54,20 @@ def settings(cluster: KafkaCluster, client: str) -> dict[str, Any]:
 class OffsetsReader:
     """A consumer of the offsets topic, or of another `topic` with such records; one thread. `start` first, then `read`.
 
-    Errors are Retryable.
+    A cluster has `first_answer` seconds to answer at all. Errors are Retryable.
     """
 
-    def __init__(self, cluster: KafkaCluster, topic: str = OFFSETS_TOPIC) -> None:
-        self.cluster, self._topic = cluster.name, topic
+    def __init__(
+        self, cluster: KafkaCluster, topic: str = OFFSETS_TOPIC, *, first_answer: float = _QUERY_SECONDS
+    ) -> None:
+        self.cluster, self._topic, self._first_answer = cluster.name, topic, first_answer
         self._consumer = Consumer({**settings(cluster, "verifier"), "error_cb": self._note})
         self._event: KafkaError | None = None
 
     def partitions(self) -> Mapping[int, tuple[int, int]]:
         """Every partition of the topic with its first offset and its end. Raises NoCommitsYet."""
         try:
-            topic = self._consumer.list_topics(self._topic, timeout=_QUERY_SECONDS).topics[self._topic]
+            topic = self._consumer.list_topics(self._topic, timeout=self._first_answer).topics[self._topic]
             if topic.error is not None or not topic.partitions:
                 raise NoCommitsYet(f"Kafka cluster {self.cluster} has no {self._topic} yet", after=2.0)
             return {
@@ -111,6 +113,7 @@ class OffsetsReader:
         return batch
 
     def close(self) -> None:
+        """Close its consumer; reading is not possible afterwards."""
         self._consumer.close()
 
     def _is_event(self, message: Message, batch: Batch) -> bool:
@@ -123,7 +126,7 @@ class OffsetsReader:
         elif error.code() == KafkaError._PARTITION_EOF:
             batch.ends[partition] = offset
         elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            # Not the log that was read: cut by an unclean election, or made anew. It is read from its beginning.
+            # Not the log that was read: cut by an unclean election, or created again. It is read from its beginning.
             batch.broken.add(partition)
             again = TopicPartition(self._topic, partition, OFFSET_BEGINNING)
             self._consumer.incremental_unassign([again])
@@ -141,6 +144,6 @@ class OffsetsReader:
 
 
 def unreachable(cluster: str, doing: str, error: KafkaException) -> Retryable:
-    """Whatever the reason, the verifier waits and says so: giving up would leave the streams unwatched."""
+    """Whatever the reason, the verifier waits and reports it: giving up would leave the streams unwatched."""
     cause: KafkaError = error.args[0]
     return Retryable(f"Kafka cluster {cluster}: {doing} failed: {cause.str()} ({cause.name()})", after=1.0)

@@ -1,8 +1,8 @@
 """Records of `__consumer_offsets`, by the versions of their schemas in Kafka's group coordinator. Pure.
 
 A key begins with its version: 0 and 1 name a committed offset, 2 a group; from 3 on they belong to newer coordinators.
-A value begins with its own version, 0 to 4. What is not known is told from what is damaged, and neither is guessed at.
-"""
+A value begins with its own version, 0 to 4. What is not known is distinguished from what is damaged, and neither is
+guessed at."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NEWEST_VALUE = 4
 
 
 class Damaged(ValueError):
-    """A record that is not what its version says it is."""
+    """A record that is not what its version requires."""
 
 
 class UnknownVersion(ValueError):

@@ -1,0 +1,1 @@
+"""The commands `blockhouse aggregator|streams|quorum|schema`: thin, and nothing imports them."""

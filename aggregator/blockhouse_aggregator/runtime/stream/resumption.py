@@ -1,0 +1,162 @@
+"""Taking a stream over: gather the facts, let the protocol decide, and wait, loudly, while it must not be consumed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+import structlog
+
+from blockhouse.errors import BlockhouseError
+from blockhouse.metadata import codec, ebay
+from blockhouse.metadata.ebay import EbayMetadata
+from blockhouse.metadata.errors import MetadataUnreadable
+from blockhouse.metadata.model import Metadata
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.coordination.markers import StreamMarker
+from blockhouse_aggregator.protocol import foreign, takeover
+from blockhouse_aggregator.protocol.state import TableState
+from blockhouse_aggregator.runtime.ports import Ports, StreamFacts
+from blockhouse_aggregator.runtime.tables.catalog import Catalog
+
+log = structlog.get_logger(__name__)
+_ACCEPTED = re.compile(r"(\w+)(?: from (\d+))?")
+
+
+async def take_over(
+    ports: Ports, catalog: Catalog, stream: StreamId, *, replica: str, epoch: int, now_ms: int
+) -> tuple[takeover.Facts, takeover.Start | takeover.Stop]:
+    """The facts and the decision. An operator's acceptance that answers no stop is out of date and deleted; one that
+    allows a start is used up by its first commit: a crash before that must not ask again.
+
+    Raises Retryable while the facts cannot be had, Blocked when the schema history lacks a table of the metadata.
+    """
+    known = await ports.group.facts(stream, epoch)
+    marker = await ports.markers.marker(stream)
+    accepted = await ports.markers.accepted(stream)
+    facts = replace(facts_of(known, marker, accepted), history=await ports.schemas.identity())
+    recorded = facts.metadata
+    if recorded is not None and may_be_cut(facts, recorded, known.leader_epoch):
+        reached = await ports.group.reaches(stream, recorded.position, recorded.leader_epoch)
+        facts = replace(facts, cut=not reached)
+    decision = takeover.take_over(facts, replica=replica, epoch=epoch, now_ms=now_ms)
+    if isinstance(decision, takeover.NeedsSurvey):
+        facts = await _adopt(ports, catalog, stream, facts, foreign_tables(known), decision, now_ms)
+        decision = takeover.take_over(facts, replica=replica, epoch=epoch, now_ms=now_ms)
+    assert not isinstance(decision, takeover.NeedsSurvey), "adopted metadata needs no survey"
+    if isinstance(decision, takeover.Start):
+        await catalog.know({t.table: _needed(t) for t in decision.state.tables})
+    if accepted and isinstance(decision, takeover.Start) and not restarted(decision):
+        await ports.markers.consume_acceptance(stream)
+    return facts, decision
+
+
+def may_be_cut(facts: takeover.Facts, recorded: Metadata, leader_epoch: int) -> bool:
+    """A log is cut by an election only; of a position outside of it, or of another topic, the epoch states nothing."""
+    within = facts.log_begin <= recorded.position <= facts.log_end and recorded.topic_id == facts.topic_id
+    return within and 0 <= recorded.leader_epoch < leader_epoch
+
+
+async def _adopt(
+    ports: Ports,
+    catalog: Catalog,
+    stream: StreamId,
+    facts: takeover.Facts,
+    ranges: Mapping[str, tuple[int, int]],
+    needed: takeover.NeedsSurvey,
+    now_ms: int,
+) -> takeover.Facts:
+    """Turn another writer's metadata into ours, by what the log holds."""
+    database = catalog.database
+    named = {name if "." in name else f"{database}.{name}": found for name, found in ranges.items()}
+    counts = await ports.group.survey(stream, needed.start, needed.stop, named)
+    ids = {name: await catalog.id_of(name) for name in (*named, *counts)}
+    tables = tuple(foreign.ForeignTable(ids[n], *found, _revision(catalog, n)) for n, found in named.items())
+    seen = tuple(
+        foreign.Surveyed(ids[n], c.stored, c.inside, c.beyond, c.first_beyond, c.oldest_ms) for n, c in counts.items()
+    )
+    survey = foreign.Survey(needed.start, needed.stop, seen)
+    seq = max(facts.marker_seq, 0)
+    metadata = foreign.adopt(tables, survey, topic_id=facts.topic_id, seq=seq, now_ms=now_ms)
+    log.info("stream.adopted", stream=str(stream), offset=facts.offset, position=metadata.position, tables=len(ids))
+    return replace(facts, metadata=metadata, adopted=True)
+
+
+def _needed(entry: TableState) -> int:
+    """The revision its block was encoded with; 0 without a block or for a foreign one: its table may yet be created."""
+    return 0 if entry.block is None or entry.block.intent.foreign else entry.block.intent.revision
+
+
+def _revision(catalog: Catalog, table: str) -> int:
+    """The revision a foreign block of the table is rebuilt with: the current one, else the first there will be."""
+    known = catalog.known(table)
+    return known.history.current.number if known is not None and known.history.current is not None else 1
+
+
+def restarted(decision: takeover.Start | takeover.Stop) -> bool:
+    """Whether the stream starts, afresh or without its marker, because an operator accepted what stopped it."""
+    return isinstance(decision, takeover.Start) and any(
+        alarm.reason in ("StreamRestarted", "MarkerAdopted") for alarm in decision.alarms
+    )
+
+
+def sole_topic(facts: takeover.Facts, decision: takeover.Start | takeover.Stop) -> bool:
+    """Whether no topic but the present one was ever read under the stream's name, as far as ZooKeeper remembers."""
+    if facts.marker_topic_id is None:
+        return not restarted(decision)
+    return not facts.marker_former and facts.marker_topic_id in ("", facts.topic_id)
+
+
+def stop_of(error: BlockhouseError) -> takeover.Stop:
+    """An error that waiting alone does not fix, as a reason to stop."""
+    return takeover.Stop(error.reason or "Blocked", str(error))
+
+
+def facts_of(known: StreamFacts, marker: StreamMarker | None, accepted: str) -> takeover.Facts:
+    """Decode what is committed. An empty string is what commits without metadata carry. `accepted` is a reason, or
+    `REASON from OFFSET`."""
+    answer = _ACCEPTED.fullmatch(accepted)
+    metadata: Metadata | None = None
+    other: tuple[foreign.ForeignTable, ...] | None = None
+    unreadable = ""
+    try:
+        decoded = _decoded(known)
+    except MetadataUnreadable as error:
+        unreadable = str(error)
+    else:
+        if isinstance(decoded, EbayMetadata):  # ids and revisions are of no interest before the survey
+            other = tuple(foreign.ForeignTable(n, t.begin, t.end, 0) for n, t in enumerate(decoded.tables.values(), 1))
+        else:
+            metadata = decoded
+    return takeover.Facts(
+        offset=known.offset,
+        metadata=metadata,
+        unreadable=unreadable,
+        log_begin=known.log_begin,
+        log_end=known.log_end,
+        topic_id=known.topic_id,
+        compacted=known.compacted,
+        marker_topic_id=None if marker is None else marker.topic_id,
+        marker_seq=-1 if marker is None else marker.seq,
+        marker_position=-1 if marker is None else marker.position,
+        marker_history="" if marker is None else marker.history,
+        marker_former=() if marker is None else marker.former,
+        accepted=answer[1] if answer else "",
+        accepted_from=int(answer[2]) if answer and answer[2] else None,
+        foreign=other,
+    )
+
+
+def foreign_tables(known: StreamFacts) -> Mapping[str, tuple[int, int]]:
+    """(begin, end) by table name, of metadata in another writer's format; empty for any other."""
+    decoded = _decoded(known)
+    return {n: (t.begin, t.end) for n, t in decoded.tables.items()} if isinstance(decoded, EbayMetadata) else {}
+
+
+def _decoded(known: StreamFacts) -> Metadata | EbayMetadata | None:
+    """None without metadata. Another writer's must belong to its offset: nothing else could show that it does not."""
+    if not known.metadata:
+        return None
+    decoded = codec.decode(known.metadata)
+    return ebay.decode(known.metadata, known.offset) if isinstance(decoded, EbayMetadata) else decoded

@@ -1,0 +1,145 @@
+"""What a rollout asks of one aggregator: hold a table, compare it with its declaration, change it, release it.
+
+Every request may be repeated, by any client, at any time: what is done already is answered as done. It decides nothing
+about other replicas; the program that rolls out observes all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import structlog
+
+from blockhouse.config.pipeline import AggregatorConfig
+from blockhouse.contract.rollouts import DifferenceAnswer
+from blockhouse.errors import Blocked, Permanent
+from blockhouse.schema.ddl import Declaration, DeclaredColumn, read_declaration
+from blockhouse.schema.difference import Difference
+from blockhouse.schema.history import extend
+from blockhouse.schema.model import TableHistory
+from blockhouse_aggregator.coordination.holds import Hold
+from blockhouse_aggregator.runtime.ports import Holds
+from blockhouse_aggregator.runtime.tables.catalog import Catalog
+from blockhouse_aggregator.runtime.tables.restarts import RestartRequests
+
+log = structlog.get_logger(__name__)
+Settings = Sequence[tuple[str, int]]
+OUTAGE = 600.0
+"""Seconds of production, a block per stream and `maxAge`, that the deduplication window of a new table holds. What is
+older is decided by provenance."""
+WEEK = 7 * 86400
+
+
+class DeclaredServer(Protocol):
+    """The local replica, as a rollout changes it."""
+
+    async def compared(self, declared: Declaration) -> Difference | None: ...
+    async def create(self, declared: Declaration, path: str, name: str, settings: Settings) -> None: ...
+    async def add_columns(self, declared: Declaration, added: Sequence[DeclaredColumn]) -> None: ...
+
+
+class SchemaRollouts:
+    """Runs on the event loop. `in_flight` is whether a block of a table is in flight here; `partitions` how many
+    partitions the topic has."""
+
+    def __init__(
+        self,
+        config: AggregatorConfig,
+        holds: Holds,
+        catalog: Catalog,
+        server: DeclaredServer,
+        check: Callable[[TableHistory], None],
+        in_flight: Callable[[str], bool],
+        partitions: Callable[[], int],
+        restarting: RestartRequests,
+    ) -> None:
+        self._config = config
+        self._holds = holds
+        self._catalog = catalog
+        self._server = server
+        self._check = check
+        self._in_flight = in_flight
+        self._partitions = partitions
+        self._restarting = restarting
+
+    async def hold(self, table: str, rollout: str) -> Hold:
+        """Hold the table in every stream of the shard. Raises Retryable, or Blocked when another rollout holds it."""
+        hold = await self._holds.put(table, rollout)
+        await self._catalog.refresh_holds()
+        return hold
+
+    async def release(self, table: str, rollout: str) -> bool:
+        """End what `hold` began; False when it had ended. Raises as `hold` does."""
+        released = await self._holds.remove(table, rollout)
+        await self._catalog.refresh_holds()
+        return released
+
+    async def gap(self, table: str, ddl: str) -> DifferenceAnswer:
+        """Compare; change nothing. Raises Retryable, or Permanent for a DDL that cannot be read or is not supported."""
+        declared = read_declaration(table, ddl)
+        return self._gap(declared, await self._server.compared(declared))
+
+    def restart(self, number: int) -> bool:
+        """End this aggregator unless it was started after demand `number`; returns whether it ends."""
+        return self._restarting.restart(number)
+
+    async def apply(self, table: str, ddl: str, rollout: str, *, restart: bool = False) -> DifferenceAnswer:
+        """Create the table here if it is missing; add what columns it lacks if this rollout holds it and nothing of it
+        is in flight, with `restart` demanding that the aggregators of the shard restart. Its schema is recorded, so
+        that producers know it before the first message. Returns what was missing. Raises as `gap`, and Blocked naming
+        what stands in the way."""
+        declared = read_declaration(table, ddl)
+        difference = await self._server.compared(declared)
+        gap = self._gap(declared, difference)
+        if gap.refused:
+            raise Blocked(
+                f"table {table} cannot become what is declared: {'; '.join(gap.refused)}", reason="SchemaChange"
+            )
+        if difference is None:
+            path = f"/clickhouse/tables/{self._config.pipeline}/{self._config.shard}/{table}"
+            await self._server.create(declared, path, self._config.replica, self._windows(table))
+            log.info("rollout.created", table=table, rollout=rollout)
+        elif difference.added:
+            await self._require_hold(table, rollout)
+            if restart:  # before: after the ALTER nothing would show that it is still due
+                await self._restarting.demand(rollout)
+            await self._server.add_columns(declared, difference.added)
+            log.info("rollout.altered", table=table, rollout=rollout, added=gap.added)
+        await self._catalog.id_of(table)
+        return gap
+
+    async def _require_hold(self, table: str, rollout: str) -> None:
+        await self._catalog.refresh_holds()
+        hold = self._catalog.hold_of(table)
+        if hold is None or hold.rollout != rollout:
+            by = f"held by rollout {hold.rollout}" if hold else "not held"
+            raise Blocked(f"table {table} is {by}: hold it before columns are added", reason="NotHeld")
+        if self._in_flight(table):
+            raise Blocked(f"table {table} has a block in flight here: wait until it is stored", reason="InFlight")
+
+    def _gap(self, declared: Declaration, difference: Difference | None) -> DifferenceAnswer:
+        added = tuple(each.column.name for each in (difference.added if difference else declared.columns))
+        refused = difference.refused if difference else ()
+        refused = refused or self._unfit(declared)
+        return DifferenceAnswer(exists=difference is not None, added=added, refused=refused)
+
+    def _unfit(self, declared: Declaration) -> tuple[str, ...]:
+        """Why the table, if it were as declared, could not be loaded: for example a default that cannot be computed."""
+        known = self._catalog.known(declared.name)
+        history = known.history if known else TableHistory(id=1, name=declared.name)
+        try:
+            self._check(extend(history, [each.column for each in declared.columns]))
+        except (Permanent, Blocked) as error:
+            return (str(error),)
+        return ()
+
+    def _windows(self, table: str) -> tuple[tuple[str, int], ...]:
+        override = self._config.blocks.tables.get(table)
+        age = override.max_age if override else self._config.blocks.max_age
+        blocks = math.ceil(self._partitions() * len(self._config.kafka.clusters) / age * OUTAGE)
+        return (
+            ("replicated_deduplication_window", max(100, blocks)),
+            ("replicated_deduplication_window_seconds", WEEK),
+        )

@@ -1,0 +1,25 @@
+"""How much of a cluster's history was read: the part of a verdict that `blockhouse verify` reports too."""
+
+from __future__ import annotations
+
+from blockhouse.contract.verifier import HistoryCoverage
+from blockhouse_aggregator.verifier.anomaly import iso_or_none
+from blockhouse_aggregator.verifier.streams import ClusterStreams
+
+
+def history_coverage(streams: ClusterStreams) -> HistoryCoverage:
+    """What was seen of a cluster and what was not."""
+    counts = streams.counts
+    return HistoryCoverage(
+        partitions=len(streams.progress),
+        streams=len(streams.streams),
+        commits=counts["commits"],
+        unseen=counts["unseen"],
+        missing_records=sum(progress.lacks for progress in streams.progress.values()),
+        unchecked=counts["unchecked"],
+        tombstones=counts["tombstones"],
+        damaged=counts["damaged"],
+        unknown_versions=counts["unknownVersions"],
+        earliest=iso_or_none(streams.earliest_ms),
+        latest=iso_or_none(streams.latest_ms),
+    )

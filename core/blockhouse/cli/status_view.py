@@ -1,0 +1,154 @@
+"""Status pages of aggregators as tables of 80 columns. Pure: it opens no connection."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from blockhouse.contract.aggregator import LaggingTable, StatusPage, StreamStatus
+
+PASSING = ("", "CatchingUp", "Inserting", "Replaying", "NotChecked")
+"""Reasons of tables that pass by themselves."""
+BARS = "▁▂▃▄▅▆▇█"
+_LOOKS = 12
+"""How many of the last looks a sparkline has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One aggregator: its `page`, or None and why there is none."""
+
+    address: str
+    page: StatusPage | None
+    error: str
+
+    @property
+    def troubled(self) -> bool:
+        """Whether something stands still, is stopped or waits for a person, or it stays out of its groups."""
+        return self.page is not None and any(True for _ in troubles(self.page))
+
+    def written(self) -> dict[str, Any]:
+        """For --json."""
+        return {
+            "address": self.address,
+            "error": self.error,
+            "status": self.page.written() if self.page is not None else None,
+        }
+
+
+@dataclass(slots=True)
+class History:
+    """The lag of streams over the last looks."""
+
+    _lags: dict[str, deque[int]] = field(default_factory=dict)
+
+    def add(self, asked: Sequence[Asked]) -> None:
+        """Remember what was seen now."""
+        for _, stream in streams_of(asked):
+            if stream.lag is not None:
+                self._lags.setdefault(stream.stream, deque(maxlen=_LOOKS)).append(stream.lag)
+
+    def spark(self, stream: str) -> str:
+        """A stream's lag as bars, the newest last, the highest its largest."""
+        lags = self._lags.get(stream, deque())
+        most = max(lags, default=0)
+        return "".join(BARS[(len(BARS) - 1) * lag // most if most else 0] for lag in lags)
+
+
+def streams_of(asked: Sequence[Asked]) -> list[tuple[str, StreamStatus]]:
+    """Every stream with its owner's replica, by name."""
+    found = [(each.page.replica, stream) for each in asked if each.page is not None for stream in each.page.streams]
+    return sorted(found, key=lambda owned: owned[1].stream)
+
+
+def troubles(page: StatusPage) -> Iterator[str]:
+    """One line for each thing that needs a person: what, since when, why."""
+    if page.away:
+        yield f"{page.replica} stays out of its consumer groups: {page.away}"
+    for stream in page.streams:
+        if stream.stopped is not None:
+            yield f"{stream.stream} is stopped: {stream.stopped.reason}: {stream.stopped.message}"
+        elif (still := stream.standing) is not None:
+            yield f"{stream.stream} stands still since {_utc(still.since_ms)}: {still.reason}: {still.text}"
+        yield from (
+            f"{stream.stream} {table.table}: {table.pending} messages wait{_since(table)}: {table.reason}"
+            for table in stream.lagging_tables
+            if table.reason not in PASSING
+        )
+
+
+def render(asked: Sequence[Asked], history: History | None = None) -> RenderableType:
+    """Aggregators, streams, and what needs a person."""
+    parts: list[RenderableType] = [_aggregators(asked), _streams(asked, history)]
+    for each in asked:
+        if each.page is None:
+            parts.append(Text(f"{each.address} does not answer: {each.error}", style="red"))
+            continue
+        for name, why in sorted(each.page.cluster_errors.items()):
+            parts.append(Text(f"{each.page.replica}: Kafka cluster {name}: {why}", style="red"))
+        parts += [Text(line, style="red") for line in troubles(each.page)]
+    return Group(*parts)
+
+
+def _aggregators(asked: Sequence[Asked]) -> Table:
+    table = Table("pipeline", "shard", "replica", "state", "streams", "lag", "behind")
+    for each in asked:
+        page = each.page
+        if page is None:
+            table.add_row("", "", each.address, "silent", "", "", "", style="red")
+            continue
+        lags = [stream.lag for stream in page.streams]
+        lag = str(sum(lag or 0 for lag in lags)) + ("" if None not in lags else " ?")
+        ages = [stream.lag_seconds for stream in page.streams if stream.lag_seconds is not None]
+        row = (page.pipeline, page.shard, page.replica, _state(page), str(len(page.streams)), lag)
+        table.add_row(*row, _seconds(max(ages, default=None)))
+    return _folded(table)
+
+
+def _state(page: StatusPage) -> str:
+    if not page.ready:
+        return "starting"
+    if page.suspended:
+        return "suspended"
+    return "out" if page.away else "ready"
+
+
+def _streams(asked: Sequence[Asked], history: History | None) -> Table:
+    table = Table("stream", "owner", "state", "lag", "behind", "in/s", "stored/s", "flying")
+    for replica, stream in streams_of(asked):
+        lag = "?" if stream.lag is None else str(stream.lag)
+        spark = f" {history.spark(stream.stream)}" if history is not None else ""
+        rates = (_number(stream.arriving), _number(stream.storing), str(len(stream.blocks)))
+        style = "red" if stream.stopped is not None or stream.standing is not None else None
+        cells = (stream.stream, replica, stream.state.value, lag + spark, _seconds(stream.lag_seconds), *rates)
+        table.add_row(*cells, style=style)
+    return _folded(table)
+
+
+def _folded(table: Table) -> Table:
+    for column in table.columns:
+        column.overflow = "fold"
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "?" if value is None else f"{value:.0f}"
+
+
+def _seconds(value: float | None) -> str:
+    return "?" if value is None else f"{value:.1f} s"
+
+
+def _since(table: LaggingTable) -> str:
+    return f" since {_utc(table.since_ms)}" if table.since_ms else ""
+
+
+def _utc(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,178 @@
+"""Settings of a mirror between two Kafka clusters: the documented YAML file, validated at once (`docs/mirror.md`)."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from blockhouse.config.base import Settings
+from blockhouse.config.endpoints import NAME, KafkaCluster
+from blockhouse.config.pipeline import DAY, Admin, Gate, Spark
+from blockhouse.config.units import Duration, Size
+
+KIBI = 1 << 10
+MEBI = 1 << 20
+
+
+def _expression(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"{text!r} is no regular expression: {error}") from error
+    return text
+
+
+Expression = Annotated[str, AfterValidator(_expression)]
+"""A regular expression that has to match a whole name of a topic."""
+
+
+class Rename(Settings):
+    """What a topic is called on the target."""
+
+    prefix: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,100}$")
+    """Put before the name."""
+    suffix: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,100}$")
+    """Put after the name."""
+
+    def target_of(self, topic: str) -> str:
+        """The name on the target of a topic of the source."""
+        return f"{self.prefix}{topic}{self.suffix}"
+
+
+class Topics(Settings):
+    """Which topics are mirrored. Names that begin with two underscores are Kafka's own and never are."""
+
+    include: tuple[Expression, ...] = Field(default=(), max_length=1000)
+    """Names that are mirrored; none: all."""
+    exclude: tuple[Expression, ...] = Field(default=(), max_length=1000)
+    """Of these, names that are not."""
+    rename: Rename = Rename()
+    """What they are called on the target; without it the same."""
+
+    def matches(self, topic: str) -> bool:
+        """Whether a topic of the source is mirrored."""
+        if topic.startswith("__") or any(re.fullmatch(e, topic) for e in self.exclude):
+            return False
+        return not self.include or any(re.fullmatch(e, topic) for e in self.include)
+
+
+class TargetTopics(Settings):
+    """How topics are created, grown and kept like those of the source."""
+
+    replication_factor: int = Field(default=-1, ge=-1, le=16)
+    """Of topics that have to be created; -1: the default of the target's brokers."""
+    sync: tuple[str, ...] = (
+        "retention.ms",
+        "retention.bytes",
+        "cleanup.policy",
+        "compression.type",
+        "max.message.bytes",
+    )
+    """Settings that are copied from the source's topic. `message.timestamp.type` never is."""
+    interval: Duration = Field(default=30, ge=1, le=DAY)
+    """How often topics, partitions and settings are compared."""
+
+    @model_validator(mode="after")
+    def _no_timestamp_type(self) -> TargetTopics:
+        if "message.timestamp.type" in self.sync:
+            raise ValueError("message.timestamp.type cannot be copied: it would replace the timestamps of the source")
+        return self
+
+
+class Load(Settings):
+    """From what the number of tasks and the weight of a partition follow."""
+
+    window: Duration = Field(default=3 * 3600, ge=10, le=7 * DAY)
+    """The part of the history that counts."""
+    default: Size = Field(default=50 * KIBI, ge=1, le=1 << 40)
+    """Bytes/s of a partition of which nothing is known."""
+    interval: Duration = Field(default=30, ge=1, le=3600)
+    """How often load is read."""
+    capacity: Size = Field(default=10 * MEBI, ge=1, le=1 << 40)
+    """Bytes/s that one task can mirror."""
+    utilization: float = Field(default=0.7, gt=0, le=1)
+    """The part of it that is planned."""
+    max_partitions: int = Field(default=500, ge=1, le=100_000)
+    """Partitions of one task, at most."""
+    min_tasks: int = Field(default=1, ge=1, le=1000)
+    """Tasks, at least."""
+    max_tasks: int = Field(default=32, ge=1, le=1000)
+    """Tasks, at most; Spark's slots limit them too."""
+    tolerance: float = Field(default=0.1, ge=0.01, le=1)
+    """How far above the mean a task may be before partitions move."""
+
+    @model_validator(mode="after")
+    def _bounds(self) -> Load:
+        if self.min_tasks > self.max_tasks:
+            raise ValueError(f"minTasks {self.min_tasks} is above maxTasks {self.max_tasks}")
+        return self
+
+
+class Rebalance(Settings):
+    """When partitions of a running mirror move."""
+
+    on_lag: Duration = Field(default=60, ge=1, le=DAY)
+    """A partition that is later than this twice in a row moves, if that helps."""
+    cooldown: Duration = Field(default=900, ge=0, le=DAY)
+    """How long nothing moves after a move, new and ended partitions and another number of tasks apart."""
+    quiet_hours: tuple[str, ...] = Field(default=(), max_length=24)
+    """When tasks are made even, as `02:00-05:00 UTC`."""
+    max_moved: float = Field(default=0.05, ge=0, le=1)
+    """The part of the partitions that may move in quiet hours at once."""
+
+
+class MirrorConfig(Settings):
+    """One mirror: topics of one cluster to another one."""
+
+    name: str = Field(pattern=NAME)
+    """Part of the consumer group `km-NAME` on the target that keeps its positions. Never change it."""
+    source: KafkaCluster
+    """The cluster that is read."""
+    target: KafkaCluster
+    """The cluster that is written."""
+    topics: Topics = Topics()
+    """Which topics."""
+    target_topics: TargetTopics = TargetTopics()
+    """How they are kept on the target."""
+    start: Literal["Earliest", "Latest"] = "Earliest"
+    """Where partitions begin that are there when the mirror starts for the first time. Later ones: at their start."""
+    delivery: Literal["EffectivelyOnce", "AtLeastOnce"] = "EffectivelyOnce"
+    """EffectivelyOnce reads the end of the target before it continues, so that nothing is doubled by a crash."""
+    on_gap: Literal["Stop", "Skip"] = "Stop"
+    """What happens where records are lost already (retention, a topic that was created again): stop, or count them."""
+    in_flight: Size = Field(default=64 * MEBI, ge=MEBI, le=1 << 40)
+    """Bytes a task has sent and not acknowledged, at most."""
+    commit_interval: Duration = Field(default=1, ge=0.05, le=60)
+    """How often positions are written."""
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "lz4"
+    """Of what is written."""
+    load: Load = Load()
+    """How many tasks, and what each carries."""
+    rebalance: Rebalance = Rebalance()
+    """When partitions move."""
+    spark: Spark = Spark(master="local[4]")
+    """Where tasks run; each takes a slot."""
+    gate: Gate = Gate()
+    """Where tasks reach the driver."""
+    admin: Admin = Admin(port=8081)
+    """Where status and metrics are served."""
+    log_format: Literal["json", "console"] = "json"
+    """Form of the log."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least level that is logged."""
+
+    @model_validator(mode="after")
+    def _two_clusters(self) -> MirrorConfig:
+        if self.source.name == self.target.name:
+            raise ValueError(f"source and target are both called {self.source.name!r}: give each cluster its own name")
+        if self.source.addresses & self.target.addresses:
+            shared = sorted(self.source.addresses & self.target.addresses)[0]
+            raise ValueError(f"source and target share the server {shared}: a cluster cannot be mirrored into itself")
+        return self
+
+    @property
+    def group(self) -> str:
+        """The consumer group on the target that keeps positions."""
+        return f"km-{self.name}"

@@ -1,0 +1,57 @@
+"""What an error of the Kafka client means for us: one table, so that every program judges alike.
+
+Must never put a client's configuration into a text: it holds secrets.
+"""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, KafkaException
+
+from blockhouse.errors import BlockhouseError, Permanent, Retryable
+
+_PERMANENT: dict[int, tuple[str, str]] = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART: ("UnknownTopic", "create the topic, or correct its name"),
+    KafkaError._UNKNOWN_TOPIC: ("UnknownTopic", "create the topic, or correct its name"),
+    KafkaError._UNKNOWN_PARTITION: ("UnknownTopic", "the topic has fewer partitions than asked for"),
+    KafkaError.TOPIC_EXCEPTION: ("InvalidTopic", "correct the topic's name"),
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: ("NotAuthorized", "grant the user access to the topic"),
+    KafkaError.GROUP_AUTHORIZATION_FAILED: ("NotAuthorized", "grant the user READ on the consumer group"),
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: ("NotAuthorized", "grant the user access to the cluster"),
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ("NotAuthorized", "grant the user idempotent writes"),
+    KafkaError._AUTHENTICATION: ("AuthenticationFailed", "check SASL mechanism, user and password"),
+    KafkaError.SASL_AUTHENTICATION_FAILED: ("AuthenticationFailed", "check SASL mechanism, user and password"),
+    KafkaError.UNSUPPORTED_SASL_MECHANISM: ("AuthenticationFailed", "the broker has not enabled this mechanism"),
+    KafkaError.UNSUPPORTED_VERSION: ("UnsupportedBroker", "the broker is too old for this request"),
+    KafkaError._UNSUPPORTED_FEATURE: ("UnsupportedBroker", "the broker is too old for this request"),
+    KafkaError.MSG_SIZE_TOO_LARGE: ("MessageTooLarge", "raise max.message.bytes of the topic"),
+    KafkaError.INVALID_REPLICATION_FACTOR: ("InvalidReplication", "the cluster has too few brokers"),
+    KafkaError.FENCED_INSTANCE_ID: (
+        "InstanceFenced",
+        "another process joined the group under the same group.instance.id: give every replica its own name",
+    ),
+}
+
+_FENCED_TEXT = KafkaError(KafkaError.FENCED_INSTANCE_ID).str()
+
+
+def is_fatal(error: KafkaError) -> bool:
+    """The client is of no more use. (A consumer reports `_FATAL` without setting the error's own flag.)"""
+    return bool(error.fatal()) or error.code() in (KafkaError._FATAL, KafkaError.FENCED_INSTANCE_ID)
+
+
+def translate(error: KafkaError | KafkaException, doing: str) -> BlockhouseError:
+    """The error to raise for `error`; `doing` names the action and its object, e.g. `reading bounds of a/t/0`.
+
+    What is not known to be permanent is Retryable: brokers come back, and giving up would be the worse mistake.
+    """
+    cause: KafkaError = error.args[0] if isinstance(error, KafkaException) else error
+    # Of the error behind `_FATAL` the client passes on nothing but the text.
+    fenced = cause.code() == KafkaError._FATAL and _FENCED_TEXT in cause.str()
+    code = KafkaError.FENCED_INSTANCE_ID if fenced else cause.code()
+    text = f"Kafka: {doing} failed: {cause.str()} ({cause.name()})"
+    if code in _PERMANENT:
+        reason, advice = _PERMANENT[code]
+        return Permanent(f"{text}; {advice}", reason=reason, code=code)
+    if is_fatal(cause):
+        return Permanent(f"{text}; the client cannot recover; restart the process", reason="ClientFatal", code=code)
+    return Retryable(text, after=1.0, code=code)

@@ -1,0 +1,73 @@
+"""A Prometheus beside a stack: Debian's, which scrapes programs under test and evaluates the chart's alert rules."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import yaml
+
+from e2e.stack.server import Server, StackError
+from e2e.stack.spec import HOST
+
+
+class PrometheusServer(Server):
+    """Scrapes `jobs`, addresses host:port by name of the job, and evaluates the files in `rules`, both every second."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        port: int,
+        jobs: Mapping[str, Sequence[str]],
+        rules: Sequence[Path] = (),
+        dies_with_parent: bool = True,
+    ) -> None:
+        super().__init__("prometheus", folder, dies_with_parent=dies_with_parent)
+        self._port, self._jobs, self._rules = port, jobs, rules
+
+    def prepare(self) -> list[str]:
+        program = shutil.which("prometheus")
+        if program is None:
+            raise StackError(f"cannot start {self.name}: there is no such program, run `make setup`")
+        config = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [str(file) for file in self._rules],
+            "scrape_configs": [
+                {"job_name": job, "static_configs": [{"targets": list(targets)}]} for job, targets in self._jobs.items()
+            ],
+        }
+        path = self.folder / "prometheus.yml"
+        path.write_text(yaml.safe_dump(config, sort_keys=False))
+        return [
+            program,
+            f"--config.file={path}",
+            f"--storage.tsdb.path={self.folder / 'data'}",
+            f"--web.listen-address={HOST}:{self._port}",
+            "--log.level=warn",
+        ]
+
+    def answers(self) -> bool:
+        try:
+            return self._get("/-/ready") is not None
+        except OSError:
+            return False
+
+    def query(self, expr: str) -> list[Mapping[str, str]]:
+        """The labels of each series that the expression has now. StackError: Prometheus refuses it, in its words."""
+        try:
+            answer: dict[str, Any] = json.loads(self._get("/api/v1/query?" + urlencode({"query": expr})))
+        except urllib.error.HTTPError as error:
+            raise StackError(f"{self.name} refuses {expr}: {error.read().decode()}") from None
+        return [series["metric"] for series in answer["data"]["result"]]
+
+    def _get(self, path: str) -> bytes:
+        with urllib.request.urlopen(f"http://{HOST}:{self._port}{path}", timeout=5) as answer:
+            body: bytes = answer.read()
+            return body

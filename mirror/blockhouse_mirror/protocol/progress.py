@@ -1,0 +1,79 @@
+"""How far one partition is, inside the task that mirrors it: what was sent, what is acknowledged. Pure.
+
+The client keeps the order of a partition's records and acknowledges them in it, so a queue is enough. A position never
+passes a record that is not acknowledged (M2), and the tail never passes a record above the position.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+
+class OutOfOrder(Exception):
+    """An acknowledgement that cannot be of the oldest record in flight: the client did not keep the order."""
+
+
+class Progress:
+    """Of one partition, from the source offset and the target offset on at which the task begins."""
+
+    __slots__ = ("_epochs", "_in_flight", "after", "bytes", "in_flight_bytes", "left_out", "read", "records", "tail")
+
+    def __init__(self, offset: int, epoch: int, tail: int) -> None:
+        self.read = offset
+        """Source position of the reader: all below was sent, left out, or is a hole."""
+        self.after = offset
+        """The source position behind the last record that was sent: the link to the next one (`provenance.Origin`)."""
+        self.tail = tail
+        """Target offset behind the last record that is acknowledged."""
+        self.in_flight_bytes = 0
+        self.records = self.bytes = self.left_out = 0
+        self._in_flight: deque[tuple[int, int, int]] = deque()
+        self._epochs: list[tuple[int, int]] = [(offset, epoch)]  # leader epochs, each by the offset it begins above
+
+    @property
+    def position(self) -> int:
+        """Source offset below which everything is on the target, was left out, or is a hole."""
+        return self._in_flight[0][0] if self._in_flight else self.read
+
+    @property
+    def epoch(self) -> int:
+        """Leader epoch of the last record below the position, -1 if unknown."""
+        position = self.position
+        while len(self._epochs) > 1 and self._epochs[1][0] < position:
+            del self._epochs[0]
+        return self._epochs[0][1]
+
+    @property
+    def settled(self) -> bool:
+        return not self._in_flight
+
+    def sent(self, offset: int, size: int, timestamp_ms: int) -> None:
+        """A record was handed to the producer; `size` in bytes."""
+        self._in_flight.append((offset, size, timestamp_ms))
+        self.in_flight_bytes += size
+        self.read = self.after = offset + 1
+
+    def leave_out(self, offset: int) -> None:
+        """A record that is not mirrored on purpose."""
+        self.left_out += 1
+        self.read = offset + 1
+
+    def advance(self, offset: int) -> None:
+        """The reader is at `offset`: what is between is a hole (control records, compaction)."""
+        self.read = max(self.read, offset)
+
+    def in_epoch(self, offset: int, epoch: int) -> None:
+        """The record at `offset` was read in this leader epoch."""
+        if epoch != self._epochs[-1][1]:
+            self._epochs.append((offset, epoch))
+
+    def acknowledged(self, target_offset: int) -> int:
+        """The oldest record in flight is on the target; returns its timestamp. Raises OutOfOrder."""
+        if not self._in_flight or target_offset < self.tail:
+            raise OutOfOrder(f"target offset {target_offset} was acknowledged behind {self.tail}")
+        _, size, timestamp_ms = self._in_flight.popleft()
+        self.in_flight_bytes -= size
+        self.records += 1
+        self.bytes += size
+        self.tail = target_offset + 1
+        return timestamp_ms

@@ -1,0 +1,61 @@
+"""Where a mirrored record came from: a header for each hop, by which takeovers, audits and cycles are decided. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+HEADER = "blockhouse-mirror"
+"""The key. A record that was mirrored twice has two, the newest last."""
+_VERSION = "1"
+
+Headers = Iterable[tuple[str, bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The source of one record. `after` is the position behind the record that was mirrored before it, so that records
+    on the target form a chain in which a missing one shows; compaction and the like make offsets no such chain."""
+
+    cluster: str
+    topic_id: str
+    partition: int
+    offset: int
+    after: int
+
+
+class OriginFormat:
+    """Writes the header of one source partition; what does not change is encoded once."""
+
+    def __init__(self, cluster: str, topic_id: str, partition: int) -> None:
+        self._stem = f"{_VERSION} {cluster} {topic_id} {partition} "
+
+    def encode(self, offset: int, after: int) -> bytes:
+        return f"{self._stem}{offset} {after}".encode()
+
+
+def decode(value: bytes | None) -> Origin | None:
+    """None for what is not ours, or of a later version."""
+    parts = (value or b"").decode("ascii", errors="replace").split(" ")
+    if len(parts) != 6 or parts[0] != _VERSION:
+        return None
+    try:
+        return Origin(parts[1], parts[2], int(parts[3]), int(parts[4]), int(parts[5]))
+    except ValueError:
+        return None
+
+
+def newest(headers: Headers) -> Origin | None:
+    """The last hop of a record; None when it was never mirrored."""
+    found = [value for key, value in headers if key == HEADER]
+    return decode(found[-1]) if found else None
+
+
+def came_from(headers: Headers, cluster: str) -> bool:
+    """Whether the record was in that cluster before: mirrored there it would go round and round."""
+    return any(key == HEADER and (origin := decode(value)) and origin.cluster == cluster for key, value in headers)
+
+
+def without(headers: Headers) -> list[tuple[str, bytes | None]]:
+    """The headers that producers gave the record."""
+    return [(key, value) for key, value in headers if key != HEADER]

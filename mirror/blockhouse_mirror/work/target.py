@@ -1,0 +1,96 @@
+"""The producer of a task. It keeps the order of each partition and never lets a record expire.
+
+A record that expired unsent would leave a gap behind records that were sent (G1). So nothing expires here: a task that
+must end ends as a process, and any report of a failure ends the producer with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from blockhouse.config.endpoints import KafkaCluster
+
+Delivered = Callable[[KafkaError | None, Any], None]
+"""Called with the error, if there is one, and the `confluent_kafka.Message`."""
+CONSEQUENCES = {KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
+"""Errors of records that only share a producer with the one that was refused."""
+LINGER_MS = 5
+FULL_WAIT = 0.05
+
+
+def settings(cluster: KafkaCluster, name: str, queue_bytes: int, compression: str) -> dict[str, Any]:
+    """librdkafka settings; `queue_bytes` is the most that may wait to be sent."""
+    return {
+        **cluster.client_config(),
+        "client.id": name,
+        "acks": "all",
+        "enable.idempotence": True,
+        "enable.gapless.guarantee": True,  # nothing is sent behind a record that was refused
+        "message.timeout.ms": 0,
+        "linger.ms": LINGER_MS,
+        "batch.size": 1_000_000,
+        "compression.type": compression,
+        # The broker decides: its own limit is of compressed batches, this one of a single record as it is.
+        "message.max.bytes": 1_000_000_000,
+        "queue.buffering.max.kbytes": max(1024, queue_bytes >> 10),
+        "queue.buffering.max.messages": 10_000_000,
+        "allow.auto.create.topics": False,
+        "log_level": 0,
+    }
+
+
+class Target:
+    """Not thread-safe; `poll` calls the callbacks of what was delivered, on the caller's thread."""
+
+    def __init__(self, cluster: KafkaCluster, name: str, queue_bytes: int, compression: str) -> None:
+        self._producer = Producer(settings(cluster, name, queue_bytes, compression))
+        self._produce = self._producer.produce
+        self.broken = ""
+        """Why nothing can be sent any more; empty while it can."""
+
+    def send(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: list[tuple[str, Any]],
+        delivered: Delivered,
+    ) -> None:
+        """Raises KafkaException for what the client itself refuses, and when it is broken. Waits while its queue is
+        full."""
+        while True:
+            try:
+                self._produce(
+                    topic,
+                    value,
+                    key,
+                    partition=partition,
+                    timestamp=timestamp_ms,
+                    headers=headers,
+                    on_delivery=delivered,
+                )
+                return
+            except BufferError:
+                self.poll(FULL_WAIT)
+
+    def poll(self, seconds: float) -> None:
+        try:
+            self._producer.poll(seconds)
+        except KafkaException as error:
+            self.broken = self.broken or error.args[0].str()
+            self._producer.poll(0)  # what it reports of each record comes behind that
+
+    def learn(self, topic: str, seconds: float) -> None:
+        """Learn which partitions the topic has now. Raises KafkaException."""
+        self._producer.list_topics(topic, timeout=seconds)
+
+    def purge(self) -> None:
+        """Forget what was not sent yet; what is on the wire cannot be called back."""
+        with contextlib.suppress(KafkaException):
+            self._producer.purge(in_queue=True, in_flight=False, blocking=False)

@@ -1,0 +1,107 @@
+"""`blockhouse schema apply` against real aggregators: a table is created and gets columns under load, every row once; a
+change that was interrupted is completed by running it again, and what must not be changed is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from blockhouse_aggregator.commands.schema import app
+from blockhouse_aggregator.rollout.change import name_of
+from e2e.stack import Stack
+from tests.integration.runtime_pipeline import Loading, eventually, healed, loading
+
+pytestmark = pytest.mark.integration
+
+ENGINE = "ENGINE = MergeTree ORDER BY id"
+
+
+@pytest.fixture(scope="module")
+def running(running_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loading]:
+    with loading(running_stack, tmp_path_factory.mktemp("apply"), "apply") as found:
+        yield found
+
+
+@pytest.fixture
+def pipeline(running: Loading) -> Iterator[Loading]:
+    with healed(running) as found:
+        found.wait("both aggregators in the groups", found.balanced)
+        yield found
+
+
+class Owner:
+    """Who states what a table is, in a file, and applies it."""
+
+    def __init__(self, pipeline: Loading, folder: Path, table: str) -> None:
+        self._pipeline, self._file, self.table = pipeline, folder / "table.sql", table
+
+    def apply(self, extra: str = "", *options: str, every: bool = True) -> Result:
+        self._file.write_text(self.ddl(extra))
+        first, *others = self._pipeline.aggregators
+        config = str(first.folder / "aggregator.yaml")
+        addresses = [other.url for other in others] if every else []
+        arguments = ["apply", self.table, *addresses, "--ddl", str(self._file), "--config", config, *options]
+        return CliRunner().invoke(app, arguments)
+
+    def ddl(self, extra: str = "") -> str:
+        return f"CREATE TABLE default.{self.table} (id UInt64, text String{extra}) {ENGINE}"
+
+
+def test_a_table_is_created_and_gets_columns_under_load(pipeline: Loading, tmp_path: Path) -> None:
+    owner, feed = Owner(pipeline, tmp_path, "applied"), pipeline.feed
+    dry = owner.apply()
+    assert (dry.exit_code, dry.output.count("is missing at")) == (1, 2)
+    assert not pipeline.stack.clickhouse[1, 1].execute("EXISTS TABLE applied")[0][0]
+
+    assert owner.apply("", "--yes").exit_code == 0
+    assert owner.apply().exit_code == 0, "nothing is left to do"
+    table = feed.record("applied")
+    assert feed.revisions(table) == 1
+    with feed.flowing(table):
+        assert eventually(lambda: pipeline.stack.clickhouse[1, 1].execute("SELECT count() FROM applied")[0][0] > 0)
+        changed = owner.apply(", seven UInt32 DEFAULT 7", "--yes")
+        assert changed.exit_code == 0, changed.output
+        steps = [line.split(" ")[0] for line in changed.output.splitlines()]
+        assert [step for step in steps if step.endswith("ing")] == ["holding", "adding", "releasing"]
+        assert feed.revisions(table) == 2
+        feed.mix_revisions(table)
+        before = feed.delivered
+        assert eventually(lambda: feed.delivered > before + 100)
+    pipeline.settle(table)
+
+
+def test_a_change_that_was_interrupted_before_its_release_is_completed(pipeline: Loading, tmp_path: Path) -> None:
+    owner, feed = Owner(pipeline, tmp_path, "interrupted"), pipeline.feed
+    assert owner.apply("", "--yes").exit_code == 0
+    table, (first, _) = feed.record("interrupted"), pipeline.aggregators
+    extra = ", seven UInt32 DEFAULT 7"
+    first.hold(table, name_of(table, owner.ddl(extra)))
+    pipeline.stack.clickhouse[1, 1].execute("ALTER TABLE interrupted ADD COLUMN seven UInt32 DEFAULT 7 AFTER text")
+    feed.send(table, 5)
+
+    again = owner.apply(extra, "--yes")
+
+    assert again.exit_code == 0, again.output
+    pipeline.settle(table)
+
+
+def test_what_must_not_be_changed_is_refused_before_anything_is(pipeline: Loading, tmp_path: Path) -> None:
+    owner = Owner(pipeline, tmp_path, "refused")
+    assert owner.apply("", "--yes").exit_code == 0
+
+    found = owner.apply(", at UInt32 DEFAULT rand()", "--yes")
+
+    assert found.exit_code == 2
+    assert "rand()" in found.output
+    assert not any(a.tables()["default.refused"].rollout for a in pipeline.aggregators)
+
+
+def test_an_aggregator_that_was_not_given_is_named(pipeline: Loading, tmp_path: Path) -> None:
+    found = Owner(pipeline, tmp_path, "partial").apply("", "--yes", every=False)
+
+    assert found.exit_code != 0
+    assert "r2 in cluster a" in str(found.exception)
+    assert not pipeline.stack.clickhouse[1, 1].execute("EXISTS TABLE partial")[0][0]

@@ -1,0 +1,144 @@
+"""`blockhouse status`: what is asked, what is shown in 80 columns, and what the exit code means."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from rich.console import Console
+
+from blockhouse import cli
+from blockhouse.cli.status import ask_all, exit_code
+from blockhouse.cli.status_view import Asked, History, render
+from blockhouse.contract.aggregator import STATUS, LaggingTable, Phase, Standing, StatusPage, StopReason
+from blockhouse.serving import Answer, HttpServer, respond, route
+from tests.contract_values import page, stream
+
+STILL = Standing(reason="TaskSilent", text="its Spark task has been silent for 9 s", since_ms=1_790_000_000_000)
+
+
+class Server(HttpServer):
+    def __init__(self, shown: StatusPage, token: str) -> None:
+        super().__init__("127.0.0.1", 0, CollectorRegistry(), token=(lambda: token) if token else None)
+        self._shown = shown
+
+    def health(self) -> Answer:
+        return Answer(True, "ok")
+
+    def readiness(self) -> Answer:
+        return Answer(True, "ready")
+
+    def routes(self) -> Iterable[web.RouteDef]:
+        async def status(_: web.Request) -> web.Response:
+            return respond(self._shown)
+
+        return [route(STATUS, status)]
+
+
+@asynccontextmanager
+async def served(shown: StatusPage, token: str = "") -> AsyncIterator[str]:
+    server = Server(shown, token)
+    await server.start()
+    yield f"127.0.0.1:{server.port}"
+    await server.stop()
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def shown(*asked: Asked, history: History | None = None, width: int = 80) -> str:
+    text = io.StringIO()
+    Console(file=text, width=width).print(render(asked, history))
+    return text.getvalue()
+
+
+async def test_all_are_asked_and_one_that_does_not_answer_hides_no_other() -> None:
+    fine = page(stream("a/t/0", lag=0))
+    async with served(fine) as address:
+        gone = f"127.0.0.1:{free_port()}"
+        found, silent = await ask_all([f"http://{address}/", gone], "")
+    assert (found.page, found.error) == (fine, "")
+    assert silent.page is None
+    assert exit_code([found, silent]) == 3
+    assert exit_code([found]) == 0
+    assert f"{gone} does not answer" in shown(found, silent, width=200)
+
+
+async def test_a_token_is_sent_and_its_absence_is_named() -> None:
+    async with served(page(), token="secret-token") as address:
+        (without,) = await ask_all([address], "")
+        (found,) = await ask_all([address], "secret-token")
+    assert "--token-file" in without.error
+    assert found.page == page()
+
+
+async def test_what_is_no_aggregator_is_named() -> None:
+    async with served(page()) as address:
+        (found,) = await ask_all([f"http://{address}/healthz?"], "")
+    assert found.page is None
+    assert found.error
+
+
+STOPPED = stream(state=Phase.STOPPED, stopped=StopReason(reason="OffsetsReset", message="m"))
+WAITS = stream(lagging=(LaggingTable(table="db.t", cursor=3, pending=2, reason="UnknownTable", since_ms=1),))
+CATCHES_UP = stream(lagging=(LaggingTable(table="db.t", cursor=3, pending=2, reason="CatchingUp", since_ms=1),))
+
+
+@pytest.mark.parametrize(
+    ("found", "code", "line"),
+    [
+        (page(stream()), 0, ""),
+        (page(CATCHES_UP), 0, ""),
+        (page(stream(standing=STILL)), 1, "stands still since 2026-09-21T"),
+        (page(STOPPED), 1, "a/t/0 is stopped: OffsetsReset"),
+        (page(WAITS), 1, "a/t/0 db.t: 2 messages wait since 1970-01-01T00:00:00Z: UnknownTable"),
+        (page(away="replica: read-only"), 1, "stays out of its consumer groups: replica: read-only"),
+        (page(clusters={"a": "down"}), 3, "Kafka cluster a: down"),
+    ],
+)
+def test_the_exit_code_and_the_lines_about_what_needs_a_person(found: StatusPage, code: int, line: str) -> None:
+    asked = Asked("here:1", found, "")
+    assert exit_code([asked]) == code
+    text = shown(asked, width=300)
+    assert line in text
+    assert ("stands still" in text or "stopped" in text or "wait" in text) == (code == 1 and "groups" not in line)
+
+
+def test_it_fits_80_columns_and_cuts_no_name() -> None:
+    name = "production-east/orders-of-a-rather-long-topic-name-01/127"
+    text = shown(Asked("here:1", page(stream(name, lag=123_456, lag_seconds=12.34)), ""))
+    assert max(map(len, text.splitlines())) <= 80
+    column = "".join(line.split("│")[1].strip() for line in text.splitlines() if line.count("│") > 8)
+    assert name in column
+
+
+def test_what_is_not_known_is_not_shown_as_nothing() -> None:
+    text = shown(Asked("here:1", page(stream(lag=None)), ""), width=120)
+    row = next(line for line in text.splitlines() if "a/t/0" in line)
+    assert "?" in row
+
+
+def test_a_sparkline_has_the_last_lags() -> None:
+    history = History()
+    for lag in (0, 50, 100):
+        history.add([Asked("here:1", page(stream(lag=lag)), "")])
+    assert history.spark("a/t/0") == "▁▄█"
+    assert "▁▄█" in shown(Asked("here:1", page(stream(lag=100)), ""), history=history, width=120)
+
+
+def test_json_names_what_does_not_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["status", f"127.0.0.1:{free_port()}", "--json"])
+    assert ended.value.code == 3
+    (only,) = json.loads(capsys.readouterr().out)["aggregators"]
+    assert only["status"] is None
+    assert only["error"]

@@ -1,0 +1,90 @@
+"""What is asked and written before metadata is committed: whether it fits, and the marker of a new stream."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
+
+from blockhouse.metadata import codec
+from blockhouse.metadata.model import InFlight, Metadata, Window
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.protocol.commits import Applied, CommitOutcome
+from blockhouse_aggregator.protocol.events import Commit
+from blockhouse_aggregator.protocol.state import Block, Stage, StreamState, TableState, metadata_of
+from blockhouse_aggregator.protocol.takeover import Facts
+from blockhouse_aggregator.runtime.stream.context import MetadataRoom, StreamContext
+from blockhouse_aggregator.runtime.stream.metadata_writer import MetadataWriter, is_smallest
+from blockhouse_aggregator.runtime.stream.reporting import StreamReport
+from tests.unit.runtime.test_retention import NOW, STATE
+
+LAGGING = replace(
+    STATE,
+    window=Window(reference=STATE.position - 39 * 5),
+    tables=tuple(TableState(number, None, 100 + number, 5) for number in range(1, 40)),
+)
+COMMIT = Commit(LAGGING.position, metadata_of(LAGGING, NOW), epoch=1)
+
+
+def writer(room: MetadataRoom) -> MetadataWriter:
+    context = cast(StreamContext, SimpleNamespace(room=room))
+    return MetadataWriter(StreamId("a", "events", 0), context, cast(StreamReport, None), asyncio.Event())
+
+
+def test_a_round_that_is_too_large_is_read_again_unless_it_is_the_smallest() -> None:
+    units = len(codec.encode(COMMIT.metadata))
+    room = MetadataRoom(units)
+    assert writer(room).fits([COMMIT], smallest=False)
+    room.refused(units)
+    assert room.units < units
+    assert not writer(room).fits([COMMIT], smallest=False)
+    assert writer(room).fits([COMMIT], smallest=True)  # or the stream would stand still for what lags alone
+
+
+def test_a_round_is_not_the_smallest_while_a_block_in_flight_will_make_room() -> None:
+    """Each lagging table that went in flight took more room, until the broker refused what the stream committed."""
+
+    def sealed(state: StreamState, *numbers: int, stage: Stage = Stage.INSERTING) -> StreamState:
+        for number in numbers:
+            block = Block(InFlight(100 + number, 200, 5, 1, 1, NOW), stage, fresh=True)
+            state = state.with_table(TableState(number, block, 300, 5))
+        return state
+
+    assert is_smallest(LAGGING, sealed(LAGGING, 1))
+    assert not is_smallest(LAGGING, sealed(LAGGING, 1, 2))
+    assert not is_smallest(LAGGING, sealed(LAGGING, 90, 91))
+    waiting, blocked = sealed(LAGGING, 1), sealed(LAGGING, 1, stage=Stage.BLOCKED)
+    assert not is_smallest(waiting, sealed(waiting, 2))
+    assert is_smallest(blocked, sealed(blocked, 2))
+
+
+async def test_what_an_owner_before_committed_is_marked_before_more_is() -> None:
+    done: list[tuple[str, int]] = []
+
+    async def commit(_stream: StreamId, _epoch: int, _offset: int, text: str) -> CommitOutcome:
+        metadata = codec.decode(text)
+        assert isinstance(metadata, Metadata)
+        done.append(("committed", metadata.seq))
+        return Applied()
+
+    async def mark(_stream: StreamId, metadata: Metadata, _history: str, *, afresh: bool) -> None:
+        done.append(("marked", metadata.seq))
+
+    async def identity() -> str:
+        return "h"
+
+    ports = SimpleNamespace(group=SimpleNamespace(commit=commit), markers=SimpleNamespace(mark_started=mark))
+    context = SimpleNamespace(room=MetadataRoom(4000), ports=ports, catalog=SimpleNamespace(identity=identity))
+    report = SimpleNamespace(committed=lambda *_: None)
+    closed = asyncio.Event()
+    found = MetadataWriter(StreamId("a", "events", 0), cast(StreamContext, context), cast(StreamReport, report), closed)
+    before = replace(COMMIT.metadata, seq=COMMIT.metadata.seq - 1)
+    facts = SimpleNamespace(marker_topic_id=None, topic_id="T", metadata=before, adopted=False)
+    found.started(cast(Facts, facts), restarted=False)
+
+    await found.write(COMMIT)
+    await found.write(COMMIT)
+
+    number = COMMIT.metadata.seq
+    assert done == [("marked", number - 1), ("committed", number), ("committed", number)]
