@@ -8,15 +8,16 @@ import struct
 import threading
 from collections import Counter
 
-FETCH, OFFSET_COMMIT = 1, 8
+FETCH, OFFSET_COMMIT, JOIN_GROUP = 1, 8, 11
 
 
 class Proxy:
     """Listens on `port`. The broker behind must advertise that port, else clients go around it.
 
-    `requests[client id, api key]` counts what passed. `hold_requests(key)` keeps such requests from the broker,
-    `hold_replies(key)` their replies from the client, until `release`; everything behind them on that connection
-    waits too, as on a real wire. A withheld request is delivered on release even when its client hung up long ago.
+    `requests[client id, api key]` counts what passed. `hold_requests(key)` keeps such requests (of one client id, if
+    named) from the broker, `hold_replies(key)` their replies from the client, until `release`; everything behind them
+    on that connection waits too, as on a real wire. A withheld request is delivered on release even when its client
+    hung up long ago.
     """
 
     def __init__(self, broker_port: int) -> None:
@@ -29,9 +30,11 @@ class Proxy:
         self._open = threading.Event()
         self._open.set()
         self._hold: tuple[str, int] | None = None
+        self._held_client: str | None = None
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def hold_requests(self, key: int) -> None:
+    def hold_requests(self, key: int, client: str | None = None) -> None:
+        self._held_client = client
         self._start_holding("request", key)
 
     def hold_replies(self, key: int) -> None:
@@ -74,8 +77,9 @@ class Proxy:
             while frame := _read(client):
                 key, _, correlation, length = struct.unpack(">hhih", frame[:10])
                 kinds[correlation] = key
-                self.requests[frame[10 : 10 + length].decode(), key] += 1
-                held = self._wait_if_held("request", key)
+                name = frame[10 : 10 + length].decode()
+                self.requests[name, key] += 1
+                held = self._held_client in (None, name) and self._wait_if_held("request", key)
                 broker.sendall(struct.pack(">i", len(frame)) + frame)
                 if held:
                     self.delivered.set()

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import sys
 
+import structlog
+
 from blockhouse_aggregator.protocol.commits import Applied
 from tests.integration.kafka_recorder import member, settings_of
 
 
 def main(bootstrap: str, topic: str, group: str) -> None:
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     cluster, kafka = settings_of(bootstrap, topic, group, session_timeout=6)
     with member(cluster, kafka, "zombie") as (subject, heard):
         heard.wait(lambda: heard.owned != {})

@@ -18,7 +18,7 @@ from blockhouse_aggregator.protocol.commits import APPLIED, CommitOutcome, Unkno
 from e2e.stack import StackSpec
 from e2e.stack.kafka import BrokerPorts, KafkaBroker, KafkaClusterServers
 from tests.integration.conftest import Names
-from tests.integration.kafka_proxy import FETCH, OFFSET_COMMIT, Proxy
+from tests.integration.kafka_proxy import FETCH, JOIN_GROUP, OFFSET_COMMIT, Proxy
 from tests.integration.kafka_recorder import member, settings_of
 
 pytestmark = pytest.mark.integration
@@ -165,3 +165,28 @@ def test_a_frozen_broker_is_reported_and_a_commit_of_that_time_cannot_land_after
         assert first in (Committed(10, "ten"), Committed(20, "frozen"))
         for _ in range(50):
             assert _answered(subject, stream, again) == first
+
+
+def test_a_member_that_rejoins_too_late_commits_nothing_of_what_it_held(
+    cluster: KafkaClusterServers, proxy: Proxy, names: Names
+) -> None:
+    """Its request to join arrives after its session, and the client joins under a new id with all that it held."""
+    cluster.create_topic(names.topic, partitions=1)
+    endpoint, kafka = settings_of(cluster.bootstrap, names.topic, names.group, session_timeout=6, commit_timeout=60)
+    with member(endpoint, kafka, "late") as (late, late_heard):
+        ((stream, epoch),) = late_heard.owns(1).items()
+        assert late.commit(stream, epoch, 10, "ten").result(60) == APPLIED
+        proxy.hold_requests(JOIN_GROUP, client="blockhouse-late")
+        with member(endpoint, kafka, "other") as (other, other_heard):
+            assert proxy.held.wait(60)
+            owned = other_heard.owns(1)[stream]
+            assert other.commit(stream, owned, 30, "of the new owner").result(60) == APPLIED
+
+            late_heard.settled = Future()
+            proxy.release()
+            late_heard.wait(lambda: len(late_heard.events) > 1)
+            outcome = late.commit(stream, epoch, 20, "of the former owner").result(60)
+            late_heard.settled.set_result(None)
+            assert outcome != APPLIED
+            late_heard.wait(lambda: late_heard.drops != [])
+            assert other.committed(stream, other_heard.owns(1)[stream]).result(60) == Committed(30, "of the new owner")

@@ -161,6 +161,9 @@ class GroupMember:
                 self._expelled(self._health.fatal)
             elif self._doomed:
                 self._rejoin()
+            elif session.replaced():
+                log.warning("member_replaced", cluster=self._cluster.name, group=self._kafka.group)
+                self._rejoin("lost")
             else:
                 self._health.check(session)
                 if self._coverage.overdue():

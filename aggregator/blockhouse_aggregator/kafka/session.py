@@ -1,4 +1,4 @@
-"""One consumer from its creation to its end: one member id of the group.
+"""One consumer from its creation to its end: one member id of the group while it holds anything (`replaced`).
 
 A commit of unknown fate is answered by throwing the whole session away, so everything here is bounded in time and
 nothing here survives `abandon`. Must never send a commit twice: see `settings`.
@@ -23,7 +23,7 @@ from blockhouse.config.pipeline import Kafka
 from blockhouse.errors import BlockhouseError
 from blockhouse.kafka_errors import translate
 from blockhouse_aggregator.kafka.group import judge
-from blockhouse_aggregator.protocol.commits import CommitOutcome, Unknown
+from blockhouse_aggregator.protocol.commits import CommitOutcome, Refused, Unknown
 
 T = TypeVar("T")
 PartitionsCallback = Callable[[Consumer, list[TopicPartition]], None]
@@ -116,8 +116,25 @@ class Session:
         self._closing = False
         self._consumer = Consumer({**config, "error_cb": lambda error: None if self._closing else on_error(error)})
         self._lane = _Lane(f"kafka-{config['client.id']}")
-        callbacks = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
+        self._member_id: str | None = None
+        """The one under which partitions are held; None before the first are assigned, and after all were lost."""
+        callbacks = {"on_assign": self._joined(on_assign), "on_revoke": on_revoke, "on_lost": self._lost(on_lost)}
         self._consumer.subscribe([topic], **{name: self._unless_closing(call) for name, call in callbacks.items()})
+
+    def _joined(self, on_assign: PartitionsCallback) -> PartitionsCallback:
+        def heard(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+            if self._member_id is None:
+                self._member_id = consumer.memberid()
+            on_assign(consumer, partitions)
+
+        return heard
+
+    def _lost(self, on_lost: PartitionsCallback) -> PartitionsCallback:
+        def heard(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+            self._member_id = None
+            on_lost(consumer, partitions)
+
+        return heard
 
     def _unless_closing(self, callback: PartitionsCallback) -> PartitionsCallback:
         """What the group still sends to a consumer that closes is for no one any more: there may be another session."""
@@ -146,6 +163,15 @@ class Session:
                 if error.args[0].code() == KafkaError._TIMED_OUT:
                     continue
             return
+
+    def replaced(self) -> bool:
+        """Whether the client has another member id than the one under which its partitions were assigned.
+
+        A static member whose request to join meets UNKNOWN_MEMBER_ID joins again under a new id and keeps what it
+        holds, without a word to us (librdkafka 2.16, `rd_kafka_cgrp_handle_JoinGroup`), although its streams had
+        another owner since. The group accepts commits of the new id: only this question shows that they are not ours.
+        """
+        return self._member_id is not None and self._consumer.memberid() != self._member_id
 
     def poll(self) -> list[KafkaError]:
         """Serve callbacks without waiting; returns the errors the client reports. No data: all is paused."""
@@ -177,10 +203,14 @@ class Session:
         return outcome
 
     def _commit(self, target: TopicPartition) -> CommitOutcome:
+        if self.replaced():
+            return Refused("UnknownMember", retry=False)  # nothing was sent
         try:
             answered = self._consumer.commit(offsets=[target], asynchronous=False)
         except KafkaException as error:
             return judge(error.args[0])
+        if self.replaced():  # in the meantime: the request has the id that the client had when it wrote it
+            return Unknown("the client has joined again under another member id")
         return judge(next((entry.error for entry in answered or () if entry.error is not None), None))
 
     def committed(self, partition: TopicPartition, timeout: float) -> TopicPartition:

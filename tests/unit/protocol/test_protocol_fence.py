@@ -47,6 +47,10 @@ class FakeSession:
         self.coordinator, self.on_assign, self.on_revoke, self.on_lost = coordinator, on_assign, on_revoke, on_lost
         self.pending: list[Callable[[Any, list[TopicPartition]], None]] = [on_assign]
         self.abandoned = False
+        self.has_another_id = False
+
+    def replaced(self) -> bool:
+        return self.has_another_id
 
     def poll(self) -> list[KafkaError]:
         while self.pending:
@@ -108,3 +112,14 @@ def test_after_a_commit_of_unknown_fate_everything_is_dropped_and_a_new_member_i
         # and only the new session's assignment lets anybody read or commit again
         assert len(coordinator.sessions) == 2
         assert heard.owns(1)[STREAM] > epoch
+
+
+def test_what_was_held_under_another_member_id_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    with joined(monkeypatch) as (_, heard, coordinator):
+        epoch = heard.owns(1)[STREAM]
+        # when the client joined again under another id and kept its streams, which had another owner in between
+        coordinator.sessions[0].has_another_id = True
+        # then they are taken over again, from what is committed
+        heard.wait(lambda: heard.owned.get(STREAM, epoch) > epoch, timeout=10)
+        assert heard.drops == ["lost"]
+        assert coordinator.sessions[0].abandoned
