@@ -17,7 +17,9 @@ from prometheus_client import CollectorRegistry
 from blockhouse.serving import process_figures
 from blockhouse_aggregator.runtime.figures import Figures
 from blockhouse_aggregator.verifier.figures import Figures as VerifierFigures
-from blockhouse_operator.health import Figures as OperatorFigures
+from blockhouse_operator.adapters.figures import Figures as OperatorFigures
+from blockhouse_operator.handlers.inventory import Inventory
+from blockhouse_operator.health import LoopFigures
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "metrics.md"
@@ -63,7 +65,8 @@ def families() -> Sequence[Family]:
         *_registered("every program", common),
         *_registered("aggregator", Figures().registry),
         *_collected("verifier", VerifierFigures([])),
-        *_collected("operator", OperatorFigures(_idle_loop)),
+        *_registered("operator", OperatorFigures().registry),
+        *_collected("operator", LoopFigures(_idle_loop)),
     ]
     return sorted(found, key=lambda family: (_PROGRAMS.index(family.program), family.name))
 
@@ -80,7 +83,16 @@ def _idle_loop() -> Any:
         def __len__(self) -> int:
             return 0
 
-    return SimpleNamespace(queue=Queue(), sick=lambda: "", reassignments=SimpleNamespace(figures=dict))
+        def overdue(self) -> float:
+            return 0.0
+
+    return SimpleNamespace(
+        queue=Queue(),
+        sick=lambda: "",
+        watch_ages=dict,
+        inventory=Inventory(),
+        reassignments=SimpleNamespace(figures=dict),
+    )
 
 
 def _registered(program: str, registry: CollectorRegistry) -> Iterator[Family]:

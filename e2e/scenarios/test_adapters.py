@@ -11,6 +11,7 @@ import pytest
 
 from blockhouse.errors import Retryable
 from blockhouse_operator.adapters.fence import Fence, LeadershipLost, OpenFence
+from blockhouse_operator.adapters.figures import Figures
 from blockhouse_operator.adapters.kinds import CONFIG_MAP, POD
 from blockhouse_operator.adapters.kubernetes import Kubernetes, connect
 from blockhouse_operator.adapters.lease import FencedLock, lead
@@ -40,9 +41,14 @@ def make_owner(site: Site, namespace: str, name: str) -> Owner:
 
 
 @pytest.fixture
-async def kubernetes(site: Site) -> AsyncIterator[Kubernetes]:
+def figures() -> Figures:
+    return Figures()
+
+
+@pytest.fixture
+async def kubernetes(site: Site, figures: Figures) -> AsyncIterator[Kubernetes]:
     api = await connect(str(site.cluster.kubeconfig))
-    yield Kubernetes(api, OpenFence())
+    yield Kubernetes(api, OpenFence(), figures)
     await api.close()  # type: ignore[no-untyped-call]
 
 
@@ -76,6 +82,25 @@ async def test_what_is_as_desired_is_not_written_again(
     again = await apply_children(kubernetes, [desired], await found(kubernetes, namespace), owner.uid)
     assert again.written == []
     assert [str(r) for r in site.cluster.audit.requests(since=mark) if r.writes and r.name == "ours"] == []
+
+
+async def test_requests_and_events_are_counted(
+    namespace: str, kubernetes: Kubernetes, owner: Owner, figures: Figures
+) -> None:
+    def counted(metric: str, **labels: str) -> float | None:
+        return figures.registry.get_sample_value(f"blockhouse_operator_{metric}_total", labels)
+
+    await apply_children(kubernetes, [config_map(owner, namespace, a="1")], {}, owner.uid)
+    assert await kubernetes.get(CONFIG_MAP, namespace, "absent") is None
+    assert counted("api_requests", verb="PATCH", code="201") == 1
+    assert counted("api_requests", verb="GET", code="404") == 1
+
+    live = await kubernetes.get(CONFIG_MAP, namespace, owner.name)
+    assert live is not None
+    about = {"apiVersion": "v1", "kind": "ConfigMap", **live}
+    await kubernetes.emit(about, warning=True, reason="Counted", message="once", at="2026-01-01T00:00:00Z")
+    assert counted("events", kind="ConfigMap", type="Warning", reason="Counted") == 1
+    assert counted("api_requests", verb="POST", code="201") == 1
 
 
 async def test_a_field_that_is_no_longer_desired_goes_and_those_of_others_stay(
@@ -199,7 +224,7 @@ async def test_a_leader_whose_lease_is_taken_ends_and_writes_nothing_more(
     await asyncio.wait({leader.task}, timeout=60)
     assert leader.task.done()
     with pytest.raises(LeadershipLost):
-        await Kubernetes(leader.api, leader.fence).apply(config_map(owner, namespace, "late"), None)
+        await Kubernetes(leader.api, leader.fence, Figures()).apply(config_map(owner, namespace, "late"), None)
 
 
 class Candidate:

@@ -19,6 +19,7 @@ from kubernetes.aio.client import ApiClient
 from blockhouse_operator.adapters.clickhouse_http import ClickHouseHttp
 from blockhouse_operator.adapters.endpoints import Endpoints
 from blockhouse_operator.adapters.fence import Fence, LeadershipLost, OpenFence, boot_clock
+from blockhouse_operator.adapters.figures import Figures
 from blockhouse_operator.adapters.kubernetes import Kubernetes, connect
 from blockhouse_operator.adapters.lease import RENEW_SECONDS, FencedLock, lead
 from blockhouse_operator.adapters.pipeline_http import PipelineHttp
@@ -56,6 +57,7 @@ class Operator:
     def __init__(self, settings: OperatorSettings) -> None:
         self._settings = settings
         self._loop: OperatorLoop | None = None
+        self._figures = Figures()
         self._chance = Random()
         self._ended_in_order = False
 
@@ -64,7 +66,7 @@ class Operator:
         async with AsyncExitStack() as stack:
             api = await connect(settings.kubeconfig, settings.context, identity=settings.identity)
             stack.push_async_callback(api.close)
-            health = HealthServer(settings.http_port, lambda: self._loop)
+            health = HealthServer(settings.http_port, self._figures, lambda: self._loop)
             await health.start()
             stack.push_async_callback(health.stop)
             log.info("started", identity=settings.identity, http_port=health.port, zones=_shown(settings.zones))
@@ -106,7 +108,7 @@ class Operator:
         folder = Path(tempfile.mkdtemp(prefix="blockhouse-operator-"))
         http, clickhouse, ensembles = PipelineHttp(fence), ClickHouseHttp(fence), Ensembles(fence)
         services = Services(
-            kubernetes=Kubernetes(api, fence, dry_run=settings.dry_run),
+            kubernetes=Kubernetes(api, fence, self._figures, dry_run=settings.dry_run),
             http=http,
             clickhouse=clickhouse,
             endpoints=settings.endpoints,
@@ -123,7 +125,7 @@ class Operator:
             dry_run=settings.dry_run,
             release="/".join(settings.lease) if settings.lease is not None else None,
         )
-        self._loop = OperatorLoop(services, api, concurrency=settings.concurrency, chance=self._chance)
+        self._loop = OperatorLoop(services, api, self._figures, concurrency=settings.concurrency, chance=self._chance)
         try:
             await self._loop.run()
             self._ended_in_order = True

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from blockhouse.fleet.throttle_figures import throttle_figures
 from blockhouse.serving import Answer, HttpServer
+from blockhouse_operator.adapters.figures import Figures
 from blockhouse_operator.handlers.loop import OperatorLoop
 
 Current = Callable[[], OperatorLoop | None]
 """The loop while this process leads, else None."""
 
 
-class Figures:
-    """Figures of the operator, read when they are asked for."""
+class LoopFigures:
+    """What the loop is like, read when it is asked for."""
 
     def __init__(self, current: Current) -> None:
         self._current = current
@@ -32,22 +32,56 @@ class Figures:
         )
         queue = loop.queue
         yield GaugeMetricFamily("blockhouse_operator_queue_length", "Keys that wait or are at work.", value=len(queue))
+        yield GaugeMetricFamily(
+            "blockhouse_operator_queue_overdue_seconds",
+            "How long the key that waits longest has been due.",
+            value=queue.overdue(),
+        )
         yield CounterMetricFamily("blockhouse_operator_reconciles", "Reconciles of resources.", value=queue.reconciles)
         yield CounterMetricFamily(
             "blockhouse_operator_reconcile_failures",
             "Reconciles that failed and are tried again.",
             value=queue.failures,
         )
+        yield self._watches(loop)
+        yield from self._resources(loop)
         yield from throttle_figures(loop.reassignments.figures(), ("namespace", "reassignment"))
+
+    def _watches(self, loop: OperatorLoop) -> Metric:
+        ages = GaugeMetricFamily(
+            "blockhouse_operator_watch_age_seconds",
+            "Time since the API server was last heard on the watch of these children.",
+            labels=["kind"],
+        )
+        for kind, age in loop.watch_ages().items():
+            ages.add_metric([kind], age)
+        return ages
+
+    def _resources(self, loop: OperatorLoop) -> Iterator[Metric]:
+        ready = GaugeMetricFamily(
+            "blockhouse_operator_resource_ready",
+            "1 while the resource's condition Ready is True, as of the last list.",
+            labels=["kind", "namespace", "name"],
+        )
+        for resource, is_ready in loop.inventory.ready.items():
+            ready.add_metric(resource, float(is_ready))
+        yield ready
+        conditions = GaugeMetricFamily(
+            "blockhouse_operator_resource_conditions",
+            "Resources of a kind by condition and its status, as of the last list.",
+            labels=["kind", "condition", "status"],
+        )
+        for condition, count in loop.inventory.conditions.items():
+            conditions.add_metric(condition, count)
+        yield conditions
 
 
 class HealthServer(HttpServer):
     """Serves on every address: probes come from the node. Everything it answers is harmless."""
 
-    def __init__(self, port: int, current: Current) -> None:
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(Figures(current))
-        super().__init__("0.0.0.0", port, registry)
+    def __init__(self, port: int, figures: Figures, current: Current) -> None:
+        figures.registry.register(LoopFigures(current))
+        super().__init__("0.0.0.0", port, figures.registry)
         self._current = current
 
     def health(self) -> Answer:

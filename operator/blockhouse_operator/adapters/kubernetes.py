@@ -19,6 +19,7 @@ from kubernetes.aio.config import ConfigException, load_incluster_config, load_k
 from blockhouse.errors import Permanent, Retryable
 from blockhouse_operator.adapters.drift import drifted
 from blockhouse_operator.adapters.fence import Fence
+from blockhouse_operator.adapters.figures import NO_ANSWER, Figures
 from blockhouse_operator.adapters.kinds import EVENT, POD, Kind, Object, kind_of
 
 log = structlog.get_logger(__name__)
@@ -70,9 +71,10 @@ async def connect(kubeconfig: str | None = None, context: str | None = None, *, 
 class Kubernetes:
     """One API server. With `dry_run` writes are logged and not sent."""
 
-    def __init__(self, api: ApiClient, fence: Fence, *, dry_run: bool = False) -> None:
+    def __init__(self, api: ApiClient, fence: Fence, figures: Figures, *, dry_run: bool = False) -> None:
         self._api = api
         self._fence = fence
+        self._figures = figures
         self._dry_run = dry_run
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
@@ -205,7 +207,7 @@ class Kubernetes:
 
     async def emit(self, about: Object, *, warning: bool, reason: str, message: str, at: str) -> None:
         """An Event about the object, at an RFC 3339 time. A failure is logged: no Event is worth a reconcile."""
-        meta = about["metadata"]
+        meta, severity = about["metadata"], "Warning" if warning else "Normal"
         event = {
             "apiVersion": EVENT.api_version,
             "kind": EVENT.name,
@@ -213,11 +215,9 @@ class Kubernetes:
             "involvedObject": {
                 "apiVersion": about["apiVersion"],
                 "kind": about["kind"],
-                "name": meta["name"],
-                "namespace": meta["namespace"],
-                "uid": meta["uid"],
+                **{key: meta[key] for key in ("name", "namespace", "uid")},
             },
-            "type": "Warning" if warning else "Normal",
+            "type": severity,
             "reason": reason,
             "message": message[:1024],
             "source": {"component": FIELD_MANAGER},
@@ -230,6 +230,7 @@ class Kubernetes:
             await self._write("POST", EVENT.path(meta["namespace"]), {}, event, why=f"event {reason}")
         except (Retryable, Permanent) as error:
             log.warning("event_not_sent", reason=reason, error=str(error))
+        self._figures.events.labels(about["kind"], severity, reason).inc()
 
     async def _write(
         self,
@@ -271,9 +272,11 @@ class Kubernetes:
                 answer = await self._api.call_api(*request)
                 text: bytes = await answer.read()  # type: ignore[no-untyped-call]
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self._figures.api_requests.labels(method, NO_ANSWER).inc()
             raise Retryable(
                 f"the Kubernetes API server did not answer {method} {path}: {type(error).__name__} {error}", after=1.0
             ) from error
+        self._figures.api_requests.labels(method, str(answer.status)).inc()
         if 200 <= answer.status < 300:
             return json.loads(text)
         raise _refusal(answer.status, method, path, text.decode(errors="replace"))

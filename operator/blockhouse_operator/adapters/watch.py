@@ -33,8 +33,8 @@ class Watch:
     def __init__(
         self, api: ApiClient, kind: Kind, namespace: str | None, selector: str, clock: Callable[[], float]
     ) -> None:
+        self.kind = kind
         self._api = api
-        self._kind = kind
         self._path = kind.path(namespace)
         self._selector = selector
         self._clock = clock
@@ -49,7 +49,7 @@ class Watch:
                     version = await self._list(seen)
                 version = await self._follow(version, seen)
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError) as error:
-                log.warning("watch_broken", kind=self._kind.name, error=f"{type(error).__name__}: {error}")
+                log.warning("watch_broken", kind=self.kind.name, error=f"{type(error).__name__}: {error}")
                 version = ""
                 await asyncio.sleep(RETRY_SECONDS)
 
@@ -62,7 +62,7 @@ class Watch:
             if answer.status != 200:
                 raise ValueError(f"list refused: {answer.status} {page.get('message')}")
             for item in page["items"]:
-                seen({"apiVersion": self._kind.api_version, "kind": self._kind.name, **item})
+                seen({"apiVersion": self.kind.api_version, "kind": self.kind.name, **item})
             self.alive_at = self._clock()
             more = page["metadata"].get("continue")
             if not more:

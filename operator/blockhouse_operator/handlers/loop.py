@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from random import Random
 from typing import Protocol
 
@@ -11,6 +12,7 @@ import structlog
 from kubernetes.aio.client import ApiClient
 
 from blockhouse.errors import Permanent, Retryable
+from blockhouse_operator.adapters.figures import Figures
 from blockhouse_operator.adapters.kinds import (
     BLOCK_AGGREGATOR,
     CONFIG_MAP,
@@ -30,6 +32,7 @@ from blockhouse_operator.adapters.watch import Watch
 from blockhouse_operator.api.labels import CHILD, selector
 from blockhouse_operator.handlers.events import registry_of, settings_of
 from blockhouse_operator.handlers.freshness import Freshness
+from blockhouse_operator.handlers.inventory import Inventory
 from blockhouse_operator.handlers.keys import Key, of_child, of_resource
 from blockhouse_operator.reconcile.leftovers import Leftovers
 from blockhouse_operator.reconcile.pipeline import PipelineReconciler
@@ -57,7 +60,9 @@ class Reconciler(Protocol):
 class OperatorLoop:
     """Everything that only the leader does. Use once: `run`."""
 
-    def __init__(self, services: Services, api: ApiClient, *, concurrency: int, chance: Random) -> None:
+    def __init__(
+        self, services: Services, api: ApiClient, figures: Figures, *, concurrency: int, chance: Random
+    ) -> None:
         self._services = services
         self._api = api
         self._leftovers = Leftovers(services)
@@ -79,7 +84,9 @@ class OperatorLoop:
             clock=services.clock,
             chance=chance.random,
             first=lambda key: key.sort == "pipeline",
+            ended=lambda key, outcome, seconds: figures.reconcile_seconds.labels(key.sort, outcome).observe(seconds),
         )
+        self.inventory = Inventory()
         self._watches = [Watch(api, kind, services.namespace, selector(CHILD), services.clock) for kind in WATCHED]
         self._listed_at = services.clock()
 
@@ -111,6 +118,11 @@ class OperatorLoop:
         if now - self._listed_at > WATCH_SECONDS + self._services.resync:
             return "the resources have not been listed for too long"
         return ""
+
+    def watch_ages(self) -> Mapping[str, float]:
+        """By kind of children, the seconds since the API server was last heard on its watch."""
+        now = self._services.clock()
+        return {watch.kind.name: now - watch.alive_at for watch in self._watches}
 
     async def _reconcile(self, key: Key) -> float | None:
         again = await self._reconcilers[key.sort].reconcile(key.namespace, key.name)
@@ -171,13 +183,16 @@ class OperatorLoop:
 
     async def _list(self) -> None:
         uids: set[str] = set()
+        resources: list[Object] = []
         for kind in (BLOCK_AGGREGATOR, SHARD_INGEST, KAFKA_REASSIGNMENT):
             for resource in await self._listed(kind):
                 meta, key = resource["metadata"], of_resource(resource)
                 uids.add(meta["uid"])
+                resources.append(resource)
                 if key and self._freshness.found(meta["uid"], meta["generation"], self._services.clock()):
                     self.queue.add(key)
         self._freshness.keep_only(uids)
+        self.inventory.replace(resources)
         self._listed_at = self._services.clock()
 
     async def _listed(self, kind: Kind) -> list[Object]:

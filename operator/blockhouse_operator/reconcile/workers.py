@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import structlog
 
@@ -23,6 +23,9 @@ unnoticed, for as long as the process lives."""
 
 Reconcile = Callable[[Key], Awaitable[float | None]]
 """Reconcile one key; returns after how many seconds to reconcile it again, None when only an event asks for one."""
+Outcome = Literal["done", "failed", "crashed"]
+Ended = Callable[[Key, Outcome, float], None]
+"""A reconcile of the key ended so after as many seconds."""
 
 
 class WorkQueue(Generic[Key]):
@@ -39,8 +42,10 @@ class WorkQueue(Generic[Key]):
         chance: Callable[[], float],
         first: Callable[[Key], bool] = lambda _: False,
         longest_reconcile: float = RECONCILE_SECONDS,
+        ended: Ended[Key] = lambda *_: None,
     ) -> None:
         self._reconcile = reconcile
+        self._ended = ended
         self._longest_reconcile = longest_reconcile
         self._concurrency = concurrency
         self._clock = clock
@@ -58,6 +63,11 @@ class WorkQueue(Generic[Key]):
         """Something changed that belongs to the key: it may rest before it looks."""
         self._schedule.hint(key, self._clock() + after)
         self._changed.set()
+
+    def overdue(self) -> float:
+        """Seconds that the key that waits longest could have been at work already."""
+        due = self._schedule.next_at()
+        return 0.0 if due is None else max(0.0, self._clock() - due)
 
     def __len__(self) -> int:
         return len(self._schedule) + len(self._schedule.working)
@@ -91,8 +101,9 @@ class WorkQueue(Generic[Key]):
 
     async def _reconcile_one(self, key: Key) -> None:
         self.reconciles += 1
+        began, limit = self._clock(), self._longest_reconcile
+        outcome: Outcome = "failed"
         try:
-            limit = self._longest_reconcile
             again = await bounded(
                 self._reconcile(key),
                 limit,
@@ -108,10 +119,13 @@ class WorkQueue(Generic[Key]):
             # A defect met by one object must not stop the others; it is logged whole and tried again.
             log.exception("reconcile_crashed", key=str(key))
             self._failed(key, error, logged=True)
+            outcome = "crashed"
         else:
+            outcome = "done"
             self._schedule.finish(key, self._clock())
             if again is not None:
                 self._schedule.add(key, self._clock() + again)
+        self._ended(key, outcome, self._clock() - began)
         self._changed.set()
 
     def _failed(self, key: Key, error: Exception, at_least: float = 0.0, *, logged: bool = False) -> None:

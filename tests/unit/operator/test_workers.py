@@ -10,15 +10,23 @@ import pytest
 
 from blockhouse.errors import Retryable
 from blockhouse_operator.adapters.fence import LeadershipLost
-from blockhouse_operator.reconcile.workers import WorkQueue
+from blockhouse_operator.reconcile.workers import Ended, WorkQueue
 
 
 def queue(
-    reconcile: Callable[[str], Awaitable[float | None]], concurrency: int = 2, longest_reconcile: float = 60.0
+    reconcile: Callable[[str], Awaitable[float | None]],
+    concurrency: int = 2,
+    longest_reconcile: float = 60.0,
+    ended: Ended[str] = lambda *_: None,
 ) -> WorkQueue[str]:
     clock = asyncio.get_running_loop().time
     return WorkQueue(
-        reconcile, concurrency=concurrency, clock=clock, chance=lambda: 0.0, longest_reconcile=longest_reconcile
+        reconcile,
+        concurrency=concurrency,
+        clock=clock,
+        chance=lambda: 0.0,
+        longest_reconcile=longest_reconcile,
+        ended=ended,
     )
 
 
@@ -137,3 +145,42 @@ async def test_lost_leadership_ends_all_work() -> None:
     with pytest.raises(LeadershipLost):
         async with asyncio.timeout(10):
             await work.run()
+
+
+async def test_each_reconcile_is_reported_with_its_outcome_and_its_time() -> None:
+    ended: list[tuple[str, str]] = []
+    done = asyncio.Event()
+
+    async def reconcile(key: str) -> None:
+        if key == "crashes":
+            raise ZeroDivisionError(key)
+        if key == "fails":
+            raise Retryable("not now", after=60)
+
+    def reported(key: str, outcome: str, seconds: float) -> None:
+        assert 0 <= seconds < 10
+        ended.append((key, outcome))
+        if len(ended) == 3:
+            done.set()
+
+    work = queue(reconcile, concurrency=1, ended=reported)
+    for key in ("well", "fails", "crashes"):
+        work.add(key)
+    assert work.overdue() >= 0
+    await running(work, done)
+
+    assert ended == [("well", "done"), ("fails", "failed"), ("crashes", "crashed")]
+
+
+async def test_a_key_that_no_worker_takes_is_overdue() -> None:
+    now = 100.0
+    work: WorkQueue[str] = WorkQueue(_never, concurrency=1, clock=lambda: now, chance=lambda: 0.0)
+    assert work.overdue() == 0
+    work.add("later", after=30)
+    assert work.overdue() == 0
+    now = 145.0
+    assert work.overdue() == 15
+
+
+async def _never(key: str) -> float | None:
+    raise AssertionError(key)

@@ -1,0 +1,89 @@
+"""What the operator's metrics show of its resources."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from blockhouse_operator.handlers.inventory import Condition, Inventory, Resource
+from blockhouse_operator.health import LoopFigures
+
+
+def resource(kind: str, name: str, **conditions: str) -> dict[str, Any]:
+    reported = [{"type": type_, "status": status} for type_, status in conditions.items()]
+    return {
+        "kind": kind,
+        "metadata": {"namespace": "data", "name": name},
+        "status": {"conditions": reported} if reported else None,
+    }
+
+
+FOUND = [
+    resource("BlockAggregator", "events", Ready="True", Reconciling="False"),
+    resource("ClickHouseShardIngest", "events-0", Ready="False", TableBlocked="True"),
+    resource("ClickHouseShardIngest", "events-1", Ready="True", TableBlocked="False"),
+    resource("ClickHouseShardIngest", "events-2"),
+]
+
+
+def test_a_resource_is_ready_by_its_condition_and_not_before_it_has_one() -> None:
+    inventory = Inventory()
+    inventory.replace(FOUND)
+    assert inventory.ready == {
+        Resource("BlockAggregator", "data", "events"): True,
+        Resource("ClickHouseShardIngest", "data", "events-0"): False,
+        Resource("ClickHouseShardIngest", "data", "events-1"): True,
+        Resource("ClickHouseShardIngest", "data", "events-2"): False,
+    }
+    assert inventory.conditions[Condition("ClickHouseShardIngest", "TableBlocked", "True")] == 1
+    assert inventory.conditions[Condition("ClickHouseShardIngest", "Ready", "True")] == 1
+
+
+def test_a_resource_that_is_gone_has_no_series() -> None:
+    inventory = Inventory()
+    inventory.replace(FOUND)
+    inventory.replace(FOUND[:1])
+    assert list(inventory.ready) == [Resource("BlockAggregator", "data", "events")]
+    assert {condition.kind for condition in inventory.conditions} == {"BlockAggregator"}
+
+
+def test_the_metrics_of_a_leader() -> None:
+    class Queue:
+        reconciles, failures = 7, 2
+
+        def __len__(self) -> int:
+            return 3
+
+        def overdue(self) -> float:
+            return 1.5
+
+    inventory = Inventory()
+    inventory.replace(FOUND)
+    loop: Any = SimpleNamespace(
+        queue=Queue(),
+        sick=lambda: "",
+        watch_ages=lambda: {"Pod": 12.0},
+        inventory=inventory,
+        reassignments=SimpleNamespace(figures=dict),
+    )
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(LoopFigures(lambda: loop))
+
+    def value(metric: str, /, **labels: str) -> float | None:
+        return registry.get_sample_value(f"blockhouse_operator_{metric}", labels)
+
+    assert value("leader") == 1
+    assert value("queue_overdue_seconds") == 1.5
+    assert value("watch_age_seconds", kind="Pod") == 12
+    shard = {"kind": "ClickHouseShardIngest", "namespace": "data"}
+    assert value("resource_ready", **shard, name="events-0") == 0
+    assert value("resource_ready", **shard, name="events-1") == 1
+    assert value("resource_conditions", kind="ClickHouseShardIngest", condition="Ready", status="False") == 1
+
+
+def test_a_candidate_shows_that_it_does_not_lead_and_nothing_else() -> None:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(LoopFigures(lambda: None))
+    assert [metric.name for metric in registry.collect()] == ["blockhouse_operator_leader"]
