@@ -1,9 +1,10 @@
 """The `blockhouse` command. Every package adds its commands by the entry points group `blockhouse.commands`.
 
 Only the command that was asked for is imported: `blockhouse --help` must never wait for Spark or a client library.
-An entry point names a Typer app (a group of commands) or a function (one command); the first line of its module's
-docstring is its summary. Commands of the group `blockhouse.checkout_commands` need a checkout of the source: where
-their package is missing they are never listed as commands, and the help names where they are found.
+An entry point names a Typer app (a group of commands) or a function (one command), and the extra that brings what it
+imports; the first line of its module's docstring is its summary. Commands of the group `blockhouse.checkout_commands`
+need a checkout of the source: where their package is missing they are never listed as commands, and the help names
+where they are found.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points, version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NoReturn
 
 import typer
 
@@ -39,10 +41,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         build_app(given)(args=given, prog_name="blockhouse")
     except BlockhouseError as error:
-        typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
-        sys.exit(getattr(error, "exit_code", 1))
+        _fail(error)
+    except ModuleNotFoundError as error:  # of a command that loads its clients when it runs
+        entry = next((entry for entry in entry_points(group=GROUP) if entry.name == _asked(given)), None)
+        if entry is None:
+            raise
+        _fail(_unloaded(entry, error))
     except KeyboardInterrupt:  # while the command is being loaded: afterwards Typer makes this of it
         sys.exit(130)
+
+
+def _fail(error: BlockhouseError) -> NoReturn:
+    typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
+    sys.exit(getattr(error, "exit_code", 1))
+
+
+def _asked(arguments: Sequence[str]) -> str | None:
+    """The command's name, if there is one among the arguments."""
+    return next((argument for argument in arguments if not argument.startswith("-")), None)
 
 
 def build_app(arguments: Sequence[str]) -> typer.Typer:
@@ -50,7 +66,7 @@ def build_app(arguments: Sequence[str]) -> typer.Typer:
 
     Raises BlockhouseError when that command is installed but cannot be loaded, or needs a checkout of the source.
     """
-    asked = next((argument for argument in arguments if not argument.startswith("-")), None)
+    asked = _asked(arguments)
     found = [(entry, _source(entry.module)) for group in (GROUP, CHECKOUT_GROUP) for entry in entry_points(group=group)]
     missing = sorted(entry.name for entry, source in found if source is None and entry.group == CHECKOUT_GROUP)
     if asked in missing:
@@ -94,13 +110,22 @@ def _add(app: typer.Typer, entry: EntryPoint) -> None:
     try:
         loaded = entry.load()
     except Exception as error:  # whatever an import may raise, the user has to learn which command is broken
-        raise BlockhouseError(
-            f"command {entry.name!r} cannot be loaded from {entry.value}: {type(error).__name__}: {error}"
-        ) from error
+        raise _unloaded(entry, error) from error
     if isinstance(loaded, typer.Typer):
         app.add_typer(loaded, name=entry.name)
     else:
         app.command(entry.name)(loaded)
+
+
+def _unloaded(entry: EntryPoint, error: Exception) -> BlockhouseError:
+    if isinstance(error, ModuleNotFoundError) and entry.extras and not (error.name or "").startswith("blockhouse"):
+        return BlockhouseError(
+            f"command {entry.name!r} needs the package {error.name!r}, which is not installed: "
+            f"pip install 'blockhouse[{','.join(entry.extras)}]'"
+        )
+    return BlockhouseError(
+        f"command {entry.name!r} cannot be loaded from {entry.value}: {type(error).__name__}: {error}"
+    )
 
 
 def _source(module: str) -> Path | None:

@@ -122,6 +122,26 @@ def test_a_broken_command_is_named(
     assert "command 'fly' cannot be loaded from broken.commands:app: ModuleNotFoundError" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "module",
+    ["import no_such_library.wings", "def fly():\n    import no_such_library.wings"],
+    ids=["loaded", "run"],
+)
+def test_a_command_without_its_packages_names_the_extra_that_brings_them(
+    commands: list[EntryPoint], tmp_path: Path, capsys: pytest.CaptureFixture[str], module: str
+) -> None:
+    package(tmp_path, "bare", f'"""Fly."""\n{module}')
+    commands.append(command("fly", "bare.commands:fly [wings]"))
+
+    assert run("--help") == 0
+    assert "Fly." in capsys.readouterr().out
+    assert run("fly") == 1
+    assert capsys.readouterr().err == (
+        "error: command 'fly' needs the package 'no_such_library', which is not installed: "
+        "pip install 'blockhouse[wings]'\n"
+    )
+
+
 def test_an_expected_error_is_one_line_without_traceback(
     commands: list[EntryPoint], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
