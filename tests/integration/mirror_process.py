@@ -164,9 +164,6 @@ class MirrorProcess:
     def ended(self) -> bool:
         return self._process is None or self._process.poll() is not None
 
-    def all_held_again_or_ended(self) -> bool:
-        return self.ended or self.all_held_again()
-
     def caught_up(self, ends: Mapping[tuple[str, int], int]) -> bool:
         """The position of each of these partitions is at least there."""
         found = self.status()

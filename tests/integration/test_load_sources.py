@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -20,6 +21,7 @@ from typer.testing import CliRunner
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Permanent, Retryable
 from blockhouse.fleet.kafka_admin import KafkaFleet
+from blockhouse.fleet.kafka_client import KafkaRequests
 from blockhouse.fleet.load.cli import app
 from blockhouse.fleet.load.cluster import LiveNames
 from blockhouse.fleet.load.cruise_control import RAW_TOPIC, CruiseControlSource
@@ -233,6 +235,26 @@ def test_a_frozen_broker_is_named_and_the_others_are_measured(
     assert TopicPartition("frozen", 1) in sample.partitions
     assert TopicPartition("frozen", 0) not in sample.partitions
     assert any("3" in problem.subject or "frozen" in problem.subject for problem in sample.problems), sample.problems
+
+
+def test_a_frozen_bootstrap_server_does_not_hide_the_others(
+    kafka: KafkaClusterServers, cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the client may choose, it chooses that one."""
+    frozen = kafka.brokers[2]
+    port = int(frozen.bootstrap.rsplit(":", 1)[1])
+
+    def unlucky(servers: Sequence[Any]) -> Any:
+        return next((server for server in servers if server.port == port), servers[0])
+
+    monkeypatch.setattr("kafka.net.manager.random.choice", unlucky)
+    requests = KafkaRequests(cluster, request_timeout_ms=1500)
+    frozen.freeze()
+    try:
+        assert len(requests.ask("describe_cluster")["brokers"]) >= 2
+    finally:
+        frozen.thaw()
+        requests.close()
 
 
 def test_no_cluster_at_all_may_be_asked_again(cluster: KafkaCluster) -> None:

@@ -28,9 +28,10 @@ from blockhouse.errors import Permanent, Retryable
 from blockhouse.fleet import kafka_denials as denials
 
 REQUEST_TIMEOUT_MS = 30_000
-CONNECT_TIMEOUT_MS = 15_000
+CONNECT_TIMEOUT_MS = 5_000  # three attempts within the patience: enough to meet two bootstrap servers, see `connect`
 PATIENCE = 15.0  # seconds: a broker that has died is in the cluster's answers for a session of 9 s
 RETRY_WAIT = 0.1
+_SETUP_TIMES = ("socket_connection_setup_timeout_ms", "socket_connection_setup_timeout_max_ms")
 LEAST_ATTEMPTS = 2  # of a request to one broker: the first may have waited for metadata of another one that is frozen
 
 Errors = type[KafkaError] | tuple[type[KafkaError], ...]
@@ -58,6 +59,7 @@ class KafkaRequests:
         self._patience = PATIENCE if patience is None else patience
         self._request_timeout_ms = request_timeout_ms
         self._client: Any = None
+        self._unconnected = 0
         self._connections: list[Any] = []
 
     def close(self) -> None:
@@ -127,7 +129,11 @@ class KafkaRequests:
     def _send(self, request: str, arguments: tuple[Any, ...], allowed: Errors, options: Mapping[str, Any]) -> Any:
         if self._client is None:
             self._connections.clear()
-            self._client = connect(self._cluster, self._request_timeout_ms, self._connections)
+            self._unconnected += 1
+            self._client = connect(
+                self._cluster, self._request_timeout_ms, self._connections, attempt=self._unconnected - 1
+            )
+            self._unconnected = 0
         try:
             return getattr(self._client, request)(*arguments, **options)
         except ValueError as error:  # the client itself refuses what no broker would accept
@@ -154,23 +160,33 @@ def _topics_of(arguments: tuple[Any, ...]) -> Collection[str]:
 
 
 def connect(
-    cluster: KafkaCluster, request_timeout_ms: int = REQUEST_TIMEOUT_MS, connections: list[Any] | None = None
+    cluster: KafkaCluster,
+    request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+    connections: list[Any] | None = None,
+    *,
+    attempt: int = 0,
 ) -> Any:
-    """A new admin client of the cluster. What holds its connections is added to `connections`."""
+    """A new admin client of the cluster. What holds its connections is added to `connections`.
+
+    The client asks bootstrap servers at random: it soon finds another one for one that refuses, but waits for one that
+    is frozen until its time is over. So after `attempt` failures it gets one of them, each time another.
+    """
+    servers = cluster.bootstrap_servers.split(",")
+    patience_ms = min(CONNECT_TIMEOUT_MS, request_timeout_ms)
     made = connections if connections is not None else []
 
     def connected(**config: Any) -> Any:
-        made.append(KafkaNetClient(**config))
+        made.append(KafkaNetClient(**config, **dict.fromkeys(_SETUP_TIMES, patience_ms)))
         return made[-1]
 
     settings = cluster.client_config()
     options: dict[str, Any] = {
-        "bootstrap_servers": cluster.bootstrap_servers.split(","),
+        "bootstrap_servers": servers if attempt == 0 else [servers[attempt % len(servers)]],
         "client_id": denials.CLIENT_ID,
         "kafka_client": connected,
         "security_protocol": settings["security.protocol"],
         "request_timeout_ms": request_timeout_ms,
-        "bootstrap_timeout_ms": min(CONNECT_TIMEOUT_MS, request_timeout_ms),
+        "bootstrap_timeout_ms": patience_ms,
     }
     if cluster.sasl:
         options["sasl_mechanism"] = cluster.sasl.mechanism

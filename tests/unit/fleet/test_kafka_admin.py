@@ -8,6 +8,7 @@ import pytest
 from kafka.errors import (  # type: ignore[import-untyped]
     ClusterAuthorizationFailedError,
     KafkaConnectionError,
+    KafkaTimeoutError,
     ThrottlingQuotaExceededError,
     TopicAlreadyExistsError,
 )
@@ -23,11 +24,17 @@ ANSWER = {"brokers": [{"broker_id": 1, "rack": "a", "is_fenced": False}]}
 class Client:
     """Raises what is left of `errors`, one at a call, then answers; counts the connections made of it."""
 
-    def __init__(self, *errors: Exception) -> None:
+    def __init__(self, *errors: Exception, unconnected: int = 0) -> None:
         self.errors = list(errors)
         self.made = self.closed = 0
+        self.unconnected = unconnected
+        """Attempts to connect that fail."""
+        self.attempts: list[int] = []
 
-    def connect(self, _: KafkaCluster, *_patience: int) -> Client:
+    def connect(self, _: KafkaCluster, *_patience: int, attempt: int) -> Client:
+        self.attempts.append(attempt)
+        if attempt < self.unconnected:
+            raise KafkaTimeoutError("Unable to bootstrap")
         self.made += 1
         return self
 
@@ -51,6 +58,27 @@ def fleet_of(monkeypatch: pytest.MonkeyPatch) -> Any:
         return KafkaFleet(KafkaCluster(name="dc1", bootstrap_servers="kafka-1:9092,kafka-2:9092"))
 
     return made
+
+
+def test_attempts_to_connect_are_counted_until_one_succeeds(fleet_of: Any) -> None:
+    client = Client(KafkaConnectionError("closed"), unconnected=2)
+
+    assert list(fleet_of(client).brokers()) == [1]
+    assert client.attempts == [0, 1, 2, 0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("attempt", "servers"),
+    [(0, ["k-1:9092", "k-2:9092", "k-3:9092"]), (1, ["k-2:9092"]), (2, ["k-3:9092"]), (3, ["k-1:9092"])],
+)
+def test_an_attempt_after_a_failed_one_asks_one_server_and_each_time_another(
+    monkeypatch: pytest.MonkeyPatch, attempt: int, servers: list[str]
+) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(kafka_client, "KafkaAdminClient", lambda **options: asked.append(options["bootstrap_servers"]))
+    cluster = KafkaCluster(name="dc1", bootstrap_servers="k-1:9092,k-2:9092,k-3:9092")
+    kafka_client.connect(cluster, attempt=attempt)
+    assert asked == [servers]
 
 
 def test_a_new_connection_may_meet_the_dead_broker_too(fleet_of: Any) -> None:
