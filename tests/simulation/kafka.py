@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.group import judge
-from blockhouse_aggregator.protocol.commits import CommitOutcome, Unknown
+from blockhouse_aggregator.protocol.commits import CommitOutcome, Refused, Unknown
 from tests.simulation.clock import Process
 from tests.simulation.world import StreamLog, World
 
@@ -186,7 +186,7 @@ class SimSession:
         self.zone = zone
         self.instance = instance
         self.notify = notify
-        self.member_id = 0
+        self.member_id = self._assigned_as = 0
         self.generation = 0
         self.assigned: set[int] = set()
         self.closed = False
@@ -200,6 +200,19 @@ class SimSession:
 
     # --- polling --------------------------------------------------------------------------------------------
 
+    def replaced(self) -> bool:
+        return self._assigned_as != 0 and self.member_id != self._assigned_as
+
+    def _joins_late(self) -> None:
+        """A member that was thrown out during a rebalance may join under a new id and keep what it held, unheard."""
+        cluster, world = self.cluster, self.cluster.world
+        thrown_out = self.assigned and self.instance not in cluster.members and cluster.reachable(self)
+        if thrown_out and world.setting.chances.late_join and world.chance(world.setting.chances.late_join):
+            world.count("joined late under another id")
+            world.narrate(f"kafka {cluster.name}", f"{self.instance} joins late and keeps {sorted(self.assigned)}")
+            self.member_id = cluster.join(self).member_id
+            self.generation = cluster.generation
+
     def poll(self) -> list[KafkaError]:
         cluster, world = self.cluster, self.cluster.world
         if self.closed:
@@ -209,6 +222,7 @@ class SimSession:
                 self._lose()
             return []
         self.heard = world.loop.time()
+        self._joins_late()
         member = cluster.members.get(self.instance)
         if self.member_id and (member is None or member.member_id != self.member_id):
             self._lose()
@@ -222,7 +236,7 @@ class SimSession:
         return []
 
     def _lose(self) -> None:
-        lost, self.assigned, self.member_id = sorted(self.assigned), set(), 0
+        lost, self.assigned, self.member_id, self._assigned_as = sorted(self.assigned), set(), 0, 0
         if lost:
             self.on_lost(self, _partitions(lost))
         self.notify()
@@ -240,6 +254,7 @@ class SimSession:
         arriving = sorted(member.owned - self.assigned)
         if arriving:
             self.assigned |= set(arriving)
+            self._assigned_as = self._assigned_as or self.member_id
             self.on_assign(self, _partitions(arriving))
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None: ...
@@ -252,6 +267,9 @@ class SimSession:
         """The reply is lost, with the request applied, late or never; or it comes after a trip there and back."""
         cluster, world = self.cluster, self.cluster.world
         text = target.metadata or ""
+        self._joins_late()
+        if self.replaced():
+            return Refused("UnknownMember", retry=False)
         request = (self, self.member_id, self.generation, target.partition, target.offset, text)
         if not cluster.reachable(self):
             self.cost += patience

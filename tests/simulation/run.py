@@ -67,6 +67,7 @@ def setting_of(seed: int) -> Setting:
         cut=random.choice([0.0, 0.05, 0.2]),
         loading=wild * sometimes(0.3, 0.1),
         round=Random(f"rounds {seed}").choice([0.0, 0.0, 0.02]),
+        late_join=Random(f"late joins {seed}").choice([0.0, 0.0, 0.3, 1.0]),
     )
     return Setting(
         seed=seed,

@@ -30,6 +30,7 @@ class Chances:
     cut: float = 0.05
     loading: float = 0.0
     round: float = 0.0
+    late_join: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
