@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 from blockhouse.serving import process_figures
 from blockhouse_aggregator.runtime.figures import Figures
 from blockhouse_aggregator.verifier.figures import Figures as VerifierFigures
+from blockhouse_mirror.runtime.status import MirrorCollector
 from blockhouse_operator.adapters.figures import Figures as OperatorFigures
 from blockhouse_operator.handlers.inventory import Inventory
 from blockhouse_operator.health import LoopFigures
@@ -65,13 +66,27 @@ def families() -> Sequence[Family]:
         *_registered("every program", common),
         *_registered("aggregator", Figures().registry),
         *_collected("verifier", VerifierFigures([])),
+        *_collected("mirror", MirrorCollector(_idle_driver())),
         *_registered("operator", OperatorFigures().registry),
         *_collected("operator", LoopFigures(_idle_loop)),
     ]
     return sorted(found, key=lambda family: (_PROGRAMS.index(family.program), family.name))
 
 
-_PROGRAMS = ("every program", "aggregator", "verifier", "operator")
+_PROGRAMS = ("every program", "aggregator", "verifier", "mirror", "operator")
+
+
+def _idle_driver() -> Any:
+    """What the mirror's figures read of a driver; it has nothing to mirror."""
+    rebalances = SimpleNamespace(moved=0, by_cause={})
+    return SimpleNamespace(
+        mirrored=SimpleNamespace(partitions=()),
+        reports=SimpleNamespace(latency_sum=0.0, acknowledged=0),
+        assigner=SimpleNamespace(
+            assignment={}, quality=lambda: None, rebalances=rebalances, sampled_at=0.0, offending=()
+        ),
+        tasks=SimpleNamespace(running=()),
+    )
 
 
 def _idle_loop() -> Any:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from scripts.dashboards.boards import fleet, kafka_fleet, operator, pipeline, shard, table, verifier
+from scripts.dashboards.boards import fleet, kafka_fleet, mirror, operator, pipeline, shard, table, verifier
 
-BOARDS = tuple(module.BOARD for module in (fleet, pipeline, shard, table, verifier, operator, kafka_fleet))
+BOARDS = tuple(module.BOARD for module in (fleet, pipeline, shard, table, verifier, operator, kafka_fleet, mirror))
