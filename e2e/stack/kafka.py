@@ -111,6 +111,8 @@ class KafkaBroker(Server):
         )
         scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
         extra = {f"listener.name.sasl.scram-sha-{n}.sasl.jaas.config": scram for n in (256, 512)}
+        if self._spec.kafka_tls:
+            extra.update(_tls_properties(Path(self._spec.kafka_tls)))
         extra.update(self._spec.kafka_properties)
         return config + "".join(f"{key}={value}\n" for key, value in extra.items())
 
@@ -144,7 +146,7 @@ class KafkaClusterServers:
 
     @property
     def sasl_bootstrap(self) -> str:
-        """SASL_PLAINTEXT listeners of all brokers; empty unless the spec has `kafka_scram`."""
+        """SASL listeners of all brokers, with TLS by `kafka_tls`; empty unless the spec has `kafka_scram`."""
         return ",".join(f"{b.host}:{b.sasl_port}" for b in self.brokers if b.sasl_port is not None)
 
     def create_topic(self, name: str, *, partitions: int, config: Mapping[str, str] | None = None) -> None:
@@ -205,6 +207,17 @@ def broker_ports(ports: Ports, name: str) -> BrokerPorts:
 
 def _listeners(host: str, ports: Mapping[str, int]) -> str:
     return ",".join(f"{name}://{host}:{port}" for name, port in ports.items())
+
+
+def _tls_properties(folder: Path) -> dict[str, str]:
+    return {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(folder / "server.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(folder / "ca.crt"),
+        "listener.name.sasl.ssl.client.auth": "required",
+    }
 
 
 def _cluster_id(folder: Path, broker: str) -> str:

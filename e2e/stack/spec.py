@@ -31,6 +31,9 @@ class StackSpec:
     """Broker properties that override those of the template."""
     kafka_scram: Mapping[str, str] = field(default_factory=dict)
     """Passwords by user; when not empty, every broker has a SASL_PLAINTEXT listener (SCRAM-SHA-256) too."""
+    kafka_tls: str = ""
+    """Folder with `server.pem`, key (PKCS 8) and certificate, and `ca.crt`; with it that listener is SASL_SSL, and
+    clients need a certificate of that authority."""
     clickhouse: str = field(default_factory=chosen)
     """Which server: "26.9", "18.16", or the path of a `clickhouse-server`; by default the value of CLICKHOUSE."""
     clickhouse_memory: int = 1_500_000_000

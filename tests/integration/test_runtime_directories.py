@@ -15,9 +15,11 @@ import pytest
 
 from blockhouse.contract.aggregator import Phase
 from e2e.chaos.network import SmallDisk
+from e2e.cluster.pki import Authority
 from e2e.pipeline import AggregatorProcess
 from e2e.stack import Stack, StackSpec
 from tests.integration.clickhouse_proxy import Proxy
+from tests.integration.kafka_authority import authority_of_brokers
 from tests.integration.runtime_pipeline import Loading, eventually, loading, neighbour_flows
 from tests.integration.test_bug_reports import STREAM
 from tests.integration.test_clickhouse_tls import certificate
@@ -31,9 +33,14 @@ BALLAST = "ballast"
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Two replicas behind one Kafka cluster with logins."""
-    spec = StackSpec(kafka_clusters=1, replicas=2, kafka_scram={USER: PASSWORD})
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return authority_of_brokers(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[Stack]:
+    """Two replicas behind one Kafka cluster with logins over TLS."""
+    spec = StackSpec(kafka_clusters=1, replicas=2, kafka_scram={USER: PASSWORD}, kafka_tls=str(authority.folder))
     with Stack(tmp_path_factory.mktemp("directories"), spec) as stack:
         yield stack
 
@@ -179,8 +186,16 @@ class Guarded:
     texts: Mapping[Path, str]
 
     @classmethod
-    def made(cls, proxy: Proxy, trusted: Path, folder: Path) -> Guarded:
-        texts = {"kafka-password": PASSWORD, "clickhouse-password": "", "clickhouse-ca": trusted.read_text()}
+    def made(cls, authority: Authority, proxy: Proxy, trusted: Path, folder: Path) -> Guarded:
+        certificate, key = authority.issue("client", "/CN=aggregator")
+        texts = {
+            "kafka-password": PASSWORD,
+            "kafka-ca": authority.certificate.read_text(),
+            "kafka-certificate": certificate.read_text(),
+            "kafka-key": key.read_text(),
+            "clickhouse-password": "",
+            "clickhouse-ca": trusted.read_text(),
+        }
         found = cls(proxy, {folder / name: text for name, text in texts.items()})
         for file in found.texts:
             found.put_back(file)
@@ -192,13 +207,17 @@ class Guarded:
         file.write_text(self.texts[file])
 
     def configure(self, found: Loading) -> None:
-        kafka_password, clickhouse_password, clickhouse_ca = map(str, self.texts)
+        kafka_password, kafka_ca, kafka_certificate, kafka_key, clickhouse_password, clickhouse_ca = map(
+            str, self.texts
+        )
         bootstrap = found.stack.kafka["a"].sasl_bootstrap
         login = {"mechanism": "SCRAM-SHA-256", "username": USER, "password": {"file": kafka_password}}
+        tls = {"caFile": kafka_ca, "certFile": kafka_certificate, "keyFile": kafka_key}
+        cluster = {"name": "a", "bootstrapServers": bootstrap, "sasl": login, "tls": tls}
         config = first(found).config
         first(found).config = {
             **config,
-            "kafka": {**config["kafka"], "clusters": [{"name": "a", "bootstrapServers": bootstrap, "sasl": login}]},
+            "kafka": {**config["kafka"], "clusters": [cluster]},
             "clickhouse": {
                 "host": "127.0.0.1",
                 "port": self.proxy.port,
@@ -213,20 +232,22 @@ class Guarded:
     [
         ("kafka-password", vanish, "No such file or directory"),
         ("kafka-password", become_a_folder, "Is a directory"),
+        ("kafka-key", vanish, "No such file or directory"),
         ("clickhouse-password", vanish, "No such file or directory"),
         ("clickhouse-ca", vanish, "No such file or directory"),
     ],
-    ids=["kafka-password", "kafka-password-unreadable", "clickhouse-password", "clickhouse-ca"],
+    ids=["kafka-password", "kafka-password-unreadable", "kafka-key", "clickhouse-password", "clickhouse-ca"],
 )
 def test_an_aggregator_without_a_secret_or_certificate_leaves_its_streams_to_others_until_it_is_put_back(
     servers: Stack,
+    authority: Authority,
     over_tls: tuple[Proxy, Path],
     tmp_path: Path,
     name: str,
     lose: Callable[[Path], None],
     why: str,
 ) -> None:
-    files, file = Guarded.made(*over_tls, tmp_path), tmp_path / name
+    files, file = Guarded.made(authority, *over_tls, tmp_path), tmp_path / name
     problem = f"file {file} of the configuration cannot be read: {why}; put it back"
     label = f"{name}-{lose.__name__}".replace("_", "-")
     with loading(servers, tmp_path, label, settings=STARTS_AGAIN, before=files.configure) as found:

@@ -26,6 +26,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_at
 from blockhouse.config.endpoints import KafkaCluster, Tls
 from blockhouse.errors import Permanent, Retryable
 from blockhouse.fleet import kafka_denials as denials
+from blockhouse.fleet.kafka_handshake import handshake_failure
 
 REQUEST_TIMEOUT_MS = 30_000
 CONNECT_TIMEOUT_MS = 5_000  # three attempts within the patience: enough to meet two bootstrap servers, see `connect`
@@ -88,7 +89,7 @@ class KafkaRequests:
             if self._held_back(error):
                 raise self._over_quota(request) from error
             if _passing(error):
-                raise self.unanswered(type(error).__name__, request) from error
+                raise self._unanswered(error, request) from error
             right = denials.right_of(request, _topics_of(arguments))
             raise self.refused(str(error), request, reason=type(error).__name__, right=right) from error
 
@@ -100,6 +101,10 @@ class KafkaRequests:
             after=1.0,
             reason=denials.NO_ANSWER,
         )
+
+    def _unanswered(self, error: KafkaError, request: str) -> Retryable:
+        why = handshake_failure(self._cluster) if self._client is None else ""
+        return self.unanswered(why or type(error).__name__, request)
 
     def refused(self, why: str, request: str, *, reason: str, right: str = "") -> Permanent:
         """The error for a cluster that will answer the same again. `right` is what the request needs, see `denials`."""
