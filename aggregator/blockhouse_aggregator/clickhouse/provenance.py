@@ -11,6 +11,8 @@ second witness that this replica has every part that reached its quorum.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from blockhouse.errors import Blocked
 from blockhouse.schema.model import TOPIC_COLUMN
 from blockhouse_aggregator.clickhouse.client import Replica
@@ -56,6 +58,16 @@ def stored_rows(replica: Replica, table: ServerTable, origin: Origin, begin: int
         raise Blocked(f"{text}: compare them, then `blockhouse streams resolve`", reason="ProvenanceAmbiguous")
     counts = {row[0]: row[1] for row in found}
     return StoredRows(counts, {row[0]: tuple(sorted(row[2])) for row in found} if numbered else None)
+
+
+def stored_rows_of_any_revision(
+    replica: Replica, table: ServerTable, origin: Origin, begin: int, end: int
+) -> StoredRows:
+    """As `stored_rows`, with those that blocks of a revision without `_kafka_topic` have stored: they name no topic."""
+    named = stored_rows(replica, table, origin, begin, end)
+    if TOPIC_COLUMN not in table.provenance or not origin.topic:
+        return named
+    return named.and_those_of(stored_rows(replica, table, replace(origin, topic=""), begin, end))
 
 
 def _check_decidable(table: ServerTable, block: str) -> None:
