@@ -34,6 +34,7 @@ from blockhouse_aggregator.runtime.tables.catalog import Catalog
 from blockhouse_aggregator.runtime.tables.declared import DeclaredReplica
 from blockhouse_aggregator.runtime.tables.hazards import HazardWatch
 from blockhouse_aggregator.runtime.tables.loadable import check_columns, check_loadable
+from blockhouse_aggregator.runtime.tables.replication import ReplicationWatch
 from blockhouse_aggregator.runtime.tables.restarts import RestartRequests
 from blockhouse_aggregator.runtime.tables.schema_rollouts import SchemaRollouts
 
@@ -70,6 +71,7 @@ class Parts:
     restarting: RestartRequests
     rollouts: SchemaRollouts
     health: ReplicaHealth
+    replication: ReplicationWatch
     context: StreamContext
     lag: LagWatch
 
@@ -121,6 +123,7 @@ def assemble(
         restarting=restarting,
         rollouts=_rollouts(config, ports, catalog, hazards, restarting, hooks),
         health=health,
+        replication=ReplicationWatch(shard, figures),
         context=context,
         lag=LagWatch(ends, hooks.owners, hooks.cluster_errors, lambda: health.problem, figures.lag, now_ms),
     )

@@ -22,6 +22,7 @@ from tests.integration.runtime_group import Group
 from tests.integration.runtime_pipeline import Loading, loading
 
 pytestmark = pytest.mark.integration
+BLOCKHOUSE = Path(sys.executable).with_name("blockhouse")
 
 
 @pytest.fixture
@@ -121,7 +122,7 @@ def test_a_repair_that_is_killed_in_the_middle_and_run_again_is_exact(
 
     arguments = [pipeline.stream("a", 0), "--config", str(file), "--from", "0", "--execute"]
     with feed.flowing(table):
-        killed = subprocess.Popen([sys.executable, "-m", "blockhouse", "repair", *arguments])
+        killed = subprocess.Popen([BLOCKHOUSE, "repair", *arguments])
         before = f"SELECT count() FROM {table} WHERE _kafka_offset >= 100 AND _kafka_offset < 200"
         pipeline.wait("some of it loaded", lambda: stack.clickhouse[1, 1].execute(before)[0][0] > 0, timeout=60)
         killed.kill()
