@@ -91,20 +91,23 @@ class GrantedInsert:
         self._loop = asyncio.get_running_loop()
         self.inserter = inserter(self._report)
         self._table: Table | None = None
+        self._held: tuple[EncodedBlock, BlockBuilder] | None = None
         self._lease: Lease | None = None
         self._done: asyncio.Future[Result] | None = None
         self._refusal: BlockhouseError | None = None
         self._proving: set[asyncio.Task[None]] = set()
 
     def hold(self, table: Table, block: EncodedBlock, builder: BlockBuilder) -> None:
-        self._table = table
-        self.inserter.hold(block, builder)
+        """What the next grant is of."""
+        self._table, self._held = table, (block, builder)
 
     async def insert(self, grant: Grant, lease: Lease) -> Result:
         """With the table's lock held. Raises what the last look at the world raised: nothing was sent then."""
         assert self._table is not None, "nothing is held"
+        assert self._held is not None
         await asyncio.to_thread(self._world.check_no_insert_runs, self._table.server)
         self._lease, self._refusal, self._done = lease, None, self._loop.create_future()
+        self.inserter.hold(*self._held)
         self.inserter.grant(grant)
         result = await self._done
         if self._refusal is not None and result.outcome != "stored":
