@@ -65,7 +65,7 @@ def lose_a_part(stack: Stack, table: str) -> list[int]:
 def lost_parts(pipeline: Loading, table: str) -> float:
     """As the aggregators report it; 18.16 counts the parts of all tables together."""
     names = ("*", table)
-    return sum(a.metric("blockhouse_lost_parts", table=name) or 0 for a in pipeline.aggregators for name in names)
+    return sum(a.metric("blockhouse_lost_parts", table=name) for a in pipeline.aggregators for name in names)
 
 
 def stored(stack: Stack, table: str) -> int:
