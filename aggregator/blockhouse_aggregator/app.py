@@ -260,8 +260,7 @@ class Aggregator:
                 if since >= REFRESH:
                     since = 0.0
                     await parts.catalog.refresh()
-                    for table, entries in (await parts.shard.queue_lengths()).items():
-                        self.figures.replication_queue.labels(table).set(entries)
+                    await parts.replication.look()
                 elif any(known.held for known in parts.catalog.tables):
                     await parts.catalog.refresh_unknown()
             except Retryable as error:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from blockhouse.config.pipeline import AggregatorConfig
@@ -33,6 +34,7 @@ from blockhouse_aggregator.runtime.tables.catalog import Catalog
 from blockhouse_aggregator.runtime.tables.declared import DeclaredReplica
 from blockhouse_aggregator.runtime.tables.hazards import HazardWatch
 from blockhouse_aggregator.runtime.tables.loadable import check_columns, check_loadable
+from blockhouse_aggregator.runtime.tables.replication import ReplicationWatch
 from blockhouse_aggregator.runtime.tables.restarts import RestartRequests
 from blockhouse_aggregator.runtime.tables.schema_rollouts import SchemaRollouts
 
@@ -69,6 +71,7 @@ class Parts:
     restarting: RestartRequests
     rollouts: SchemaRollouts
     health: ReplicaHealth
+    replication: ReplicationWatch
     context: StreamContext
     lag: LagWatch
 
@@ -120,9 +123,23 @@ def assemble(
         restarting=restarting,
         rollouts=_rollouts(config, ports, catalog, hazards, restarting, hooks),
         health=health,
+        replication=ReplicationWatch(shard, figures),
         context=context,
         lag=LagWatch(ends, hooks.owners, hooks.cluster_errors, lambda: health.problem, figures.lag, now_ms),
     )
+
+
+@contextmanager
+def storing_beside(config: AggregatorConfig, session: Session, holder: str) -> Iterator[Storing]:
+    """What stores blocks beside the aggregators of a shard, over a session that is connected: under the same locks, in
+    the name of `holder`, by the same claims, one block at a time. On the event loop's thread."""
+    shard = adapters.LocalShard(config, session)
+    locks = adapters.ShardLocks(config.model_copy(update={"replica": f"{holder} ({config.replica})"}), session)
+    try:
+        yield Storing(shard, locks, lifetime=config.quorum.insert_lifetime, now_ms=now_ms, slots=1)
+    finally:
+        locks.close()
+        shard.close()
 
 
 def _show_limits(config: AggregatorConfig, session: Session, figures: Figures) -> None:

@@ -23,6 +23,7 @@ class Produced:
         return Produced(self.offsets, np.where(np.isin(self.offsets, dead), 0, self.rows))
 
     def only(self, mask: Mask) -> Produced:
+        """The messages that are true in `mask`, which has one value each."""
         return Produced(self.offsets[mask], self.rows[mask])
 
 

@@ -98,9 +98,11 @@ class ProducedLog:
             table.rows.extend(_rows(route, value) for value in map(_value, run))
 
 
-def read_window(cluster: KafkaCluster, stream: StreamId, begin: int, end: int, database: str) -> dict[str, Produced]:
+def read_window(
+    cluster: KafkaCluster, stream: StreamId, begin: int, end: int, database: str, default_format: str = Format.ROWS
+) -> dict[str, Produced]:
     """The messages of one stream in [begin, end), by table. Errors are as the reader's."""
-    router = Router(database)
+    router = Router(database, Format(default_format))
     found: dict[str, _Messages] = {}
     reader = StreamReader(cluster, stream, group="blockhouse-audit", prefetch_bytes=4 << 20)
     try:
@@ -141,9 +143,11 @@ class DeadLetterLog:
                 raise
 
     def offsets(self, partition: int) -> Ints:
+        """Of the dead-lettered messages of a partition, as far as read; rising."""
         return np.array(sorted(self._offsets.get(partition, ())), np.int64)
 
     def close(self) -> None:
+        """Close its consumers; reading is not possible afterwards."""
         self._tail.close()
 
     def _note(self, key: object) -> None:

@@ -23,7 +23,7 @@ from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.clickhouse.errors import Fault, ServerFault
 from blockhouse_aggregator.clickhouse.model import InsertRequest
 from blockhouse_aggregator.clickhouse.presence import Absent, Ambiguous, Complete, Origin, Partial, decide
-from blockhouse_aggregator.clickhouse.provenance import stored_rows
+from blockhouse_aggregator.clickhouse.provenance import stored_rows, stored_rows_of_any_revision
 from blockhouse_aggregator.clickhouse.tables import describe
 from blockhouse_aggregator.faults.model import Point
 from blockhouse_aggregator.faults.strike import strike_at
@@ -126,7 +126,7 @@ class Inserter:
         tokens: bool | None = None
         error: BlockhouseError = Retryable(f"{grant.block.table}: the grant's deadline was over before the first try")
         try:
-            while attempt < TRIES and (left := _left(grant)) > LEAST_LIFETIME:
+            while attempt < (1 if grant.repair else TRIES) and (left := _left(grant)) > LEAST_LIFETIME:
                 attempt += 1
                 strike_at(Point.BEFORE_INSERT, grant.faults if attempt == 1 else ())
                 try:
@@ -169,7 +169,8 @@ class Inserter:
         if table is None:
             raise Permanent(f"table {block.table} is gone", reason="UnknownTable")
         origin = Origin(self._stream.cluster, self._stream.partition, grant.topic, grant.sole)
-        stored = stored_rows(self._replica(), table, origin, block.begin, block.end)
+        ask = stored_rows_of_any_revision if grant.repair else stored_rows
+        stored = ask(self._replica(), table, origin, block.begin, block.end)
         presence = decide(builder.rows_by_offset(), stored)
         surplus = sum(presence.surplus.values())
         match presence:
@@ -220,6 +221,7 @@ class Inserter:
             lifetime=lifetime,
             exact=exact,
             by_token=by_token,
+            deduplicate=not grant.repair,
             before=lambda: self._prove(grant),
         )
         return replica.insert_native(request).deduplicated

@@ -80,6 +80,8 @@ _SWITCHES: dict[str, Scalar] = {
     "materialized_views_ignore_errors": 0,
 }
 """Stated even where they are defaults: a user's profile may differ."""
+_OFF: dict[str, Scalar] = {"insert_deduplicate": 0, "deduplicate_insert": "disable"}
+"""Of an insert of rows that were stored once: the server may remember them although their part is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ class InsertRequest:
     `body` is one Native block (varint columns, varint rows, then name, type, data per column) of `rows` rows with
     `header`. `quorum` below 2 means none. `quorum_timeout` and `lifetime` are seconds, the former below the latter.
     `token` deduplicates where the server has tokens; elsewhere the content does, with every column of the table in it.
+    Without `deduplicate` nothing does: the server stores the rows whatever it remembers.
     Of a block that may be there already one of both is relied on. `exact`: the content; refuses the insert, as
     retryable and before any row is sent, if the server has tokens or `header` does not name each insertable column the
     table has at that moment. `by_token` refuses it, likewise, if the server has no tokens. `before` is called when all
@@ -106,6 +109,7 @@ class InsertRequest:
     lifetime: float
     exact: bool = False
     by_token: bool = False
+    deduplicate: bool = True
     before: Callable[[], None] = field(default=lambda: None, compare=False)
 
     def check(self) -> None:
@@ -137,6 +141,8 @@ class InsertRequest:
             "insert_quorum_timeout": int(self.quorum_timeout * 1000),
             "max_execution_time": math.ceil(self.lifetime),
         }
+        if not self.deduplicate:
+            return settings | {name: _OFF[name] for name in settings.keys() & _OFF.keys()}
         if features.deduplication_token and self.token is not None:
             settings["insert_deduplication_token"] = self.token
         return settings

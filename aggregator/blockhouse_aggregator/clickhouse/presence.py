@@ -36,6 +36,15 @@ class StoredRows:
     counts: Mapping[int, int]
     rows: Mapping[int, tuple[int, ...]] | None = None
 
+    def and_those_of(self, other: StoredRows) -> StoredRows:
+        """The rows of both, which are of one table."""
+        counts = Counter(self.counts)
+        counts.update(other.counts)
+        if self.rows is None or other.rows is None:
+            return StoredRows(counts)
+        both = {offset: (*self.rows.get(offset, ()), *other.rows.get(offset, ())) for offset in counts}
+        return StoredRows(counts, both)
+
 
 @dataclass(frozen=True, slots=True)
 class Absent:

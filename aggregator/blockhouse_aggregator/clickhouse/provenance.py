@@ -11,6 +11,8 @@ second witness that this replica has every part that reached its quorum.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from blockhouse.errors import Blocked
 from blockhouse.schema.model import TOPIC_COLUMN
 from blockhouse_aggregator.clickhouse.client import Replica
@@ -26,8 +28,11 @@ _NO_TOPIC = (
 )
 
 
-def stored_rows(replica: Replica, table: ServerTable, origin: Origin, begin: int, end: int) -> StoredRows:
-    """Rows of the messages `[begin, end]` (both included) of one stream in `table`.
+def stored_rows(
+    replica: Replica, table: ServerTable, origin: Origin, begin: int, end: int, *, parts_lost: bool = False
+) -> StoredRows:
+    """Rows of the messages `[begin, end]` (both included) of one stream in `table`. With `parts_lost` a part may have
+    left every replica, also the one named as the last with its quorum: the second witness would never answer.
 
     Raises Blocked for a table without provenance columns or one that merges rows, or when rows are found that may be
     another topic's; ServerFault when this replica does not have all parts yet.
@@ -41,7 +46,7 @@ def stored_rows(replica: Replica, table: ServerTable, origin: Origin, begin: int
             after=0.5,
         )
     where = qualified(table.database, table.name)
-    if table.replicated:
+    if table.replicated and not parts_lost:
         replica.query(f"SELECT 1 FROM {where} LIMIT 0", settings={"select_sequential_consistency": 1})  # 289 if not
     numbered, named = "_kafka_row" in table.provenance, TOPIC_COLUMN in table.provenance
     of_topic = f" AND {TOPIC_COLUMN} = %(topic)s" if named else ""
@@ -56,6 +61,18 @@ def stored_rows(replica: Replica, table: ServerTable, origin: Origin, begin: int
         raise Blocked(f"{text}: compare them, then `blockhouse streams resolve`", reason="ProvenanceAmbiguous")
     counts = {row[0]: row[1] for row in found}
     return StoredRows(counts, {row[0]: tuple(sorted(row[2])) for row in found} if numbered else None)
+
+
+def stored_rows_of_any_revision(
+    replica: Replica, table: ServerTable, origin: Origin, begin: int, end: int
+) -> StoredRows:
+    """As `stored_rows` where parts may be lost, with the rows of blocks of a revision without `_kafka_topic`: they name
+    no topic."""
+    named = stored_rows(replica, table, origin, begin, end, parts_lost=True)
+    if TOPIC_COLUMN not in table.provenance or not origin.topic:
+        return named
+    unnamed = replace(origin, topic="")
+    return named.and_those_of(stored_rows(replica, table, unnamed, begin, end, parts_lost=True))
 
 
 def _check_decidable(table: ServerTable, block: str) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import getpass
 import json
 import time
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,29 +15,21 @@ from rich.table import Table
 
 from blockhouse.cli.tables import Wide, print_table
 from blockhouse.config.load import load
-from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.commands.block_decisions import recut, resolve
+from blockhouse_aggregator.commands.examined import Examined, decide, examine
 from blockhouse_aggregator.commands.hand_back import hand_back
 from blockhouse_aggregator.commands.table_claims import claims
-from blockhouse_aggregator.coordination.markers import Decision, Decisions, StreamMarkers
-from blockhouse_aggregator.coordination.schema_store import SchemaStore
+from blockhouse_aggregator.coordination.markers import Decision, Decisions
 from blockhouse_aggregator.coordination.session import Session
-from blockhouse_aggregator.kafka.facts import ClusterFacts
-from blockhouse_aggregator.kafka.fetch import reaches
-from blockhouse_aggregator.kafka.group import Committed
-from blockhouse_aggregator.kafka.group_offsets import committed_offsets
 from blockhouse_aggregator.kafka.reachable import unreachable
 from blockhouse_aggregator.protocol import takeover
-from blockhouse_aggregator.protocol.takeover import Facts, NeedsSurvey, Start, Stop
-from blockhouse_aggregator.runtime.ports import StreamFacts
-from blockhouse_aggregator.runtime.stream.resumption import facts_of, may_be_cut
+from blockhouse_aggregator.protocol.takeover import NeedsSurvey, Start, Stop
 from blockhouse_aggregator.verifier.cli import history
 
 app = typer.Typer(no_args_is_help=True, help="The streams of a pipeline, and decisions about those that stand still.")
 app.command()(history)
 
-_REACHES_SECONDS = 10.0
 PARTIAL = 3
 """Exit code: what is shown is right, and not all there is."""
 
@@ -48,16 +40,6 @@ app.command()(claims)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Config = Annotated[Path, typer.Option("--config", "-c", help="YAML configuration of any aggregator of the shard.")]
-
-
-@dataclass(frozen=True, slots=True)
-class _Stream:
-    """A stream as an owner would find it now."""
-
-    id: StreamId
-    facts: Facts
-    decision: str
-    outcome: Start | Stop | NeedsSurvey
 
 
 @app.command("list")
@@ -71,7 +53,7 @@ def list_streams(config: Config, wide: Wide = False, as_json: AsJson = False) ->
     settings = load(config)
     silent = unreachable(settings.kafka.clusters)
     with Session(settings.zookeeper) as session:
-        streams = _examine(settings, session, without=silent)
+        streams = examine(settings, session, without=silent)
     if as_json:
         typer.echo(json.dumps([_as_json(stream) for stream in streams], indent=2))
     else:
@@ -82,7 +64,7 @@ def list_streams(config: Config, wide: Wide = False, as_json: AsJson = False) ->
         raise typer.Exit(PARTIAL)
 
 
-def _as_json(stream: _Stream) -> dict[str, Any]:
+def _as_json(stream: Examined) -> dict[str, Any]:
     metadata = stream.facts.metadata
     entries = metadata.tables if metadata else ()
     outcome = stream.outcome
@@ -100,7 +82,7 @@ def _as_json(stream: _Stream) -> dict[str, Any]:
     }
 
 
-def _show(streams: Sequence[_Stream], *, wide: bool) -> None:
+def _show(streams: Sequence[Examined], *, wide: bool) -> None:
     table = Table("stream", "log", "committed", "position", "in flight", "lagging", "next owner", "decided")
     for stream in streams:
         metadata = stream.facts.metadata
@@ -141,7 +123,7 @@ def accept(
     settings = load(config)
     requested = StreamId.parse(stream)
     with Session(settings.zookeeper) as session:
-        found = next((each for each in _examine(settings, session) if each.id == requested), None)
+        found = next((each for each in examine(settings, session) if each.id == requested), None)
         if found is None:
             raise typer.BadParameter(f"no stream {stream} in this shard", param_hint="STREAM")
         _refuse_wrong_answers(found, reason, start)
@@ -159,7 +141,7 @@ def accept(
     typer.echo(f"Recorded. Compare with `blockhouse audit --config {config}` once it has caught up.")
 
 
-def _refuse_wrong_answers(found: _Stream, reason: str, start: int | None) -> None:
+def _refuse_wrong_answers(found: Examined, reason: str, start: int | None) -> None:
     """A decision about another problem than the present one must not wait for the day on which it fits."""
     if not isinstance(found.outcome, Stop):
         raise typer.BadParameter(f"{found.id} does not stand still: there is nothing to accept", param_hint="STREAM")
@@ -167,7 +149,7 @@ def _refuse_wrong_answers(found: _Stream, reason: str, start: int | None) -> Non
         text = f"{found.id} stands still for another reason: {found.outcome.reason}: {found.outcome.message}"
         raise typer.BadParameter(text, param_hint="REASON")
     given = replace(found.facts, accepted=reason, accepted_from=start)
-    if isinstance(_decide(given), Stop):
+    if isinstance(decide(given), Stop):
         raise typer.BadParameter(f"{reason} cannot be accepted: remove its cause", param_hint="REASON")
     if start is not None and reason == takeover.MARKER_MISSING:
         raise typer.BadParameter(f"{reason} lets a stream continue where it is: leave it out", param_hint="--from")
@@ -185,36 +167,5 @@ def _next_owner(outcome: Start | Stop | NeedsSurvey) -> str:
             return "continues"
 
 
-def _range(found: _Stream) -> str:
+def _range(found: Examined) -> str:
     return f"[{found.facts.log_begin}, {found.facts.log_end})"
-
-
-def _decide(facts: Facts) -> Start | Stop | NeedsSurvey:
-    return takeover.take_over(facts, replica="", epoch=0, now_ms=0)
-
-
-def _examine(settings: AggregatorConfig, session: Session, without: Collection[str] = ()) -> Sequence[_Stream]:
-    """Every stream of the shard's topic but those of clusters in `without`, judged as its next owner would judge it
-    without a decision."""
-    markers, decisions = StreamMarkers(session), Decisions(session)
-    history = SchemaStore(session).identity()
-    found = []
-    for cluster in settings.kafka.clusters:
-        if cluster.name in without:
-            continue
-        facts = ClusterFacts(cluster)
-        topic = facts.topic(settings.kafka.topic)
-        committed = committed_offsets(cluster, settings.kafka.group)
-        for partition in range(topic.partitions):
-            stream = StreamId(cluster.name, settings.kafka.topic, partition)
-            at = committed.get(stream, Committed(None))
-            begin, end, epoch = facts.bounds(stream)
-            known = StreamFacts(at.offset, at.metadata or "", begin, end, topic.topic_id, topic.compacted, epoch)
-            marker = markers.get(stream)
-            decision = decisions.get(f"stream {stream}")
-            judged = replace(facts_of(known, marker, ""), history=history)
-            if (recorded := judged.metadata) is not None and may_be_cut(judged, recorded, epoch):
-                reached = reaches(cluster, stream, recorded.position, recorded.leader_epoch, _REACHES_SECONDS)
-                judged = replace(judged, cut=not reached)
-            found.append(_Stream(stream, judged, decision.action if decision else "", _decide(judged)))
-    return found

@@ -204,6 +204,8 @@ class Grant(Message):
     otherwise. (So is every try after the first.) `token` is the deduplication token for servers that know it. No try
     may begin after `deadline_ms` (Unix time, milliseconds), and each must end about then. `faults` were armed on
     purpose, here and in orders.
+    `repair`: rows of the block were stored once and may be lost, and the server may remember them all the same, so
+    deduplication is switched off, and there is one try only.
     """
 
     type: Literal["grant"] = "grant"
@@ -215,6 +217,7 @@ class Grant(Message):
     sole: bool = True
     exact: bool = False
     by_token: bool = False
+    repair: bool = False
     faults: tuple[Injection, ...] = ()
 
 

@@ -20,6 +20,7 @@ from blockhouse_aggregator.blocks.routing import Router
 from blockhouse_aggregator.clickhouse import provenance, tables
 from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.clickhouse.identities import Identities
+from blockhouse_aggregator.clickhouse.lost_parts import lost_parts
 from blockhouse_aggregator.clickhouse.presence import Origin, StoredRows
 from blockhouse_aggregator.clickhouse.quorum import QuorumProbe, QuorumSnapshot, few_enough
 from blockhouse_aggregator.clickhouse.tables import ServerTable
@@ -187,6 +188,10 @@ class LocalShard:
             self._replica.query, "SELECT concat(database, '.', table), queue_size FROM system.replicas"
         )
         return dict(rows)
+
+    async def lost_parts(self) -> Mapping[str, int]:
+        """See `clickhouse.lost_parts`."""
+        return await self._queries.run(lost_parts, self._replica)
 
     async def unfit(self) -> str:
         """Why the replica cannot take rows now; empty when it can. Raises Retryable when it does not answer."""

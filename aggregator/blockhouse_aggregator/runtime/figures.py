@@ -50,6 +50,12 @@ class Figures:
             ["table"],
             registry=r,
         )
+        self.lost_parts = Gauge(
+            "blockhouse_lost_parts",
+            "Parts that every replica has lost; of table * those of all tables since the server's start",
+            ["table"],
+            registry=r,
+        )
         self.lock_wait = Histogram(
             "blockhouse_lock_wait_seconds",
             "Wait for the table's lock before an insert",

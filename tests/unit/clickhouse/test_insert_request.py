@@ -120,3 +120,12 @@ def test_the_first_difference_between_headers_is_named() -> None:
 def test_names_are_quoted_so_that_no_name_ends_the_quotation() -> None:
     assert qualified("db", "a`b") == "`db`.`a\\`b`"
     assert identifiers(["x", "back\\slash"]) == "`x`, `back\\\\slash`"
+
+
+@pytest.mark.parametrize(("features", "newer"), [(OLD, None), (NEW, "disable")])
+def test_without_deduplication_the_server_is_to_store_what_it_remembers(features: Features, newer: str | None) -> None:
+    settings = dataclasses.replace(REQUEST, deduplicate=False).settings(features)
+    assert settings["insert_deduplicate"] == 0
+    assert settings.get("deduplicate_insert") == newer
+    assert "insert_deduplication_token" not in settings
+    assert settings["insert_quorum"] == 2

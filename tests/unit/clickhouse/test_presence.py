@@ -61,3 +61,9 @@ def test_what_is_stored_and_what_is_missing_always_make_the_block(block: dict[in
     else:
         assert isinstance(answer, Complete if held else Absent)
     assert not answer.surplus
+
+
+def test_rows_that_name_a_topic_and_rows_that_name_none_answer_together() -> None:
+    both = numbered({7: (0,), 8: (0, 1)}).and_those_of(numbered({7: (1,), 9: (0,)}))
+    assert (both.counts, both.rows) == ({7: 2, 8: 2, 9: 1}, {7: (0, 1), 8: (0, 1), 9: (0,)})
+    assert StoredRows({7: 1}).and_those_of(StoredRows({7: 1})) == StoredRows({7: 2})

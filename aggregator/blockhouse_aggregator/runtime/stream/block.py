@@ -21,7 +21,7 @@ FOREIGN_TEXT = (
 @dataclass(frozen=True, slots=True)
 class BlockToStore:
     """`revision` is the schema revision the block was encoded with (None: not known here); `fresh` as in
-    `protocol.state.Block`; `sole` as in `clickhouse.presence.Origin`."""
+    `protocol.state.Block`; `sole` as in `clickhouse.presence.Origin`; `repair` as in `gate.messages.Grant`."""
 
     stream: StreamId
     topic_id: str
@@ -30,6 +30,7 @@ class BlockToStore:
     revision: Revision | None
     fresh: bool
     sole: bool = True
+    repair: bool = False
 
     @property
     def origin(self) -> Origin:

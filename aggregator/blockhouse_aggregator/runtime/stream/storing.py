@@ -101,7 +101,8 @@ class Storing:
                 return _known_already(block, result)
             # A resend inside the task makes the answer that of a retry, and the quorum was not read before it.
             return _outcome(result, acknowledged=result.attempts <= 1)
-        trusted = await self._deduplicated(block)
+        # What was stored once and is lost may still be remembered: of a repair the rows alone decide.
+        trusted = None if block.repair else await self._deduplicated(block)
         if block.intent.foreign and not trusted:
             return Condemned(FOREIGN_UNDECIDED, FOREIGN_TEXT)
         before = await self._quorum.settled(block.table) if not trusted else await self._shard.quorum(block.table)
@@ -129,6 +130,7 @@ class Storing:
             sole=block.sole,
             exact=trusted is By.CONTENT,
             by_token=trusted is By.TOKEN,
+            repair=block.repair,
         )
 
     async def _insert(

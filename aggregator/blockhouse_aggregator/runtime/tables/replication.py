@@ -1,0 +1,56 @@
+"""What the local replica reports of its replication: how far it is behind, and parts that no replica has any more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import structlog
+
+from blockhouse_aggregator.clickhouse.lost_parts import ANY_TABLE
+from blockhouse_aggregator.runtime.figures import Figures
+
+log = structlog.get_logger(__name__)
+DATA_LOSS = "ReplicatedDataLoss"
+
+
+class Shard(Protocol):
+    """`adapters.LocalShard` is the real one."""
+
+    async def queue_lengths(self) -> Mapping[str, int]: ...
+    async def lost_parts(self) -> Mapping[str, int]: ...
+
+
+@dataclass(slots=True)
+class ReplicationWatch:
+    """Must raise an alarm each time a part is lost: no one else notices, and its rows are in Kafka for a while only."""
+
+    shard: Shard
+    figures: Figures
+    _lost: dict[str, int] = field(default_factory=dict)
+
+    async def look(self) -> None:
+        """Ask once. Raises Retryable when the replica does not answer."""
+        for table, entries in (await self.shard.queue_lengths()).items():
+            self.figures.replication_queue.labels(table).set(entries)
+        for table, lost in (await self.shard.lost_parts()).items():
+            self._note(table, lost)
+
+    def _note(self, table: str, lost: int) -> None:
+        """What was lost before this process began is reported too, once, and counts as no new alarm: a table's number
+        never falls. (A server's own does, when it is started again.)"""
+        known = self._lost.get(table)
+        self._lost[table] = lost
+        self.figures.lost_parts.labels(table).set(lost)
+        new = lost - (known or 0)
+        if new <= 0:
+            return
+        if known is not None:
+            self.figures.alarms.labels(DATA_LOSS).inc(new)
+        where = "some table of this server" if table == ANY_TABLE else f"table {table}"
+        text = (
+            f"every replica has lost {new} parts of {where}{'' if known is not None else ', at some time'}: `blockhouse"
+            " audit` names the messages, `blockhouse repair` loads them again while Kafka has them (docs/operations.md)"
+        )
+        log.warning("alarm", reason=DATA_LOSS, table=table, message=text)
