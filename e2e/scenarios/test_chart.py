@@ -96,7 +96,7 @@ def test_a_wrong_value_is_refused_before_anything_is_installed(wrong: str) -> No
 def test_the_definitions_outlive_the_release_and_can_be_left_out() -> None:
     kept = [document for (kind, _), document in objects().items() if kind == "CustomResourceDefinition"]
 
-    assert len(kept) == 3
+    assert len(kept) == 4
     assert all(crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for crd in kept)
     assert not [kind for kind, _ in objects("--set", "crds.install=false") if kind == "CustomResourceDefinition"]
 
