@@ -63,6 +63,14 @@ async def test_a_bad_spec_is_a_condition_and_leaves_the_running_mirror_alone(ope
     assert operator.world.template == before
 
 
+async def test_a_configuration_that_the_program_would_refuse_is_a_condition(operator: Operator) -> None:
+    """Never an exception: it would be reported nowhere, and tried again endlessly."""
+    await operator.reconcile(("spec.source.bootstrapServers", "kafka://east"))
+
+    assert operator.condition("Stalled") == ("True", "InvalidSpec")
+    assert operator.world.kinds() == set()
+
+
 async def test_while_a_secret_is_missing_the_running_pod_is_not_replaced(operator: Operator) -> None:
     await running(operator)
     before = copy.deepcopy(operator.world.template)
