@@ -58,6 +58,8 @@ class MirrorReconciler:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._passed_on: set[str] = set()
+        """UIDs of mirrors whose annotation cannot be taken away, for want of a right: a request is passed on once."""
 
     async def reconcile(self, namespace: str, name: str) -> float | None:
         """Returns after how many seconds it wants the next reconcile; None when it is gone or going."""
@@ -91,7 +93,7 @@ class MirrorReconciler:
         page, silence = await self._status(mirror, token) if answers else (None, "no pod runs")
         seen = MirrorSeen(
             pod=pod,
-            settled=not applied.written and _settled(there.get((DEPLOYMENT.name, names.mirror(mirror.name)))),
+            settled=_settled(there.get((DEPLOYMENT.name, names.mirror(mirror.name))), applied),
             answer=page,
             silence=silence,
             missing=missing,
@@ -149,14 +151,20 @@ class MirrorReconciler:
     async def _rebalance(self, mirror: KafkaMirror, live: Object, token: str) -> bool:
         """Pass a request for even tasks on, once, and take its annotation away. Returns whether none is left."""
         services = self._services
-        if not _wants_rebalance(live) or services.dry_run:
+        if not _wants_rebalance(live):
+            self._passed_on.discard(mirror.uid)
+        if not _wants_rebalance(live) or services.dry_run or mirror.uid in self._passed_on:
             return True
         try:
             await services.http.rebalance(services.endpoints.mirror(mirror.name, mirror.namespace), token)
         except Retryable as error:
             log.warning("rebalance_not_requested", mirror=mirror.name, error=str(error))
             return False
-        await services.kubernetes.annotate(live, {labels.REBALANCE: None}, why="the driver has the request")
+        try:
+            await services.kubernetes.annotate(live, {labels.REBALANCE: None}, why="the driver has the request")
+        except Permanent as error:
+            self._passed_on.add(mirror.uid)
+            log.warning("annotation_left", mirror=mirror.name, error=str(error))
         message = "tasks are made even at the next look of the driver"
         await services.kubernetes.emit(
             live, warning=False, reason="RebalanceRequested", message=message, at=services.now()
@@ -200,9 +208,9 @@ def _wants_rebalance(live: Object) -> bool:
     return labels.REBALANCE in (live["metadata"].get("annotations") or {})
 
 
-def _settled(deployment: Object | None) -> bool:
-    """Whether the Deployment has as many pods of its present template as it should have."""
-    if deployment is None:
+def _settled(deployment: Object | None, applied: Applied) -> bool:
+    """Whether the Deployment, as it was before, needed no change and has its pods of its present template."""
+    if deployment is None or f"{DEPLOYMENT.name} {deployment['metadata']['name']}" in applied.written:
         return False
     status, desired = deployment.get("status") or {}, deployment["spec"].get("replicas", 1)
     if status.get("observedGeneration", 0) < deployment["metadata"].get("generation", 0):

@@ -31,7 +31,7 @@ class World:
         self.status: dict[str, Any] = {}
         self.events: list[str] = []
         self.refused: set[str] = set()
-        """Kinds that may not be written."""
+        """Kinds that may not be written; with `annotate`, annotations."""
         self.page: MirrorStatus | None = page(partition())
         self.tokens: set[str] = set()
         self.rebalances = 0
@@ -83,6 +83,8 @@ class World:
 
     async def annotate(self, live: Any, annotations: Mapping[str, str | None], *, why: str) -> None:
         assert why
+        if "annotate" in self.refused:
+            raise Permanent("not allowed", reason="Forbidden")
         for key in annotations:
             del self.objects[live["kind"], live["metadata"]["name"]]["metadata"]["annotations"][key]
 

@@ -163,6 +163,29 @@ async def test_a_request_for_even_tasks_is_passed_on_once_and_taken_away(operato
     assert "RebalanceRequested" in operator.world.events
 
 
+async def test_a_request_whose_annotation_cannot_be_taken_away_is_passed_on_once_too(
+    operator: Operator,
+) -> None:
+    await running(operator)
+    operator.world.refused = {"annotate"}
+
+    await operator.reconcile(ASKED)
+    await operator.again()
+    assert operator.world.rebalances == 1
+
+    await operator.reconcile()
+    await operator.reconcile(ASKED)
+    assert operator.world.rebalances == 2, "the next request is another one"
+
+
+async def test_a_changed_service_does_not_make_a_mirror_unready(operator: Operator) -> None:
+    await running(operator)
+
+    await operator.reconcile(("spec.template.service.metadata.annotations", {"a": "b"}))
+
+    assert operator.condition("Ready") == ("True", "AllMirrored")
+
+
 async def test_a_request_waits_for_a_driver_that_does_not_answer(operator: Operator) -> None:
     await running(operator)
     operator.world.page = None
