@@ -30,6 +30,12 @@ VARIANTS = {
         *("--set", "monitoring.podMonitor.enabled=true", "--set", "monitoring.rules.enabled=true"),
         *("--set", "monitoring.podMonitor.pipelines[0].name=events"),
         *("--set", "monitoring.podMonitor.pipelines[0].namespace=data"),
+        *(
+            "--set",
+            "monitoring.podMonitor.mirrors[0].name=east",
+            "--set",
+            "monitoring.podMonitor.mirrors[0].namespace=data",
+        ),
         *("--set", "replicas=1", "--set", "rbac.aggregate=false", "--set", "image.digest=sha256:" + "a" * 64),
         *("--set", "imagePullSecrets[0].name=pull", "--set", "extraArgs={--dry-run}"),
     ),

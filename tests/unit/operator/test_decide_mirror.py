@@ -12,6 +12,7 @@ from blockhouse_operator.api.mirror import KafkaMirrorStatus
 from blockhouse_operator.decide.mirror import LONGEST, MirrorSeen, coarse, describe_mirror
 from blockhouse_operator.decide.mirror_claims import MirrorClaimant, mirror_conflict
 from blockhouse_operator.decide.seen import PodSeen
+from blockhouse_operator.decide.transitions import transitions
 from blockhouse_operator.decide.words import shown_rate
 from tests.unit.operator.mirrors import mirror, page, partition
 
@@ -116,6 +117,22 @@ def test_the_figures_are_counted_and_rounded() -> None:
     assert [(each.rate, each.share, each.advice) for each in status.offending] == [
         ("20 MB/s", "150%", "more partitions")
     ]
+
+
+def test_events_warn_of_what_is_bad_and_of_nothing_that_passes_by_itself() -> None:
+    _, well = described()
+    _, heavy = described(answer=page(partition(), offending=(HEAVY,)))
+    _, waiting = described(answer=page(partition(), WAITING))
+    _, stopped = described(answer=page(partition(), STOPPED))
+
+    def warned(before: tuple[Condition, ...], after: tuple[Condition, ...]) -> dict[str, bool]:
+        return {change.reason: change.warning for change in transitions(before, after)}
+
+    assert warned(well, heavy) == {"PartitionTooHeavy": True}
+    assert warned(heavy, well) == {"NoneOffending": False}
+    assert warned(well, waiting) == {"Waiting": False}
+    assert warned(well, stopped) == {"PartitionsStopped": True}
+    assert warned(well, well) == {}
 
 
 def test_a_status_of_many_partitions_stays_small() -> None:
