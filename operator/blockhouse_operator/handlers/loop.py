@@ -76,7 +76,7 @@ class OperatorLoop:
             "shard": ShardReconciler(services, scope),
             "leftovers": self._leftovers,
             "reassignment": self.reassignments,
-            "mirror": MirrorReconciler(services),
+            "mirror": MirrorReconciler(services, scope),
         }
         self._freshness = Freshness()
         self._known: set[Key] = set()

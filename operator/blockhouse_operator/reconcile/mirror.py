@@ -45,6 +45,7 @@ from blockhouse_operator.reconcile.children import (
     raise_refused,
 )
 from blockhouse_operator.reconcile.report import report, with_times
+from blockhouse_operator.reconcile.scope import Scope
 from blockhouse_operator.reconcile.services import Services
 
 log = structlog.get_logger(__name__)
@@ -56,8 +57,11 @@ KINDS = (SERVICE_ACCOUNT, CONFIG_MAP, SERVICE, DISRUPTION_BUDGET, NETWORK_POLICY
 class MirrorReconciler:
     """Reconciles every KafkaMirror."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, scope: Scope) -> None:
         self._services = services
+        self._scope = scope
+        self._left: set[tuple[str, str]] = set()
+        """UIDs of mirrors that another release runs, and what was reported of it."""
         self._passed_on: set[str] = set()
         """UIDs of mirrors whose annotation cannot be taken away, for want of a right: a request is passed on once."""
 
@@ -66,6 +70,9 @@ class MirrorReconciler:
         live = await self._services.kubernetes.get(KAFKA_MIRROR, namespace, name)
         if live is None or live["metadata"].get("deletionTimestamp"):
             return None
+        if other := await self._scope.other_of_mirrors(namespace):
+            await self._leave(live, other)
+            return self._services.resync
         try:
             mirror = parse_mirror(live)
             interval = settings.mirror(mirror).load.interval
@@ -76,6 +83,14 @@ class MirrorReconciler:
             await self._write(mirror, live, MirrorSeen(conflict=conflict), interval)
             return self._services.resync
         return await self._reconcile(mirror, live, interval)
+
+    async def _leave(self, live: Object, other: str) -> None:
+        """Another release runs it: report it once by an Event, and write nothing else."""
+        place = (live["metadata"]["uid"], other)
+        if place not in self._left:
+            self._left.add(place)
+            now = self._services.now()
+            await self._services.kubernetes.emit(live, warning=True, reason="OtherOperator", message=other, at=now)
 
     async def _reconcile(self, mirror: KafkaMirror, live: Object, load_interval: float) -> float:
         services, applied = self._services, Applied()

@@ -120,11 +120,21 @@ class Http:
         self._world.rebalances += 1
 
 
+class OneRelease:
+    """A scope: `other` is what is reported of another release; empty while there is none."""
+
+    other = ""
+
+    async def other_of_mirrors(self, _namespace: str) -> str:
+        return self.other
+
+
 class Operator:
     def __init__(self, folder: Path) -> None:
         self.world = World()
         unused: Any = None
         numbers = count(1)
+        self.scope = OneRelease()
         self._reconciler = MirrorReconciler(
             Services(
                 kubernetes=cast(Any, self.world),
@@ -138,7 +148,8 @@ class Operator:
                 clock=unused,
                 wall=lambda: datetime(2026, 1, 1, tzinfo=UTC),
                 secret=lambda: f"token-{next(numbers)}",
-            )
+            ),
+            cast(Any, self.scope),
         )
 
     async def reconcile(self, *changes: tuple[str, Any]) -> float | None:

@@ -220,6 +220,17 @@ async def test_the_younger_of_two_mirrors_with_one_group_makes_nothing(operator:
     assert operator.world.kinds() == set()
 
 
+async def test_what_another_release_runs_is_reported_once_and_left_alone(operator: Operator) -> None:
+    operator.scope.other = "every KafkaMirror of namespace data is served by the operators of x"
+
+    await operator.reconcile()
+    await operator.again()
+
+    assert operator.world.events == ["OtherOperator"]
+    assert operator.world.kinds() == set()
+    assert operator.world.mirror["status"] == {}
+
+
 async def test_nothing_is_left_to_do_for_one_that_is_gone(operator: Operator) -> None:
     assert await operator.again() is None
     assert await operator.reconcile(("metadata.deletionTimestamp", "2026-01-01T00:00:00Z")) is None
