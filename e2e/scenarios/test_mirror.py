@@ -18,7 +18,7 @@ from e2e.scenarios.site import Site
 from e2e.scenarios.state import KINDS
 from e2e.simulator.pods import ANNOTATION
 
-pytestmark = [pytest.mark.core, pytest.mark.own_cluster("its pods are played by nodes of KWOK's")]
+pytestmark = pytest.mark.own_cluster("its pods are played by nodes of KWOK's")
 
 NAME, MADE = "east", "east-mirror"
 SELECTOR = f"{MIRROR}={NAME}"
