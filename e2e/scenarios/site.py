@@ -89,6 +89,7 @@ class Site:
             arguments=(
                 *("--lease-namespace", SYSTEM, "--lease-name", account, "--resync", "5s"),
                 *("--aggregator-url", self.simulator.aggregator_url, "--verifier-url", self.simulator.verifier_url),
+                *("--mirror-url", self.simulator.mirror_url),
                 *arguments,
             ),
         )
@@ -108,7 +109,7 @@ class Site:
     def remove_namespace(self, name: str) -> None:
         """Deletes a namespace, which takes its time: `close` waits for the end of it. Its pipelines go first, at once:
         the next operator would try to complete them."""
-        for kind in ("kr", "ba", "csi"):
+        for kind in ("kr", "km", "ba", "csi"):
             self.cluster.kubectl("delete", kind, "--all", "-n", name, "--timeout=60s", timeout=90)
         self.cluster.kubectl("delete", "namespace", name, "--wait=false")
         self._vanishing.append(name)

@@ -30,6 +30,12 @@ VARIANTS = {
         *("--set", "monitoring.podMonitor.enabled=true", "--set", "monitoring.rules.enabled=true"),
         *("--set", "monitoring.podMonitor.pipelines[0].name=events"),
         *("--set", "monitoring.podMonitor.pipelines[0].namespace=data"),
+        *(
+            "--set",
+            "monitoring.podMonitor.mirrors[0].name=east",
+            "--set",
+            "monitoring.podMonitor.mirrors[0].namespace=data",
+        ),
         *("--set", "replicas=1", "--set", "rbac.aggregate=false", "--set", "image.digest=sha256:" + "a" * 64),
         *("--set", "imagePullSecrets[0].name=pull", "--set", "extraArgs={--dry-run}"),
     ),
@@ -96,7 +102,7 @@ def test_a_wrong_value_is_refused_before_anything_is_installed(wrong: str) -> No
 def test_the_definitions_outlive_the_release_and_can_be_left_out() -> None:
     kept = [document for (kind, _), document in objects().items() if kind == "CustomResourceDefinition"]
 
-    assert len(kept) == 3
+    assert len(kept) == 4
     assert all(crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for crd in kept)
     assert not [kind for kind, _ in objects("--set", "crds.install=false") if kind == "CustomResourceDefinition"]
 

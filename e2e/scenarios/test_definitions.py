@@ -20,8 +20,8 @@ import yaml
 from kubernetes import client, config
 
 from blockhouse_operator.api.labels import GROUP, VERSION
-from blockhouse_operator.api.resource import InvalidSpec, parse_block_aggregator, parse_reassignment
-from blockhouse_operator.desired import aggregator
+from blockhouse_operator.api.resource import InvalidSpec, parse_block_aggregator, parse_mirror, parse_reassignment
+from blockhouse_operator.desired import aggregator, settings
 from e2e.cluster.access import Programs, kubectl
 from e2e.cluster.binaries import Binaries
 from e2e.cluster.given import GivenCluster
@@ -35,7 +35,8 @@ pytestmark = pytest.mark.core
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE = "blockhouse-definitions"
-PIPELINES, SHARDS, REASSIGNMENTS = "blockaggregators", "clickhouseshardingests", "kafkareassignments"
+PIPELINES, SHARDS = "blockaggregators", "clickhouseshardingests"
+REASSIGNMENTS, MIRRORS = "kafkareassignments", "kafkamirrors"
 EXISTING = {"cluster": "events", "existing": {"hostTemplate": "chi-x-{shard}-{replica}"}}
 
 Change = tuple[str, Any]
@@ -249,6 +250,42 @@ def test_a_reassignment_that_works_is_accepted_and_filled_in(server: Server, loa
     found = parse_reassignment(stored).spec.throttle.load
     assert stored["spec"]["throttle"]["load"]["source"] == found.source
     assert found.source == (load if isinstance(load, dict) else {}).get("source", "Sampled")
+
+
+REFUSED_MIRRORS: list[tuple[Change, str]] = [
+    (("metadata.name", "0east"), "metadata.name"),
+    (("metadata.name", "e" * 33), "metadata.name"),
+    (("spec.target.name", "east"), "one name"),
+    (("spec.delivery", "ExactlyOnce"), "ExactlyOnce is not there yet"),
+    (("spec.delivery", "AtMostOnce"), "Unsupported value"),
+    (("spec.load.utilization", "0.7"), "spec.load.utilization"),
+    (("spec.load.utilization", "0%"), "expected from 1% to 100%"),
+    (("spec.load.tolerance", "100.5%"), "expected from 1% to 100%"),
+    (("spec.load.maxTasks", 0), "spec.load.maxTasks"),
+    (("spec.topics.include", [""]), "spec.topics.include[0]"),
+    (("spec.topics.rename.prefix", "a/"), "spec.topics.rename.prefix"),
+    (("spec.image", ...), "spec.image"),
+]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"), REFUSED_MIRRORS, ids=lambda part: part[0] if isinstance(part, tuple) else ""
+)
+def test_a_mirror_that_could_never_work_is_refused(server: Server, change: Change, reason: str) -> None:
+    resource = changed(change, base=example("mirror", "KafkaMirror"))
+
+    assert reason in refusal(lambda: server.would_create(resource, plural=MIRRORS))
+
+
+@pytest.mark.parametrize("load", [..., {}, {"tolerance": "2.5%"}])
+def test_a_mirror_that_works_is_accepted_and_filled_in(server: Server, load: Any) -> None:
+    base = changed(("spec.load", load), base=example("mirror", "KafkaMirror"))
+    stored = server.would_create(base, plural=MIRRORS)
+
+    parsed = parse_mirror(stored)
+    assert stored["spec"]["load"]["utilization"] == "70%"
+    assert stored["spec"]["targetTopics"]["sync"][0] == "retention.ms"
+    assert settings.mirror(parsed).load.tolerance == (0.025 if load not in (..., {}) else 0.1)
 
 
 VALUES: tuple[Any, ...] = (

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 
+from blockhouse.config.mirror import MirrorConfig
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.contract.aggregator import (
     CLUSTER_OK,
@@ -17,6 +18,7 @@ from blockhouse.contract.aggregator import (
     TableStatus,
     counters_of,
 )
+from blockhouse.contract.mirror import MirrorPartition, MirrorStatus, MirrorTask, OffendingPartition
 from blockhouse.contract.verifier import AnomalyReport, Verdict
 from blockhouse_aggregator.runtime.stream.reporting import Counters
 from e2e.simulator.groups import Owned
@@ -34,7 +36,7 @@ class Play(StrEnum):
     REPLAYING = "replaying"
     """It never gets to the end of what it inherited."""
     STOPPED = "stopped"
-    """Its streams wait for a decision."""
+    """Its streams, or a partition of a mirror, wait for a decision."""
     ANOMALIES = "anomalies"
     """A verifier that has found something."""
 
@@ -132,3 +134,30 @@ def anomalies(pipeline: str, play: Play = Play.WELL) -> list[AnomalyReport]:
             log_offset=0,
         )
     ]
+
+
+def mirror_status(config: MirrorConfig, asked: int, play: Play = Play.WELL) -> MirrorStatus:
+    """The status of a mirror of two partitions that was `asked` so often for even tasks; the second one is heavy."""
+    stopped = "RetentionOvertook" if play is Play.STOPPED else ""
+    heavy = OffendingPartition(topic="t", partition=1, bytes_per_second=12e6, share=1.6, advice="more partitions")
+    return MirrorStatus(
+        mirror=config.name,
+        source=config.source.name,
+        target=config.target.name,
+        delivery=config.delivery,
+        tasks=(MirrorTask(name="task0", running=True, partitions=2, bytes_per_second=13e6),),
+        capped_by="",
+        quality=1.0,
+        load_age_seconds=1.0,
+        rebalances={"Requested": asked},
+        moved=0,
+        latency_seconds=0.1,
+        partitions=(
+            MirrorPartition(topic="t", partition=0, task="task0", holder="task0", bytes_per_second=1e6),
+            MirrorPartition(
+                topic="t", partition=1, task="task0", holder="task0", bytes_per_second=12e6, stopped=stopped
+            ),
+        ),
+        offending=(heavy,),
+        errors={},
+    )

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from blockhouse.config.load import parse_as
+from blockhouse.config.mirror import MirrorConfig
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.config.verifier import VerifierConfig
 
@@ -19,6 +20,9 @@ Content = Mapping[str, str]
 
 Lookup = Callable[[str, str], Content]
 """(kind, name) -> text by key of a ConfigMap or Secret in the pod's namespace. KeyError when there is none."""
+
+Config = AggregatorConfig | VerifierConfig | MirrorConfig
+"""Of one of the programs that are played."""
 
 ANNOTATION = "simulator.blockhouse.test/play"
 
@@ -35,8 +39,8 @@ def command_of(pod: Json, program: str) -> list[str]:
     return []
 
 
-def configuration(pod: Json, program: str, lookup: Lookup) -> AggregatorConfig | VerifierConfig:
-    """The configuration that the container `program` (aggregator, verifier) is given with `--config`."""
+def configuration(pod: Json, program: str, lookup: Lookup) -> Config:
+    """The configuration that the container `program` (aggregator, verifier, mirror) is given with `--config`."""
     words = command_of(pod, program)
     if "--config" not in words[:-1]:
         raise Unusable(f"container {program} is not run with --config: {' '.join(words)}")
@@ -46,10 +50,12 @@ def configuration(pod: Json, program: str, lookup: Lookup) -> AggregatorConfig |
     text = file_of(pod, program, path, lookup)
     if program == "aggregator":
         return parse_as(AggregatorConfig, text, source=path)
+    if program == "mirror":
+        return parse_as(MirrorConfig, text, source=path)
     return parse_as(VerifierConfig, text, source=path)
 
 
-def token(pod: Json, program: str, config: AggregatorConfig | VerifierConfig, lookup: Lookup) -> str | None:
+def token(pod: Json, program: str, config: Config, lookup: Lookup) -> str | None:
     """The admin API's token, as the container would read it."""
     reference = config.admin.token
     if reference is None:

@@ -27,6 +27,11 @@ class Simulator(Server):
         """For `blockhouse operator run --verifier-url`."""
         return f"http://127.0.0.1:{self.port}/{{namespace}}/{{verifier}}"
 
+    @property
+    def mirror_url(self) -> str:
+        """For `blockhouse operator run --mirror-url`."""
+        return f"http://127.0.0.1:{self.port}/{{namespace}}/{{mirror}}"
+
     def prepare(self) -> list[str]:
         return [
             *(sys.executable, "-m", "e2e.simulator"),

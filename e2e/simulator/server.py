@@ -24,7 +24,10 @@ from kubernetes import client, config, watch
 from pydantic import ValidationError
 
 from blockhouse.config.load import ConfigError
+from blockhouse.config.mirror import MirrorConfig
 from blockhouse.config.pipeline import AggregatorConfig
+from blockhouse.config.verifier import VerifierConfig
+from blockhouse.contract import mirror as mirrors
 from blockhouse.contract import rollouts as contract
 from blockhouse.contract.base import Endpoint, faults
 from blockhouse.errors import Blocked, Permanent
@@ -35,11 +38,13 @@ from e2e.simulator.world import Key, Program, World
 
 log = structlog.get_logger(__name__)
 
-PROGRAMS = ("aggregator", "verifier")
+PROGRAMS = ("aggregator", "verifier", "mirror")
 REPLICA_LABEL = "ingest.blockhouse.dev/replica"
 PIPELINE_LABEL = "ingest.blockhouse.dev/pipeline"
+MIRROR_LABEL = "ingest.blockhouse.dev/mirror"
 SHARD_LABEL = "ingest.blockhouse.dev/shard"
 SELECTOR = "app.kubernetes.io/part-of=blockhouse"
+REBALANCE = (mirrors.REBALANCE.method, mirrors.REBALANCE.path)
 OPEN = frozenset({"healthz", "readyz"})
 RESTART_SECONDS = 1.0
 """How long an aggregator that restarts is unavailable."""
@@ -86,6 +91,9 @@ class SimulatorServer:
             found = _endpoint(request.method, f"/{path}")
             if found is not None:
                 return self._change(*found, key, await request.read())
+        if isinstance(program.config, MirrorConfig) and (request.method, f"/{path}") == REBALANCE:
+            self.world.rebalances[program.uid] = self.world.rebalances.get(program.uid, 0) + 1
+            return respond(mirrors.Requested(requested=True))
         if request.method != "GET":
             raise web.HTTPMethodNotAllowed(request.method, ["GET"])
         return self._page(path, key, program)
@@ -143,12 +151,16 @@ class SimulatorServer:
                     tables=self.world.tables_of(key).status(key[1]),
                 )
                 return respond(page)
-            case "verdict", settings if not isinstance(settings, AggregatorConfig):
+            case "status", MirrorConfig() as settings:
+                asked = self.world.rebalances.get(program.uid, 0)
+                return respond(answers.mirror_status(settings, asked, program.play))
+            case "verdict", VerifierConfig() as settings:
                 streams = self.world.streams_of(settings.pipeline)
                 return respond(answers.verdict(settings.pipeline, streams, program.play))
-            case "anomalies", settings if not isinstance(settings, AggregatorConfig):
+            case "anomalies", VerifierConfig() as settings:
                 return respond(answers.anomalies(settings.pipeline, program.play))
-        raise web.HTTPNotFound
+            case _:  # open: nothing else is asked for
+                raise web.HTTPNotFound
 
 
 def _endpoint(method: str, path: str) -> tuple[Endpoint, Mapping[str, str]] | None:
@@ -238,7 +250,13 @@ def _events(list_function: Any, **arguments: Any) -> Iterator[tuple[str, pods.Js
 def key_of(pod: pods.Json, program: str) -> Key:
     """By what name the Service of a pod is known."""
     labels = pod["metadata"]["labels"]
-    name = labels[REPLICA_LABEL] if program == "aggregator" else f"{labels[PIPELINE_LABEL]}-verifier"
+    match program:
+        case "aggregator":
+            name = labels[REPLICA_LABEL]
+        case "mirror":
+            name = f"{labels[MIRROR_LABEL]}-mirror"
+        case _:  # open: the verifier
+            name = f"{labels[PIPELINE_LABEL]}-verifier"
     return pod["metadata"]["namespace"], name
 
 

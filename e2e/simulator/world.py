@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from blockhouse.config.pipeline import AggregatorConfig
-from blockhouse.config.verifier import VerifierConfig
 from blockhouse.contract.aggregator import RestartStatus
 from e2e.simulator.answers import Play
 from e2e.simulator.groups import Group, Owned
+from e2e.simulator.pods import Config
 from e2e.simulator.tables import ShardTables
 
 Key = tuple[str, str]
-"""Namespace, and name of a replica or verifier."""
+"""Namespace, and name of a replica, a verifier or a mirror."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """One simulated aggregator or verifier; it is as old as its pod."""
+    """One simulated aggregator, verifier or mirror; it is as old as its pod."""
 
     uid: str
-    config: AggregatorConfig | VerifierConfig
+    config: Config
     token: str | None
     play: Play = Play.WELL
 
@@ -38,6 +38,8 @@ class World:
     """By namespace and name of a ClickHouseShardIngest."""
     restarts_seen: dict[str, int] = field(default_factory=dict)
     """By uid of a pod: how many demands to restart there had been when its program started."""
+    rebalances: dict[str, int] = field(default_factory=dict)
+    """By uid of a pod: how often its mirror was asked for even tasks."""
     down: set[Key] = field(default_factory=set)
     """Programs that restart."""
     suspended: frozenset[Key] = frozenset()
@@ -90,8 +92,7 @@ class World:
 
     def is_suspended(self, key: Key) -> bool:
         """Whether the aggregator `key` keeps out of its groups."""
-        config = self.programs[key].config
-        return (key[0], f"{config.pipeline}-{getattr(config, 'shard', '')}") in self.suspended
+        return self._shard(key) in self.suspended
 
     def topics(self) -> set[tuple[str, str]]:
         """(bootstrap servers, topic) that some aggregator consumes."""
@@ -113,9 +114,7 @@ class World:
 
     def tables_of(self, key: Key) -> ShardTables:
         """Tables of the shard of the aggregator `key`."""
-        config = self.programs[key].config
-        shard = (key[0], f"{config.pipeline}-{getattr(config, 'shard', '')}")
-        return self.tables.setdefault(shard, ShardTables())
+        return self.tables.setdefault(self._shard(key), ShardTables())
 
     def streams_of(self, pipeline: str) -> int:
         """Owned streams of a pipeline, wherever its aggregators are."""
@@ -136,6 +135,12 @@ class World:
                 expected.setdefault(group, {})[cluster.name, config.kafka.topic] = count
         for group, state in self.groups.items():
             state.rebalance(members[group], expected[group], now)
+
+    def _shard(self, key: Key) -> Key:
+        """The ClickHouseShardIngest of the aggregator `key`."""
+        config = self.programs[key].config
+        assert isinstance(config, AggregatorConfig)
+        return key[0], f"{config.pipeline}-{config.shard}"
 
     def _group(self, bootstrap: str, config: AggregatorConfig) -> Group:
         return self.groups.setdefault((bootstrap, config.kafka.group), Group())

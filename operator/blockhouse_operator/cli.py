@@ -51,6 +51,9 @@ def run(
         str,
         typer.Option(envvar="BLOCKHOUSE_CLICKHOUSE_URL", help="ClickHouse servers elsewhere; {replica}, {namespace}."),
     ] = "",
+    mirror_url: Annotated[
+        str, typer.Option(envvar="BLOCKHOUSE_MIRROR_URL", help="Mirrors elsewhere; {mirror}, {namespace}.")
+    ] = "",
     concurrency: Annotated[int, typer.Option(min=1, max=64, help="Resources reconciled at the same time.")] = 8,
     resync: Annotated[str, typer.Option(help="How often a resource is reconciled without an event: 60s, 5m.")] = "60s",
     http_port: Annotated[int, typer.Option(min=0, max=65535, help="Port of /healthz, /readyz and /metrics.")] = 8080,
@@ -69,7 +72,7 @@ def run(
     from blockhouse_operator.app import Operator, OperatorSettings
 
     try:
-        endpoints = Endpoints(aggregator_url or None, verifier_url or None, clickhouse_url or None)
+        endpoints = Endpoints(aggregator_url or None, verifier_url or None, clickhouse_url or None, mirror_url or None)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     served = frozenset(zone.strip() for zone in zones.split(",") if zone.strip())

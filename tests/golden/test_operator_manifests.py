@@ -14,11 +14,14 @@ from typing import Any
 import pytest
 import yaml
 
-from blockhouse_operator.api.resource import parse_block_aggregator, parse_shard_ingest
-from blockhouse_operator.desired import aggregator, shard
+from blockhouse_operator.api.resource import parse_block_aggregator, parse_mirror, parse_shard_ingest
+from blockhouse_operator.desired import aggregator, mirror, shard
 from tests.unit.operator.resources import ROOT, block_aggregator
 
-EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.yaml") if "kind: BlockAggregator" in path.read_text())
+KINDS = ("kind: BlockAggregator", "kind: KafkaMirror")
+EXAMPLES = sorted(
+    path for path in (ROOT / "examples").glob("*.yaml") if any(kind in path.read_text() for kind in KINDS)
+)
 GOLDEN = Path(__file__).parent / "operator"
 
 
@@ -37,8 +40,12 @@ _Readable.add_representer(str, _text)
 
 
 def manifests(example: Path) -> Iterator[dict[str, Any]]:
-    """All that the pipeline of an example consists of; of its shards only the first."""
-    pipeline = parse_block_aggregator(block_aggregator(path=example))
+    """All that the mirror or the pipeline of an example consists of; of its shards only the first."""
+    found = block_aggregator(path=example)
+    if found["kind"] == "KafkaMirror":
+        yield from mirror.children(parse_mirror(found), "0123456789ab")
+        return
+    pipeline = parse_block_aggregator(found)
     children = aggregator.children(pipeline)
     yield from children
     first = next(child for child in children if child["kind"] == "ClickHouseShardIngest")

@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.mutations.mutation import Mutation, read_all
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("core", "aggregator", "mirror", "operator", "tests", "e2e", "docs", "pyproject.toml")
+COPIED = ("core", "aggregator", "mirror", "operator", "tests", "e2e", "docs", "examples", "pyproject.toml")
 SOURCES = ("core", "aggregator", "mirror", "operator", "")
 PASSED, FAILED = 0, 1
 """Pytest's exit codes; any other one means that the tests did not run."""

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from blockhouse.config.secrets import SecretRef
-from blockhouse.config.units import IS_DURATION, IS_SIZE, duration_text, size_text
+from blockhouse.config.units import IS_DURATION, IS_FRACTION, IS_SIZE, duration_text, percent_text, size_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,8 @@ def form_of(field: FieldInfo) -> str:
         form, show = "duration: seconds, or with ms, s, m or h", duration_text
     elif IS_SIZE in field.metadata:
         form, show = "size: bytes, or with Ki, Mi, Gi or Ti", size_text
+    elif IS_FRACTION in field.metadata:
+        form, show = "part of a whole: a number, or with %", percent_text
     else:
         form = _type(field.annotation)
     of = "entries" if form.startswith(("mapping", "list")) else "characters"
@@ -152,4 +154,6 @@ def _default(field: FieldInfo, section: BaseModel | None, name: str) -> str:
         return size_text(default)
     if IS_DURATION in field.metadata:
         return duration_text(default)
+    if IS_FRACTION in field.metadata:
+        return percent_text(default)
     return "none" if default is None or default == {} else str(default)

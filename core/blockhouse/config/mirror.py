@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from blockhouse.balance.quiet import QuietHours
 from blockhouse.config.base import Settings
 from blockhouse.config.endpoints import NAME, KafkaCluster
 from blockhouse.config.pipeline import DAY, Admin, Gate, Spark
-from blockhouse.config.units import Duration, Size
+from blockhouse.config.units import Duration, Fraction, Size
 
 KIBI = 1 << 10
 MEBI = 1 << 20
+NO_EXACTLY_ONCE = "ExactlyOnce is not there yet: take EffectivelyOnce, which doubles nothing after a crash"
 
 
 def _expression(text: str) -> str:
@@ -24,16 +26,25 @@ def _expression(text: str) -> str:
     return text
 
 
-Expression = Annotated[str, AfterValidator(_expression)]
+def _quiet_hours(text: str) -> str:
+    QuietHours.parse(text)
+    return text
+
+
+Expression = Annotated[str, Field(min_length=1, max_length=1024), AfterValidator(_expression)]
 """A regular expression that has to match a whole name of a topic."""
+TopicSetting = Annotated[str, Field(min_length=1, max_length=249)]
+"""Name of a setting of a topic."""
+Hours = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_quiet_hours)]
+"""Times of day, as `02:00-05:00 UTC`."""
 
 
 class Rename(Settings):
     """What a topic is called on the target."""
 
-    prefix: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,100}$")
+    prefix: str = Field(default="", pattern=r"^[A-Za-z0-9._-]*$", max_length=100)
     """Put before the name."""
-    suffix: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,100}$")
+    suffix: str = Field(default="", pattern=r"^[A-Za-z0-9._-]*$", max_length=100)
     """Put after the name."""
 
     def target_of(self, topic: str) -> str:
@@ -63,12 +74,9 @@ class TargetTopics(Settings):
 
     replication_factor: int = Field(default=-1, ge=-1, le=16)
     """Of topics that have to be created; -1: the default of the target's brokers."""
-    sync: tuple[str, ...] = (
-        "retention.ms",
-        "retention.bytes",
-        "cleanup.policy",
-        "compression.type",
-        "max.message.bytes",
+    sync: tuple[TopicSetting, ...] = Field(
+        default=("retention.ms", "retention.bytes", "cleanup.policy", "compression.type", "max.message.bytes"),
+        max_length=64,
     )
     """Settings that are copied from the source's topic. `message.timestamp.type` never is."""
     interval: Duration = Field(default=30, ge=1, le=DAY)
@@ -92,7 +100,7 @@ class Load(Settings):
     """How often load is read."""
     capacity: Size = Field(default=10 * MEBI, ge=1, le=1 << 40)
     """Bytes/s that one task can mirror."""
-    utilization: float = Field(default=0.7, gt=0, le=1)
+    utilization: Fraction = Field(default=0.7, ge=0.01, le=1)
     """The part of it that is planned."""
     max_partitions: int = Field(default=500, ge=1, le=100_000)
     """Partitions of one task, at most."""
@@ -100,7 +108,7 @@ class Load(Settings):
     """Tasks, at least."""
     max_tasks: int = Field(default=32, ge=1, le=1000)
     """Tasks, at most; Spark's slots limit them too."""
-    tolerance: float = Field(default=0.1, ge=0.01, le=1)
+    tolerance: Fraction = Field(default=0.1, ge=0.01, le=1)
     """How far above the mean a task may be before partitions move."""
 
     @model_validator(mode="after")
@@ -117,10 +125,17 @@ class Rebalance(Settings):
     """A partition that is later than this twice in a row moves, if that helps."""
     cooldown: Duration = Field(default=900, ge=0, le=DAY)
     """How long nothing moves after a move, new and ended partitions and another number of tasks apart."""
-    quiet_hours: tuple[str, ...] = Field(default=(), max_length=24)
+    quiet_hours: tuple[Hours, ...] = Field(default=(), max_length=24)
     """When tasks are made even, as `02:00-05:00 UTC`."""
-    max_moved: float = Field(default=0.05, ge=0, le=1)
+    max_moved: Fraction = Field(default=0.05, ge=0, le=1)
     """The part of the partitions that may move in quiet hours at once."""
+
+
+class MirrorSpark(Spark):
+    """The Spark application of one mirror."""
+
+    master: str = Field(default="local[4]", min_length=1, max_length=256)
+    """Where tasks run; each takes a slot."""
 
 
 class MirrorConfig(Settings):
@@ -138,8 +153,9 @@ class MirrorConfig(Settings):
     """How they are kept on the target."""
     start: Literal["Earliest", "Latest"] = "Earliest"
     """Where partitions begin that are there when the mirror starts for the first time. Later ones: at their start."""
-    delivery: Literal["EffectivelyOnce", "AtLeastOnce"] = "EffectivelyOnce"
-    """EffectivelyOnce reads the end of the target before it continues, so that nothing is doubled by a crash."""
+    delivery: Literal["EffectivelyOnce", "AtLeastOnce", "ExactlyOnce"] = "EffectivelyOnce"
+    """EffectivelyOnce reads the end of the target before it continues, so that nothing is doubled by a crash.
+    ExactlyOnce is refused: it is not there yet."""
     on_gap: Literal["Stop", "Skip"] = "Stop"
     """What happens where records are lost already (retention, a topic that was created again): stop, or count them."""
     in_flight: Size = Field(default=64 * MEBI, ge=MEBI, le=1 << 40)
@@ -152,7 +168,7 @@ class MirrorConfig(Settings):
     """How many tasks, and what each carries."""
     rebalance: Rebalance = Rebalance()
     """When partitions move."""
-    spark: Spark = Spark(master="local[4]")
+    spark: MirrorSpark = MirrorSpark()
     """Where tasks run; each takes a slot."""
     gate: Gate = Gate()
     """Where tasks reach the driver."""
@@ -162,6 +178,13 @@ class MirrorConfig(Settings):
     """Form of the log."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least level that is logged."""
+
+    @field_validator("delivery")
+    @classmethod
+    def _there_already(cls, delivery: str) -> str:
+        if delivery == "ExactlyOnce":
+            raise ValueError(NO_EXACTLY_ONCE)
+        return delivery
 
     @model_validator(mode="after")
     def _two_clusters(self) -> MirrorConfig:

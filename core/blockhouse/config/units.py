@@ -1,6 +1,7 @@
-"""Durations and sizes as people write them: one grammar for configuration files and custom resources. Pure.
+"""Durations, sizes and parts of a whole as people write them: one grammar for configuration files and custom resources.
 
-A setting is a number in Python (seconds, bytes) and may be a text in YAML; a custom resource has the text only.
+A setting is a number in Python (seconds, bytes, 0.7) and may be a text in YAML; a custom resource has the text only.
+Pure.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ DURATION = r"^(\d+(?:\.\d+)?)(ms|s|m|h)$"
 """`500ms`, `10s`, `5m`, `1h`."""
 SIZE = r"^(\d+)(Ki|Mi|Gi|Ti)?$"
 """Bytes, or with Ki, Mi, Gi, Ti."""
+PERCENT = r"^(\d+(?:\.\d+)?)%$"
+"""`70%`, `2.5%`."""
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _BYTES = {"": 1, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
 
@@ -52,6 +55,19 @@ def size_text(value: int) -> str:
     return str(value)
 
 
+def fraction(percent: str) -> float:
+    """The part that a percentage is: `70%` is 0.7. Raises ValueError."""
+    match = re.match(PERCENT, percent)
+    if match is None:
+        raise ValueError(f"{percent!r} is no percentage: expected a number with %")
+    return float(match[1]) / 100
+
+
+def percent_text(value: float) -> str:
+    """A part of a whole as a percentage: 0.7 is `70%`."""
+    return f"{round(value * 100, 6):g}%"
+
+
 def _seconds_of(value: object) -> object:
     return seconds(value) if isinstance(value, str) and re.match(DURATION, value) else value
 
@@ -60,9 +76,16 @@ def _bytes_of(value: object) -> object:
     return size_bytes(value) if isinstance(value, str) and re.match(SIZE, value) else value
 
 
+def _fraction_of(value: object) -> object:
+    return fraction(value) if isinstance(value, str) and re.match(PERCENT, value) else value
+
+
 IS_DURATION, IS_SIZE = BeforeValidator(_seconds_of), BeforeValidator(_bytes_of)
+IS_FRACTION = BeforeValidator(_fraction_of)
 """Marks in a field's metadata, by which its unit is recognised."""
 Duration = Annotated[float, IS_DURATION]
 """Seconds: a number, or a text with ms, s, m or h."""
 Size = Annotated[int, IS_SIZE]
 """Bytes: a number, or a text with Ki, Mi, Gi or Ti."""
+Fraction = Annotated[float, IS_FRACTION]
+"""A part of a whole: a number such as 0.7, or a text with %."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from blockhouse.contract.base import Answer, Endpoint
 
+OWN_ERRORS = frozenset({"discovery", "positions", "assignment", "load"})
+"""Keys of `errors` that are about the driver itself; all others are topics of the source."""
+
 
 class MirrorTask(Answer):
     """One task."""
@@ -84,7 +87,7 @@ class MirrorStatus(Answer):
     partitions: tuple[MirrorPartition, ...]
     offending: tuple[OffendingPartition, ...]
     errors: dict[str, str]
-    """What does not work now, by what was tried."""
+    """What does not work now, by what was tried: one of OWN_ERRORS, or a topic that the target cannot have alike."""
 
 
 class Requested(Answer):

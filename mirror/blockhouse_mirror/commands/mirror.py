@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
+import structlog
 import typer
 
 from blockhouse.cli.tables import Wide, output_console, print_table
@@ -31,7 +32,12 @@ TIMEOUT = 5.0
 
 
 @app.command()
-def run(config: Config) -> None:
+def run(
+    config: Config,
+    ignore_unknown: Annotated[
+        bool, typer.Option("--ignore-unknown", help="Log fields of a newer version instead of refusing them.")
+    ] = False,
+) -> None:
     """Mirror until SIGTERM, then end cleanly: what is in flight is acknowledged and positions are written.
 
     Example: blockhouse mirror run --config mirror.yaml
@@ -39,12 +45,15 @@ def run(config: Config) -> None:
     Exit codes: 0 stopped in order, 2 wrong configuration, 70 the Spark JVM died, 71 an internal error, 73 another
     driver of the same mirror has taken over.
     """
-    settings = load_as(MirrorConfig, config)
+    unknown: list[str] = []
+    settings = load_as(MirrorConfig, config, unknown.append if ignore_unknown else None)
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
     from blockhouse.logs import configure
     from blockhouse_mirror.app import run as run_mirror
 
     configure(settings.log_format, settings.log_level)
+    for field in unknown:
+        structlog.get_logger(__name__).warning("config.unknown_field", field=field, file=str(config))
     raise typer.Exit(asyncio.run(run_mirror(settings)))
 
 

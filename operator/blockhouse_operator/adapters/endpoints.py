@@ -6,8 +6,9 @@ gateway) cannot resolve Service names. It is given templates instead:
     blockhouse operator run --aggregator-url 'http://127.0.0.1:8080/{namespace}/{replica}'
                             --verifier-url 'http://127.0.0.1:8080/{namespace}/{verifier}'
                             --clickhouse-url 'http://127.0.0.1:8080/{namespace}/{replica}/clickhouse'
+                            --mirror-url 'http://127.0.0.1:8080/{namespace}/{mirror}'
 
-or the same in BLOCKHOUSE_AGGREGATOR_URL, BLOCKHOUSE_VERIFIER_URL and BLOCKHOUSE_CLICKHOUSE_URL.
+or the same in BLOCKHOUSE_AGGREGATOR_URL, BLOCKHOUSE_VERIFIER_URL, BLOCKHOUSE_CLICKHOUSE_URL and BLOCKHOUSE_MIRROR_URL.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ UNREACHABLE = (aiohttp.ClientError, TimeoutError, OSError, UnicodeError)
 AGGREGATOR_URL = "BLOCKHOUSE_AGGREGATOR_URL"
 VERIFIER_URL = "BLOCKHOUSE_VERIFIER_URL"
 CLICKHOUSE_URL = "BLOCKHOUSE_CLICKHOUSE_URL"
+MIRROR_URL = "BLOCKHOUSE_MIRROR_URL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +38,24 @@ class Endpoints:
     """With `{verifier}` and, where it matters, `{namespace}`."""
     clickhouse_template: str | None = None
     """As that of aggregators."""
+    mirror_template: str | None = None
+    """With `{mirror}` and, where it matters, `{namespace}`."""
 
     def __post_init__(self) -> None:
         for template, needed in (
             (self.aggregator_template, "{replica}"),
             (self.verifier_template, "{verifier}"),
             (self.clickhouse_template, "{replica}"),
+            (self.mirror_template, "{mirror}"),
         ):
             if template is not None and needed not in template:
                 raise ValueError(f"the URL {template!r} must contain {needed}: all objects would share one")
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Endpoints:
-        return cls(*(environment.get(name) or None for name in (AGGREGATOR_URL, VERIFIER_URL, CLICKHOUSE_URL)))
+        return cls(
+            *(environment.get(name) or None for name in (AGGREGATOR_URL, VERIFIER_URL, CLICKHOUSE_URL, MIRROR_URL))
+        )
 
     def aggregator(self, replica: str, namespace: str) -> str:
         """Base of an aggregator's admin API: `/status` is below it. No slash at its end."""
@@ -67,6 +74,12 @@ class Endpoints:
         if self.verifier_template is None:
             return names.verifier_url(pipeline, namespace)
         return _filled(self.verifier_template, namespace=namespace, verifier=names.verifier(pipeline))
+
+    def mirror(self, name: str, namespace: str) -> str:
+        """Base of a mirror's HTTP API: `/status` is below it. No slash at its end."""
+        if self.mirror_template is None:
+            return names.mirror_url(name, namespace)
+        return _filled(self.mirror_template, namespace=namespace, mirror=names.mirror(name))
 
 
 def _filled(template: str, **values: str) -> str:

@@ -26,6 +26,7 @@ GROUP_VERSION = "ingest.blockhouse.dev/v1alpha1"
 BLOCK_AGGREGATOR = Kind(GROUP_VERSION, "BlockAggregator", "blockaggregators")
 SHARD_INGEST = Kind(GROUP_VERSION, "ClickHouseShardIngest", "clickhouseshardingests")
 KAFKA_REASSIGNMENT = Kind(GROUP_VERSION, "KafkaReassignment", "kafkareassignments")
+KAFKA_MIRROR = Kind(GROUP_VERSION, "KafkaMirror", "kafkamirrors")
 POD = Kind("v1", "Pod", "pods")
 NODE = Kind("v1", "Node", "nodes")
 SECRET = Kind("v1", "Secret", "secrets")
@@ -55,7 +56,8 @@ CHILDREN = (
 """What the operator may create, in the order in which it is created."""
 
 _BY_NAME = {
-    (kind.api_version, kind.name): kind for kind in (BLOCK_AGGREGATOR, KAFKA_REASSIGNMENT, POD, EVENT, LEASE, *CHILDREN)
+    (kind.api_version, kind.name): kind
+    for kind in (BLOCK_AGGREGATOR, KAFKA_REASSIGNMENT, KAFKA_MIRROR, POD, EVENT, LEASE, *CHILDREN)
 }
 
 

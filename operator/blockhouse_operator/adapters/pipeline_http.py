@@ -1,4 +1,4 @@
-"""What aggregators and verifiers answer over HTTP, as values, and what a rollout asks of aggregators.
+"""What aggregators, verifiers and mirrors answer over HTTP, as values, and what is asked of them.
 
 Paths and keys are those of `blockhouse.contract`. The fence is asked before each request that changes anything. A pod
 that does not answer is an observation, not a failure: one silent pod must never stop a reconcile.
@@ -15,6 +15,8 @@ import aiohttp
 from blockhouse.contract import rollouts
 from blockhouse.contract.aggregator import NOT_CHECKED, STATUS, Phase, StatusPage, StreamStatus, TableStatus
 from blockhouse.contract.base import Answer, Endpoint, NotUnderstood, Request
+from blockhouse.contract.mirror import REBALANCE, MirrorStatus, Requested
+from blockhouse.contract.mirror import STATUS as MIRROR_STATUS
 from blockhouse.contract.verifier import VERDICT, Verdict
 from blockhouse.errors import Blocked, BlockhouseError, Permanent, Retryable
 from blockhouse_operator.adapters.endpoints import UNREACHABLE
@@ -49,6 +51,15 @@ class PipelineHttp:
     async def verdict(self, base: str, token: str) -> VerifierStatus:
         """The verdict below `base`. Raises Retryable as `aggregator` does."""
         return verifier_seen(await self._ask(base, token, VERDICT, Verdict))
+
+    async def mirror(self, base: str, token: str) -> MirrorStatus:
+        """The status of the mirror below `base`. Raises Retryable as `aggregator` does."""
+        return await self._ask(base, token, MIRROR_STATUS, MirrorStatus)
+
+    async def rebalance(self, base: str, token: str) -> None:
+        """Ask the mirror to make its tasks even. Raises Retryable when it does not take the request."""
+        self._fence.check()
+        await self._ask(base, token, REBALANCE, Requested)
 
     async def gap(self, base: str, token: str, table: str, ddl: str) -> Gap:
         """What lies between the replica's table and its declaration. Raises Permanent for a DDL that cannot be used."""

@@ -8,14 +8,14 @@ resources: `crds/` and `docs/reference.md` are generated from them
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from blockhouse.config.units import DURATION, SIZE, seconds, size_bytes
+from blockhouse.config.units import DURATION, PERCENT, SIZE, fraction, seconds, size_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,8 @@ Duration = Annotated[str, Field(pattern=DURATION, max_length=16)]
 """`500ms`, `10s`, `5m`, `1h`."""
 Size = Annotated[str, BeforeValidator(_text), IntOrString(), Field(pattern=SIZE, max_length=20)]
 """Bytes, or with Ki, Mi, Gi, Ti."""
+Fraction = Annotated[str, Field(pattern=PERCENT, max_length=16)]
+"""`70%`: JSON numbers with a fraction lose digits."""
 Quantity = Annotated[
     str,
     BeforeValidator(_text),
@@ -95,20 +97,30 @@ Quantity = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Bounds of a Size or Duration, both included, for models and CRDs alike: `Between("1s", "1h")`."""
+    """Bounds of a Size, Duration or Fraction, both included, for models and CRDs alike: `Between("1s", "1h")`."""
 
     least: str
     most: str
 
     def accepts(self, value: str) -> bool:
-        measure = size_bytes if re.match(SIZE, self.least) else seconds
+        measure = self._measure
         return measure(self.least) <= measure(value) <= measure(self.most)
+
+    @property
+    def _measure(self) -> Callable[[str], float]:
+        if re.match(SIZE, self.least):
+            return size_bytes
+        return fraction if re.match(PERCENT, self.least) else seconds
 
     @property
     def rule(self) -> Rule:
         if re.match(SIZE, self.least):
             size = "(type(self) == int ? int(self) : quantity(string(self)).asInteger())"
             bounds = f"{size} >= {size_bytes(self.least)} && {size} <= {size_bytes(self.most)}"
+        elif re.match(PERCENT, self.least):
+            percent = "double(self.replace('%', ''))"
+            least, most = (float(bound.rstrip("%")) for bound in (self.least, self.most))
+            bounds = f"{percent} >= {least} && {percent} <= {most}"
         else:
             bounds = f"duration(self) >= duration('{self.least}') && duration(self) <= duration('{self.most}')"
         return Rule(bounds, self.words)

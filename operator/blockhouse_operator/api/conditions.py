@@ -26,7 +26,11 @@ class ConditionType(StrEnum):
         member._value_, member.meaning = value, meaning
         return member
 
-    READY = "Ready", "In every shard at least quorum replicas consume and all streams are owned."
+    READY = (
+        "Ready",
+        "In every shard at least quorum replicas consume and all streams are owned; of a mirror: it runs, and no "
+        "partition stands still.",
+    )
     RECONCILING = "Reconciling", "The operator is still bringing the cluster to the spec."
     STALLED = "Stalled", "The operator cannot continue until a person changes something."
     TOPICS_PROVISIONED = "TopicsProvisioned", "Every topic of every Kafka cluster is as in the spec."
@@ -38,13 +42,17 @@ class ConditionType(StrEnum):
         "Every ClickHouse user of the spec has a password, and so is on the servers.",
     )
     VERIFIER_HEALTHY = "VerifierHealthy", "The verifier runs and has found nothing lost or doubled."
-    SUSPENDED = "Suspended", "Loading was switched off by spec.suspend."
+    SUSPENDED = "Suspended", "Loading, or mirroring, was switched off by spec.suspend."
     PLAN_READY = "PlanReady", "A plan is frozen and shown in the status; its hash can be approved."
     APPROVED = "Approved", "spec.approvedPlan is the hash of the plan."
     EXECUTING = "Executing", "Partitions are moved by the plan."
     COMPLETED = "Completed", "Every partition of the plan is where it should be, and no throttle is left."
     THROTTLE_STALLED = "ThrottleStalled", "A partition is written faster than it may be copied: its move does not end."
     CAPACITY_UNKNOWN = "CapacityUnknown", "The capacity of a broker that takes part is unknown, so it gets the minimum."
+    MIRRORING = "Mirroring", "Every partition of the mirrored topics is mirrored by a task."
+    TOPICS_IN_SYNC = "TopicsInSync", "Topics of the target have the partitions and settings of the source's."
+    LOAD_KNOWN = "LoadKnown", "The load of the source was measured lately, so tasks follow it."
+    OFFENDING = "Offending", "A partition is more than one task can carry, or is late whatever the assignment."
 
 
 class Reason(StrEnum):
@@ -71,6 +79,8 @@ class Reason(StrEnum):
     REBUILDING = "Rebuilding", "A replica whose volume was empty, lost or forgotten is cloned from others."
     REPLAYING = "Replaying", "Blocks left by a former owner are being sent again."
     ABORTED = "Aborted", "spec.rollout.abort gave up a change of tables."
+    STARTING = "Starting", "The pod of the mirror has begun, and its driver looks for topics."
+    WAITING = "Waiting", "Partitions of a mirror wait for what passes by itself; the message has an example."
     PAUSED = "Paused", "spec.rollout.paused, or spec.paused of a reassignment, holds back changes."
     SUSPENDED = "Suspended", "spec.suspend is true."
     DELETING = "Deleting", "The resource is being deleted."
@@ -78,7 +88,10 @@ class Reason(StrEnum):
     # a person has to change something
     INVALID_SPEC = "InvalidSpec", "The spec cannot be used; the message names the field."
     SECRET_MISSING = "SecretMissing", "A Secret or ConfigMap, or a key in it, that the spec refers to does not exist."
-    CLAIM_CONFLICT = "ClaimConflict", "An older pipeline already has this topic, group or ZooKeeper subtree."
+    CLAIM_CONFLICT = (
+        "ClaimConflict",
+        "An older pipeline already has this topic, group or ZooKeeper subtree, or an older mirror this group.",
+    )
     NAME_TAKEN = "NameTaken", "An object of the needed name belongs to another owner."
     REMOVAL_FORBIDDEN = "RemovalForbidden", "Shards would be removed, which the spec does not allow."
     DATA_NOT_ELSEWHERE = "DataNotElsewhere", "A replica needs a new volume, and its data is not proven to be on others."
@@ -135,6 +148,16 @@ class Reason(StrEnum):
     CAPACITY_NOT_GIVEN = "CapacityNotGiven", "spec.throttle.capacity has no entry for a broker that takes part."
     CAPACITY_GIVEN = "CapacityGiven", "The capacity of every broker that takes part is known."
     ALL_MOVED = "AllMoved", "Every partition of the plan is where it should be."
+
+    # mirrors
+    ALL_MIRRORED = "AllMirrored", "Every partition is mirrored by a task."
+    PARTITIONS_STOPPED = "PartitionsStopped", "Partitions stand still until a person decides; status.stopped has why."
+    MIRROR_UNREACHABLE = "MirrorUnreachable", "The mirror's pod is ready, and its driver does not answer the operator."
+    MIRROR_FAILING = "MirrorFailing", "Something that the mirror does fails and is tried again; the message has what."
+    LOAD_MEASURED = "LoadMeasured", "The newest sample of load is young."
+    LOAD_NOT_MEASURED = "LoadNotMeasured", "No sample of load, or an old one: partitions weigh what was last known."
+    PARTITION_TOO_HEAVY = "PartitionTooHeavy", "status.offending names the partitions, with advice."
+    NONE_OFFENDING = "NoneOffending", "An assignment helps every partition."
 
     # verifier
     ANOMALIES_FOUND = "AnomaliesFound", "The verifier found commits that can mean lost or doubled rows."

@@ -7,6 +7,7 @@ from typing import Any
 from blockhouse_operator.api import names
 from blockhouse_operator.api.base import Part, Rule
 from blockhouse_operator.api.labels import GROUP, VERSION
+from blockhouse_operator.api.mirror import KafkaMirrorSpec, KafkaMirrorStatus
 from blockhouse_operator.api.pipeline import BlockAggregatorSpec
 from blockhouse_operator.api.reassignment import KafkaReassignmentSpec, KafkaReassignmentStatus
 from blockhouse_operator.api.schema import Schema, object_schema, rule_schema
@@ -21,6 +22,9 @@ _NAME_OF_MANY = Rule(
     f"self.spec.shards <= {names.SHARDS_OF_ANY_NAME} || self.metadata.name.size() <= {names.LONGEST_OF_MANY}",
     f"metadata.name: {names.TOO_LONG}",
 )
+
+
+_NAME_OF_MIRROR = Rule(f"self.metadata.name.matches('{names.MIRROR_NAME}')", f"metadata.name: {names.MIRROR_WORDS}")
 
 
 def _column(name: str, path: str, description: str, kind: str = "string", priority: int = 0) -> dict[str, Any]:
@@ -104,11 +108,39 @@ def kafka_reassignment() -> dict[str, Any]:
     return _definition("KafkaReassignment", "kafkareassignments", "kr", schema, columns)
 
 
+def kafka_mirror() -> dict[str, Any]:
+    """The CRD of KafkaMirror."""
+    columns = (
+        *_READY,
+        _column("Phase", ".status.phase", "What it does."),
+        _column("Source", ".spec.source.name", "The cluster that is read."),
+        _column("Target", ".spec.target.name", "The cluster that is written."),
+        _column("Tasks", ".status.tasks.running", "Tasks that run.", "integer"),
+        _column("Partitions", ".status.partitions.total", "Partitions of the source.", "integer"),
+        _column("Stopped", ".status.partitions.stopped", "Partitions that stand still.", "integer"),
+        _column("Rate", ".status.rate", "Bytes a second that the partitions weigh."),
+        _column("Lag", ".status.lag", "How late the latest partition is."),
+        _column("Delivery", ".spec.delivery", "How often a record arrives.", priority=1),
+        _column("Message", _condition("Ready", "message"), "Why, in full.", priority=1),
+        _AGE,
+    )
+    schema = _resource(
+        "Topics of one Kafka cluster copied to another one, by load and without loss.",
+        KafkaMirrorSpec,
+        KafkaMirrorStatus,
+    )
+    schema["x-kubernetes-validations"] = [rule_schema(_NAME_OF_MIRROR)]
+    return _definition("KafkaMirror", "kafkamirrors", "km", schema, columns)
+
+
+def all_resources() -> tuple[dict[str, Any], ...]:
+    """Every CRD, in the order of the reference."""
+    return block_aggregator(), shard_ingest(), kafka_reassignment(), kafka_mirror()
+
+
 def all_definitions() -> dict[str, dict[str, Any]]:
     """File name to CRD."""
-    return {
-        f"{crd['metadata']['name']}.yaml": crd for crd in (block_aggregator(), shard_ingest(), kafka_reassignment())
-    }
+    return {f"{crd['metadata']['name']}.yaml": crd for crd in all_resources()}
 
 
 def _resource(description: str, spec: type[Part], status: type[Part]) -> Schema:

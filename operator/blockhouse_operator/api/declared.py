@@ -1,9 +1,10 @@
-"""Fields of the resources that are settings of an aggregator or a verifier.
+"""Fields of the resources that are settings of an aggregator, a verifier or a mirror.
 
 A setting is declared once, in `blockhouse.config`: its type, bounds, default and docstring come from there into the CRD
 and its reference, and its value goes from the resource into the program's file. Here it gets the form that an API
-server can judge: durations and sizes are texts with CEL rules. What was released stays: neither the name of a field nor
-the text of its default may change, because a default that is written differently restarts every pod.
+server can judge: durations, sizes and parts of a whole are texts with CEL rules. What was released stays: neither the
+name of a field nor the text of its default may change, because a default that is written differently restarts every
+pod.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from pydantic import Field, create_model
 from pydantic.fields import FieldInfo
 
 from blockhouse.config.base import Settings
-from blockhouse.config.units import IS_DURATION, IS_SIZE, duration_text, size_text
-from blockhouse_operator.api.base import Between, Duration, LabelMap, Part, Size
+from blockhouse.config.units import IS_DURATION, IS_FRACTION, IS_SIZE, duration_text, percent_text, size_text
+from blockhouse_operator.api.base import Between, Duration, Fraction, LabelMap, Part, Size
 
 PartT = TypeVar("PartT", bound=Part)
 
@@ -68,6 +69,8 @@ def _field(setting: FieldInfo, name: str) -> tuple[Any, Any]:
         default = duration_text(default)
     elif IS_SIZE in setting.metadata:
         default = size_text(default)
+    elif IS_FRACTION in setting.metadata:
+        default = percent_text(default)
     elif isinstance(default, Settings):
         default = annotation()
     kind = annotation | None if optional else annotation
@@ -82,6 +85,8 @@ def _annotation(setting: FieldInfo, name: str) -> Any:
         return Annotated[(Duration, _between(setting, name, duration_text))]
     if IS_SIZE in setting.metadata:
         return Annotated[(Size, _between(setting, name, size_text))]
+    if IS_FRACTION in setting.metadata:
+        return Annotated[(Fraction, _between(setting, name, percent_text))]
     if isinstance(kind, type) and issubclass(kind, Settings):
         section = type(kind.__name__, (Part,), {"__doc__": kind.__doc__, "__module__": __name__})
         return declares(kind, *kind.model_fields)(section)
@@ -91,9 +96,14 @@ def _annotation(setting: FieldInfo, name: str) -> Any:
             if setting.metadata
             else LabelMap
         )
-    if kind in (str, int, bool) or get_origin(kind) is Literal:
+    if kind in (str, int, bool) or get_origin(kind) is Literal or _is_list_of_texts(kind):
         return Annotated[(kind, *setting.metadata)] if setting.metadata else kind
     raise TypeError(f"{name}: {kind} cannot be a field of a resource")
+
+
+def _is_list_of_texts(kind: Any) -> bool:
+    item = get_args(kind)[0] if get_origin(kind) is tuple else None
+    return item is str or (get_origin(item) is Annotated and get_args(item)[0] is str)
 
 
 def _between(setting: FieldInfo, name: str, text: Callable[[Any], str]) -> Between:

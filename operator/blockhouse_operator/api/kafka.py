@@ -30,19 +30,26 @@ class Sasl(Part):
     """Where the password is."""
 
 
-class KafkaCluster(Part):
-    """One independent Kafka cluster: no mirror of another one."""
+class KafkaServers(Part):
+    """How a Kafka cluster is reached."""
 
     name: Label
-    """Part of tokens and of every row's provenance. Can never be changed."""
-    zone: Annotated[str, Field(max_length=16)] | None = None
-    """The zone it stands in, for status and placement only; every replica consumes every cluster."""
+    """Its name."""
     bootstrap_servers: Annotated[str, Field(min_length=1, max_length=1024)]
     """`host:port[,host:port...]`."""
     tls: Tls | None = None
     """TLS; an empty object turns it on."""
     sasl: Sasl | None = None
     """SASL login."""
+
+
+class KafkaCluster(KafkaServers):
+    """One independent Kafka cluster: no mirror of another one."""
+
+    name: Label
+    """Part of tokens and of every row's provenance. Can never be changed."""
+    zone: Annotated[str, Field(max_length=16)] | None = None
+    """The zone it stands in, for status and placement only; every replica consumes every cluster."""
     retired: bool = False
     """No longer consumed nor provisioned; only a retired cluster may be taken out of the list."""
 

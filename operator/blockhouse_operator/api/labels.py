@@ -14,6 +14,7 @@ SHARD = f"{GROUP}/shard"
 REPLICA = f"{GROUP}/replica"
 ZONE = f"{GROUP}/zone"
 REASSIGNMENT = f"{GROUP}/reassignment"
+MIRROR = f"{GROUP}/mirror"
 KAFKA_CLUSTER = f"{GROUP}/kafka-cluster"
 """Label of records about a Kafka cluster: a hash of its id."""
 COMPONENT = "app.kubernetes.io/component"
@@ -28,6 +29,10 @@ ROTATE_CREDENTIALS = "blockhouse.dev/rotate-credentials"
 """Annotation of a BlockAggregator: another value than the last one replaces token and password, by overlap."""
 ROTATION = f"{GROUP}/rotation"
 """Annotation of the pipeline's own Secret: the last demand to rotate that was followed, and where that is."""
+REBALANCE = "blockhouse.dev/rebalance"
+"""Annotation of a KafkaMirror: makes its tasks even once, whatever the value; it is removed then."""
+SECRETS = f"{GROUP}/secrets"
+"""Annotation of a mirror's pod: changes with the content of the Secrets that it mounts."""
 UNREGISTERED = f"{GROUP}/unregistered"
 """Annotation of a retained volume claim: its replica was taken out of ZooKeeper since."""
 CHILD = {"app.kubernetes.io/managed-by": FIELD_MANAGER, "app.kubernetes.io/part-of": "blockhouse"}
@@ -53,6 +58,11 @@ def of_replica(pipeline: str, shard: int, zone: str, replica: str) -> dict[str, 
 def of_reassignment(name: str) -> dict[str, str]:
     """Labels of the record of a KafkaReassignment, which outlives it."""
     return {**CHILD, COMPONENT: "reassignment", REASSIGNMENT: name}
+
+
+def of_mirror(name: str) -> dict[str, str]:
+    """Labels of a child of a KafkaMirror."""
+    return {**CHILD, "app.kubernetes.io/instance": name, COMPONENT: "mirror", MIRROR: name}
 
 
 def selector(labels: Mapping[str, str]) -> str:

@@ -12,11 +12,15 @@ from __future__ import annotations
 PIPELINE = r"^[a-z]([a-z0-9-]{0,26}[a-z0-9])?$"
 """What a BlockAggregator may be called: also the first label of Services, and in tokens and ZooKeeper paths."""
 
+MIRROR_NAME = r"^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$"
+"""What a KafkaMirror may be called: its consumer group on the target is named by it."""
+MIRROR_WORDS = "expected a letter, then letters, digits and hyphens, at most 32 in all"
+
 SHARDS_OF_ANY_NAME, LONGEST_OF_MANY = 1000, 27
 """With more shards than this the name of a pipeline has so many characters at most."""
 TOO_LONG = f"with more than {SHARDS_OF_ANY_NAME} shards at most {LONGEST_OF_MANY} characters are possible"
 
-CLICKHOUSE, AGGREGATOR, VERIFIER = "clickhouse", "aggregator", "verifier"
+CLICKHOUSE, AGGREGATOR, VERIFIER, MIRROR = "clickhouse", "aggregator", "verifier", "mirror"
 """Names of containers, and of components in labels."""
 NATIVE_PORT, HTTP_PORT, INTERSERVER_PORT, ADMIN_PORT = 9000, 8123, 9009, 8080
 
@@ -71,6 +75,16 @@ def verifier(pipeline: str) -> str:
     return f"{pipeline}-verifier"
 
 
+def mirror(name: str) -> str:
+    """Everything that a KafkaMirror is made of: Deployment, Service, ConfigMap, Secret, ServiceAccount and the rest."""
+    return f"{name}-mirror"
+
+
+def mirror_group(name: str) -> str:
+    """The consumer group on the target that has the positions of a KafkaMirror."""
+    return f"km-{name}"
+
+
 def from_template(template: str, shard: int) -> str:
     """A topic or group: the template with the shard's number."""
     return template.replace("{shard}", str(shard))
@@ -98,6 +112,11 @@ def admin_url(replica_name: str, namespace: str) -> str:
 def verifier_url(pipeline: str, namespace: str) -> str:
     """The verifier's HTTP API."""
     return f"http://{verifier(pipeline)}.{namespace}.svc:{ADMIN_PORT}"
+
+
+def mirror_url(name: str, namespace: str) -> str:
+    """The HTTP API of a KafkaMirror."""
+    return f"http://{mirror(name)}.{namespace}.svc:{ADMIN_PORT}"
 
 
 def zookeeper_root(pipeline: str) -> str:

@@ -28,7 +28,7 @@ def text() -> str:
 
 def _lines() -> Iterator[str]:
     yield _HEAD.rstrip()
-    for definition in (crd.block_aggregator(), crd.shard_ingest(), crd.kafka_reassignment()):
+    for definition in crd.all_resources():
         yield from _resource(definition)
     yield from _conditions()
 

@@ -17,6 +17,7 @@ from blockhouse.errors import BlockhouseError
 from blockhouse_operator.api import names
 from blockhouse_operator.api.base import Part
 from blockhouse_operator.api.labels import API_VERSION
+from blockhouse_operator.api.mirror import KafkaMirrorSpec, KafkaMirrorStatus
 from blockhouse_operator.api.pipeline import BlockAggregatorSpec
 from blockhouse_operator.api.reassignment import KafkaReassignmentSpec, KafkaReassignmentStatus
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
@@ -81,6 +82,7 @@ class Resource(Generic[Spec, Status]):
 BlockAggregator = Resource[BlockAggregatorSpec, BlockAggregatorStatus]
 ClickHouseShardIngest = Resource[ClickHouseShardIngestSpec, ClickHouseShardIngestStatus]
 KafkaReassignment = Resource[KafkaReassignmentSpec, KafkaReassignmentStatus]
+KafkaMirror = Resource[KafkaMirrorSpec, KafkaMirrorStatus]
 
 
 def parse_block_aggregator(obj: Object) -> BlockAggregator:
@@ -107,6 +109,14 @@ def parse_reassignment(obj: Object) -> KafkaReassignment:
     return _parse(obj, "KafkaReassignment", KafkaReassignmentSpec, KafkaReassignmentStatus)
 
 
+def parse_mirror(obj: Object) -> KafkaMirror:
+    """A KafkaMirror. Raises InvalidSpec naming every field at fault."""
+    name = obj["metadata"]["name"]
+    if not re.match(names.MIRROR_NAME, name):
+        raise InvalidSpec(f"KafkaMirror {name}", [Problem("metadata.name", names.MIRROR_WORDS)])
+    return _parse(obj, "KafkaMirror", KafkaMirrorSpec, KafkaMirrorStatus)
+
+
 def _parse(obj: Object, kind: str, spec: type[Spec], status: type[Status]) -> Resource[Spec, Status]:
     metadata = obj["metadata"]
     return Resource(
@@ -126,15 +136,20 @@ def _validated(model: type[Spec], content: Mapping[str, Any], subject: str) -> S
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        faults = error.errors(include_url=False, include_context=False, include_input=False)
-        at = [fault["loc"] for fault in faults]
-        problems = [
-            Problem(_path(fault["loc"]), _message(fault["type"], fault["msg"]))
-            for fault in faults
-            # pydantic counts only the good items of a list: "too short" is no fault of its own when an item is
-            if fault["type"] != "too_short" or not any(o[: len(fault["loc"])] == fault["loc"] != o for o in at)
-        ]
-        raise InvalidSpec(subject, problems) from None  # pydantic's text quotes the input
+        raise invalid(subject, error) from None  # pydantic's text quotes the input
+
+
+def invalid(subject: str, error: ValidationError) -> InvalidSpec:
+    """What is wrong with a spec, or with the settings that are made of it and whose fields have its names."""
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    at = [fault["loc"] for fault in faults]
+    problems = [
+        Problem(_path(fault["loc"]), _message(fault["type"], fault["msg"]))
+        for fault in faults
+        # pydantic counts only the good items of a list: "too short" is no fault of its own when an item is
+        if fault["type"] != "too_short" or not any(o[: len(fault["loc"])] == fault["loc"] != o for o in at)
+    ]
+    return InvalidSpec(subject, problems)
 
 
 def _status(model: type[Status], content: Mapping[str, Any]) -> Status:

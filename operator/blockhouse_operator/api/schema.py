@@ -46,7 +46,9 @@ def _field(field: FieldInfo, defaults: bool) -> Schema:
     schema = _type(field.annotation, field.metadata, defaults)
     default = None if field.is_required() else field.get_default(call_default_factory=True)
     if defaults and default not in (None, (), {}):
-        schema["default"] = {} if isinstance(default, Part) else default
+        schema["default"] = (
+            {} if isinstance(default, Part) else list(default) if isinstance(default, tuple) else default
+        )
     return {"description": " ".join(field.description.split()), **schema}
 
 

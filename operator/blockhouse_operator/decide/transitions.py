@@ -7,10 +7,21 @@ from dataclasses import dataclass
 
 from blockhouse_operator.api.conditions import Condition, ConditionType
 
-BAD_WHEN_TRUE = frozenset({ConditionType.STALLED.value})
+BAD_WHEN_TRUE = frozenset({ConditionType.STALLED.value, ConditionType.OFFENDING.value})
 NEUTRAL = frozenset({ConditionType.RECONCILING.value, ConditionType.SUSPENDED.value})
 ON_THE_WAY = frozenset(
-    {"Progressing", "Suspended", "RollingOut", "Scaling", "Replaying", "Deleting", "PodsNotReady", "SchemaChanging"}
+    {
+        "Progressing",
+        "Suspended",
+        "RollingOut",
+        "Scaling",
+        "Replaying",
+        "Deleting",
+        "PodsNotReady",
+        "SchemaChanging",
+        "Starting",
+        "Waiting",
+    }
 )
 """Reasons of an ordinary start or change: no warning."""
 

@@ -10,6 +10,16 @@ def counted(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
+def shown_rate(bytes_per_second: float) -> str:
+    """Two digits of a rate, so that it seldom changes: 12,700,000 is "13 MB/s"."""
+    rate, unit = bytes_per_second, "B/s"
+    for larger in ("kB/s", "MB/s", "GB/s"):
+        if rate < 999.5:
+            break
+        rate, unit = rate / 1000, larger
+    return f"{rate:.1f} {unit}" if 0 < rate < 9.95 else f"{round(rate, -1 if rate >= 99.5 else None):.0f} {unit}"
+
+
 def shown_bytes(number: int) -> str:
     """`1536` is "1.5 KiB"."""
     size, unit = float(number), ""

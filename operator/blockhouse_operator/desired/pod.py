@@ -99,6 +99,16 @@ def container(name: str, image: str, resources: Resources, **content: Any) -> di
     }
 
 
+def spark_env() -> list[dict[str, Any]]:
+    """Variables of a container that runs Spark and may write to /tmp only."""
+    return [
+        {"name": "HOME", "value": "/tmp"},
+        {"name": "SPARK_LOCAL_DIRS", "value": "/tmp/spark"},
+        # Java asks for a name, and the image has none for every user id.
+        {"name": "SPARK_USER", "value": "blockhouse"},
+    ]
+
+
 def http(path: str, port: int, period: int, failures: int) -> dict[str, Any]:
     """A probe: `failures` times `period` seconds until it counts."""
     return {
@@ -178,12 +188,7 @@ def _aggregator(spec: ClickHouseShardIngestSpec, alone: bool) -> dict[str, Any]:
         spec.aggregator.resources,
         # The image may be older than this operator.
         args=["aggregator", "run", "--ignore-unknown", "--config", f"{volumes.CONFIG}/aggregator.yaml"],
-        env=[
-            {"name": "HOME", "value": "/tmp"},
-            {"name": "SPARK_LOCAL_DIRS", "value": "/tmp/spark"},
-            # Java asks for a name, and the image has none for every user id.
-            {"name": "SPARK_USER", "value": "blockhouse"},
-        ],
+        env=spark_env(),
         ports=[{"name": "admin", "containerPort": names.ADMIN_PORT}],
         startupProbe=http("/healthz", names.ADMIN_PORT, 2, START_FAILURES),
         livenessProbe=http("/healthz", names.ADMIN_PORT, 10, 6),

@@ -1,4 +1,4 @@
-"""The configuration files of aggregators and verifier, written from the models that read them."""
+"""The configuration files of aggregators, verifiers and mirrors, written from the models that read them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
+from pydantic import ValidationError
+from pydantic.alias_generators import to_camel
 
 from blockhouse.config import pipeline as settings
 from blockhouse.config.base import Settings
-from blockhouse.config.endpoints import ClickHouse, ZooKeeper
+from blockhouse.config.endpoints import ClickHouse, KafkaCluster, ZooKeeper
+from blockhouse.config.mirror import MirrorConfig, MirrorSpark
 from blockhouse.config.secrets import SecretRef
 from blockhouse.config.units import seconds
 from blockhouse.config.verifier import VerifierConfig
 from blockhouse_operator.api import names
 from blockhouse_operator.api.declared import given
-from blockhouse_operator.api.resource import BlockAggregator
+from blockhouse_operator.api.kafka import KafkaServers
+from blockhouse_operator.api.resource import BlockAggregator, InvalidSpec, KafkaMirror, Problem, invalid
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec, Replica
 from blockhouse_operator.desired import volumes
 
@@ -50,6 +54,15 @@ BY_THE_OPERATOR_OF_THE_VERIFIER: Mapping[str, str] = {
     "admin": "the Service of the verifier and the operator's token",
 }
 """The same of a verifier."""
+BY_THE_OPERATOR_OF_THE_MIRROR: Mapping[str, str] = {
+    "name": "the resource's name",
+    "source": "`source`, whose certificates and password are in Secrets",
+    "target": "`target`, whose certificates and password are in Secrets",
+    "spark.lease": "the lease of a task has no end of its own",
+    "gate": "tasks run in the driver's own container",
+    "admin": "the Service of the mirror and the operator's token",
+}
+"""The same of a mirror."""
 
 
 def document(config: Settings) -> str:
@@ -87,6 +100,32 @@ def verifier(pipeline: BlockAggregator) -> VerifierConfig:
         admin=_admin(),
         **given(pipeline.spec.verifier, VerifierConfig),
     )
+
+
+def mirror(resource: KafkaMirror) -> MirrorConfig:
+    """The settings of a mirror. Raises InvalidSpec for what the mirror itself would refuse."""
+    spec = resource.spec
+    chosen = {
+        "name": resource.name,
+        "source": _servers(resource, "source", spec.source),
+        "target": _servers(resource, "target", spec.target),
+        "spark": MirrorSpark(**given(spec.spark, MirrorSpark)),
+        "admin": _admin(),
+        **given(spec, MirrorConfig),
+    }
+    try:
+        # By the names of the file, which are those of the resource: a fault is named as its user wrote it.
+        return MirrorConfig.model_validate({to_camel(name): value for name, value in chosen.items()})
+    except ValidationError as error:
+        raise invalid(f"KafkaMirror {resource.name}", error) from None
+
+
+def _servers(resource: KafkaMirror, field: str, cluster: KafkaServers) -> KafkaCluster:
+    try:
+        return volumes.kafka_settings(cluster)
+    except ValidationError as error:
+        message = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise InvalidSpec(f"KafkaMirror {resource.name}", [Problem(f"spec.{field}", message)]) from None
 
 
 def _kafka(spec: ClickHouseShardIngestSpec) -> settings.Kafka:

@@ -6,7 +6,7 @@ from typing import Any
 
 from blockhouse.config import endpoints
 from blockhouse.config.secrets import SecretRef
-from blockhouse_operator.api.kafka import KafkaCluster
+from blockhouse_operator.api.kafka import KafkaServers
 from blockhouse_operator.api.references import PasswordSecretRef, Tls
 
 ROOT = "/etc/blockhouse"
@@ -64,12 +64,12 @@ def _source(secret: str, files: dict[str, str]) -> dict[str, Any]:
     return {"secret": {"name": secret, "items": [{"key": key, "path": path} for key, path in files.items()]}}
 
 
-def kafka_login(cluster: KafkaCluster) -> Login:
+def kafka_login(cluster: KafkaServers) -> Login:
     """The Secrets of a Kafka cluster."""
     return Login(f"kafka-{cluster.name}", cluster.tls, cluster.sasl.secret_ref if cluster.sasl else None)
 
 
-def kafka_settings(cluster: KafkaCluster) -> endpoints.KafkaCluster:
+def kafka_settings(cluster: KafkaServers) -> endpoints.KafkaCluster:
     """What a client in a pod needs to connect to a Kafka cluster."""
     login, sasl = kafka_login(cluster), None
     password = login.password()

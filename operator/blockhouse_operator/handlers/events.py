@@ -12,7 +12,7 @@ from typing import Any
 import kopf
 from kubernetes.aio.client import Configuration
 
-from blockhouse_operator.adapters.kinds import BLOCK_AGGREGATOR, KAFKA_REASSIGNMENT, SHARD_INGEST, Object
+from blockhouse_operator.adapters.kinds import BLOCK_AGGREGATOR, KAFKA_MIRROR, KAFKA_REASSIGNMENT, SHARD_INGEST, Object
 from blockhouse_operator.api.labels import GROUP, VERSION
 
 SERVER_SECONDS = 240
@@ -31,7 +31,7 @@ def registry_of(observed: Observed, configuration: Configuration) -> kopf.Operat
         found = kopf.login_with_service_account(**context)
         return found or connection(configuration)
 
-    for kind in (BLOCK_AGGREGATOR, SHARD_INGEST, KAFKA_REASSIGNMENT):
+    for kind in (BLOCK_AGGREGATOR, SHARD_INGEST, KAFKA_REASSIGNMENT, KAFKA_MIRROR):
 
         @kopf.on.event(GROUP, VERSION, kind.plural, registry=registry)
         def note(type: str | None, body: kopf.Body, **_: Any) -> None:

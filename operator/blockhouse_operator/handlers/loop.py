@@ -18,6 +18,7 @@ from blockhouse_operator.adapters.kinds import (
     CONFIG_MAP,
     DEPLOYMENT,
     DISRUPTION_BUDGET,
+    KAFKA_MIRROR,
     KAFKA_REASSIGNMENT,
     NETWORK_POLICY,
     POD,
@@ -33,8 +34,9 @@ from blockhouse_operator.api.labels import CHILD, selector
 from blockhouse_operator.handlers.events import registry_of, settings_of
 from blockhouse_operator.handlers.freshness import Freshness
 from blockhouse_operator.handlers.inventory import Inventory
-from blockhouse_operator.handlers.keys import Key, of_child, of_resource
+from blockhouse_operator.handlers.keys import Key, asks_by_annotation, of_child, of_resource
 from blockhouse_operator.reconcile.leftovers import Leftovers
+from blockhouse_operator.reconcile.mirror import MirrorReconciler
 from blockhouse_operator.reconcile.pipeline import PipelineReconciler
 from blockhouse_operator.reconcile.reassignment import ReassignmentReconciler
 from blockhouse_operator.reconcile.scope import Scope
@@ -74,6 +76,7 @@ class OperatorLoop:
             "shard": ShardReconciler(services, scope),
             "leftovers": self._leftovers,
             "reassignment": self.reassignments,
+            "mirror": MirrorReconciler(services, scope),
         }
         self._freshness = Freshness()
         self._known: set[Key] = set()
@@ -150,6 +153,8 @@ class OperatorLoop:
         elif self._freshness.reported(meta["uid"], meta["generation"]) or meta.get("deletionTimestamp"):
             self._known |= {key} if key.sort == "pipeline" else set()
             self.queue.add(key)
+        elif asks_by_annotation(resource):
+            self.queue.hint(key, after=TOGETHER)
         self._wake_owner(key, resource)
 
     def _gone(self, key: Key, resource: Object) -> None:
@@ -184,7 +189,7 @@ class OperatorLoop:
     async def _list(self) -> None:
         uids: set[str] = set()
         resources: list[Object] = []
-        for kind in (BLOCK_AGGREGATOR, SHARD_INGEST, KAFKA_REASSIGNMENT):
+        for kind in (BLOCK_AGGREGATOR, SHARD_INGEST, KAFKA_REASSIGNMENT, KAFKA_MIRROR):
             for resource in await self._listed(kind):
                 meta, key = resource["metadata"], of_resource(resource)
                 uids.add(meta["uid"])
@@ -199,7 +204,7 @@ class OperatorLoop:
         try:
             return await self._services.kubernetes.list(kind, self._services.namespace)
         except NotFound:
-            if kind is not KAFKA_REASSIGNMENT:
+            if kind not in (KAFKA_REASSIGNMENT, KAFKA_MIRROR):
                 raise
             return []  # its definition came with a later version than the others, and is not installed
 

@@ -1,4 +1,4 @@
-"""Serve a pipeline's zones in its namespace, or leave them to the release that does (`decide.scope`)."""
+"""Serve a pipeline's zones, or a namespace's mirrors, or leave them to the release that does (`decide.scope`)."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ NAME = "blockhouse-pipelines"
 ENTRIES = "ingest.blockhouse.dev/zones"
 """Annotation of the Lease: by zone, who serves it and since when, as JSON."""
 LOOK_SECONDS = 20.0
+MIRRORS = "KafkaMirror"
+"""The entry of a namespace's mirrors, which are in no zone; no zone can have this name."""
 
 
 class Scope:
@@ -31,8 +33,15 @@ class Scope:
     async def other(self, namespace: str, zones: Iterable[str]) -> str:
         """Which other release serves the zones, in words; empty when this one does. Raises Retryable when another
         operator writes at the same moment."""
+        mine = self._services.zones
+        return await self._other(namespace, tuple(sorted(zone for zone in set(zones) if mine is None or zone in mine)))
+
+    async def other_of_mirrors(self, namespace: str) -> str:
+        """The same of the namespace's mirrors: of releases with different zones one runs them."""
+        return await self._other(namespace, (MIRRORS,))
+
+    async def _other(self, namespace: str, served: tuple[str, ...]) -> str:
         services = self._services
-        served = tuple(sorted(zone for zone in set(zones) if services.zones is None or zone in services.zones))
         if services.release is None or not served:
             return ""
         place, now = (namespace, served), services.clock()
@@ -58,8 +67,9 @@ class Scope:
         if not found.foreign:
             return ""
         zone, holder = next(iter(sorted(found.foreign.items())))
+        what = "every KafkaMirror" if zone == MIRRORS else f"zone {zone}"
         return (
-            f"zone {zone} of namespace {namespace} is served by the operators of {holder}: uninstall one of the two "
+            f"{what} of namespace {namespace} is served by the operators of {holder}: uninstall one of the two "
             f"releases, or give them different namespaces or zones; this one takes over {SECONDS:.0f} s after the "
             "other one has ended"
         )

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from blockhouse.config.pipeline import AggregatorConfig
+from blockhouse_operator.desired import settings
+from blockhouse_operator.desired.mirror import children
 from e2e.simulator import pods
+from tests.unit.operator.mirrors import mirror
 
 CONFIG = """\
 pipeline: events
@@ -45,6 +48,21 @@ def test_the_configuration_is_found_where_it_is_mounted() -> None:
     assert isinstance(config, AggregatorConfig)
     assert config.replica == "events-0-dc-a-0"
     assert pods.token(pod(), "aggregator", config, lookup) == "t0ken"
+
+
+def test_the_pod_of_a_mirror_finds_its_configuration_too() -> None:
+    made = {found["kind"]: found for found in children(mirror(), "s")}
+
+    def of_mirror(kind: str, name: str) -> pods.Content:
+        assert name == "east-mirror"
+        content: dict[str, str] = made["ConfigMap"]["data"] if kind == "ConfigMap" else {"token": "t0ken"}
+        return content
+
+    template = made["Deployment"]["spec"]["template"]
+    config = pods.configuration(template, "mirror", of_mirror)
+
+    assert config == settings.mirror(mirror())
+    assert pods.token(template, "mirror", config, of_mirror) == "t0ken"
 
 
 def test_a_file_that_nothing_mounts_is_named() -> None:

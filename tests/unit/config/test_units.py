@@ -1,4 +1,4 @@
-"""The grammar of durations and sizes, which configuration files and custom resources share."""
+"""The grammar of durations, sizes and percentages, which configuration files and custom resources share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blockhouse.config.units import duration_text, seconds, size_bytes, size_text
+from blockhouse.config.units import duration_text, fraction, percent_text, seconds, size_bytes, size_text
 
 ROOT = Path(__file__).parents[3]
 
@@ -36,6 +36,18 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no size"):
         size_bytes(text)
+
+
+@pytest.mark.parametrize(("text", "value"), [("70%", 0.7), ("0%", 0), ("2.5%", 0.025), ("100%", 1)])
+def test_a_percentage_is_a_part_of_a_whole(text: str, value: float) -> None:
+    assert fraction(text) == pytest.approx(value)
+    assert percent_text(fraction(text)) == text
+
+
+@pytest.mark.parametrize("text", ["", "70", "%", "-1%", "0.7", "1 %"])
+def test_what_is_no_percentage_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no percentage"):
+        fraction(text)
 
 
 @given(st.integers(0, 10**10))

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from blockhouse import cli
 from blockhouse.cli import build_app
+from blockhouse.config.mirror import MirrorConfig
 from blockhouse.contract.mirror import MirrorPartition, MirrorStatus, MirrorTask, OffendingPartition
 from blockhouse_mirror.audit import judge
 from blockhouse_mirror.audit.compare import PartitionAudit, Records, compare
@@ -266,3 +267,25 @@ def test_an_explanation_has_all_about_a_partition() -> None:
 
     for part in ("events/0 of a", "task1", "5 of 7, 2.5 s behind", "3 that came from b; 4 lost to gaps"):
         assert part in text.getvalue()
+
+
+@pytest.mark.parametrize(("options", "runs"), [([], False), (["--ignore-unknown"], True)])
+def test_a_field_of_a_newer_operator_stops_no_mirror(
+    options: list[str], runs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is written by the operator, which may be newer than the image."""
+    started: list[str] = []
+
+    async def run(settings: MirrorConfig) -> int:
+        started.append(settings.name)
+        return 0
+
+    monkeypatch.setattr("blockhouse_mirror.app.run", run)
+    monkeypatch.setattr("blockhouse.logs.configure", lambda *_: None)
+    config = tmp_path / "mirror.yaml"
+    config.write_text(f"{SMALLEST}shiny: new\n")
+
+    result = CliRunner().invoke(build_app(["mirror", "run"]), ["mirror", "run", *options, "--config", str(config)])
+
+    assert started == (["m"] if runs else [])
+    assert (result.exit_code == 0) is runs

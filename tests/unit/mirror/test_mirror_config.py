@@ -75,7 +75,7 @@ def test_the_required_fields_are_enough() -> None:
     ("more", "message"),
     [
         ("name: M\n", "name: 'M': expected text, matching"),
-        ("delivery: ExactlyOnce\n", "delivery: 'ExactlyOnce': expected `EffectivelyOnce` or `AtLeastOnce`"),
+        ("delivery: ExactlyOnce\n", "delivery: 'ExactlyOnce': ExactlyOnce is not there yet: take EffectivelyOnce"),
         ("onGap: skip\n", "onGap: 'skip': expected `Stop` or `Skip`"),
         ("start: latest\n", "start: 'latest': expected `Earliest` or `Latest`"),
         ("inFlight: 100\n", "inFlight: 100: expected size: bytes, or with Ki, Mi, Gi or Ti, >= 1Mi"),
@@ -83,7 +83,10 @@ def test_the_required_fields_are_enough() -> None:
         ("compression: brotli\n", "compression: 'brotli': expected `none`"),
         ("topics: {include: ['events-(']}\n", "topics.include[0]: 'events-(': 'events-(' is no regular expression"),
         ("topics: {exclude: ['a', '*']}\n", "topics.exclude[1]: '*': '*' is no regular expression"),
-        ("topics: {rename: {prefix: 'a/'}}\n", "topics.rename.prefix: 'a/': expected text, matching"),
+        (
+            "topics: {rename: {prefix: 'a/'}}\n",
+            "topics.rename.prefix: 'a/': expected text, at most 100 characters",
+        ),
         ("topics: {includes: [a]}\n", "topics.includes: list of 1: unknown field, did you mean include or exclude?"),
         (
             "targetTopics: {replicationFactor: 17}\n",
@@ -95,10 +98,15 @@ def test_the_required_fields_are_enough() -> None:
         ),
         ("topics: {include: events}\n", "topics.include: 'events': expected list of text, at most 1000 entries"),
         ("load: {capacity: 5MB}\n", "load.capacity: '5MB': expected size"),
-        ("load: {utilization: 70}\n", "load.utilization: 70: expected number, > 0, <= 1"),
+        (
+            "load: {utilization: 70}\n",
+            "load.utilization: 70: expected part of a whole: a number, or with %, >= 1%",
+        ),
         ("load: {minTasks: 5, maxTasks: 4}\n", "load: mapping of minTasks, maxTasks: minTasks 5 is above maxTasks 4"),
         ("rebalance: {cooldown: soon}\n", "rebalance.cooldown: 'soon': expected duration"),
-        ("rebalance: {maxMoved: 2}\n", "rebalance.maxMoved: 2: expected number, >= 0, <= 1"),
+        ("load: {utilization: 170%}\n", "load.utilization: 1.7: expected part of a whole"),
+        ("rebalance: {maxMoved: 2}\n", "rebalance.maxMoved: 2: expected part of a whole"),
+        ("rebalance: {quietHours: [nights]}\n", "rebalance.quietHours[0]: 'nights': 'nights' is not like"),
         ("admin: {host: 0.0.0.0}\n", "admin: mapping of host: a token is required"),
     ],
 )

@@ -138,6 +138,8 @@ def accepts(schema: Mapping[str, Any], value: Any) -> bool:
         return isinstance(value, int) and schema.get("minimum", value) <= value <= schema.get("maximum", value)
     if schema.get("type") == "boolean":
         return isinstance(value, bool)
+    if schema.get("type") == "array":
+        return len(value) <= schema["maxItems"] and all(accepts(schema["items"], each) for each in value)
     return isinstance(value, str) and re.search(schema.get("pattern", ""), value) is not None
 
 

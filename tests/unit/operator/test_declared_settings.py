@@ -12,21 +12,29 @@ from pydantic import BaseModel, Field
 from blockhouse.config import endpoints
 from blockhouse.config import pipeline as settings
 from blockhouse.config.base import Settings
+from blockhouse.config.mirror import MirrorConfig
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.config.units import Duration, seconds, size_bytes
 from blockhouse.config.verifier import VerifierConfig
 from blockhouse_operator.api import crd
 from blockhouse_operator.api.base import Part
 from blockhouse_operator.api.declared import declares, given
+from blockhouse_operator.api.mirror import KafkaMirrorSpec
 from blockhouse_operator.api.parts import AggregatorSpec, Blocks, Spark, VerifierSpec
 from blockhouse_operator.api.pipeline import BlockAggregatorSpec
 from blockhouse_operator.api.resolve import resolve
-from blockhouse_operator.api.resource import parse_block_aggregator
+from blockhouse_operator.api.resource import parse_block_aggregator, parse_mirror
 from blockhouse_operator.api.schema import walk
-from blockhouse_operator.desired import verifier
+from blockhouse_operator.desired import mirror, verifier
 from blockhouse_operator.desired.revision import revision
-from blockhouse_operator.desired.settings import BY_THE_OPERATOR, BY_THE_OPERATOR_OF_THE_VERIFIER, document
+from blockhouse_operator.desired.settings import (
+    BY_THE_OPERATOR,
+    BY_THE_OPERATOR_OF_THE_MIRROR,
+    BY_THE_OPERATOR_OF_THE_VERIFIER,
+    document,
+)
 from blockhouse_operator.desired.settings import aggregator as aggregator_settings
+from blockhouse_operator.desired.settings import mirror as mirror_settings
 from blockhouse_operator.desired.settings import verifier as verifier_settings
 from tests.unit.operator.resources import ROOT, block_aggregator
 
@@ -55,7 +63,16 @@ def declarations(part: type[BaseModel], path: str = "spec") -> Iterator[tuple[st
 
 
 DECLARED = list(declarations(BlockAggregatorSpec))
+OF_THE_MIRROR = list(declarations(KafkaMirrorSpec))
 SCHEMA = dict(walk(crd.block_aggregator()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]))
+
+
+MIRROR_SCHEMA = dict(walk(crd.kafka_mirror()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]))
+ALL = [
+    (AggregatorConfig, BY_THE_OPERATOR),
+    (VerifierConfig, BY_THE_OPERATOR_OF_THE_VERIFIER),
+    (MirrorConfig, BY_THE_OPERATOR_OF_THE_MIRROR),
+]
 
 
 def leaves(section: type[BaseModel], path: str = "") -> Iterator[tuple[str, type[Settings], str]]:
@@ -74,11 +91,10 @@ def below(path: str, reasons: Any) -> bool:
     return any(path == reason or path.startswith((f"{reason}.", f"{reason}[")) for reason in reasons)
 
 
-@pytest.mark.parametrize(
-    ("model", "reasons"), [(AggregatorConfig, BY_THE_OPERATOR), (VerifierConfig, BY_THE_OPERATOR_OF_THE_VERIFIER)]
-)
+@pytest.mark.parametrize(("model", "reasons"), ALL)
 def test_every_setting_is_a_field_of_the_resource_or_set_by_the_operator(model: type[Settings], reasons: Any) -> None:
-    known = [(section, name) for _, section, name in (*DECLARED, *declarations_of_the_shard())]
+    found = OF_THE_MIRROR if model is MirrorConfig else [*DECLARED, *declarations_of_the_shard()]
+    known = [(section, name) for _, section, name in found]
     unreachable, twice = [], []
     for path, section, name in leaves(model):
         declared = any(issubclass(section, each) and name == field for each, field in known)
@@ -96,9 +112,7 @@ def declarations_of_the_shard() -> Iterator[tuple[str, type[Settings], str]]:
     return declarations(ClickHouseShardIngestSpec)
 
 
-@pytest.mark.parametrize(
-    ("model", "reasons"), [(AggregatorConfig, BY_THE_OPERATOR), (VerifierConfig, BY_THE_OPERATOR_OF_THE_VERIFIER)]
-)
+@pytest.mark.parametrize(("model", "reasons"), ALL)
 def test_every_reason_is_about_a_setting_that_there_is(model: type[Settings], reasons: Any) -> None:
     paths = [path for path, _, _ in leaves(model)]
 
@@ -111,13 +125,20 @@ def another(field: dict[str, Any]) -> Any:
         return next(value for value in field["enum"] if value != field.get("default"))
     if "additionalProperties" in field:
         return {"7": "seven"}
+    if field.get("type") == "array":
+        return ["01:00-02:00"]
     match field.get("type"):
         case "boolean":
             return not field["default"]
         case "integer":
             return field["default"] + 1
-    if "duration(self)" in str(field.get("x-kubernetes-validations", "")):
+    rules = str(field.get("x-kubernetes-validations", ""))
+    if "duration('10s')" in rules:
+        return "20s"
+    if "duration(self)" in rules:
         return "2s" if field["default"] != "2s" else "3s"
+    if "double(self" in rules:
+        return "42%"
     return "2Mi" if field.get("x-kubernetes-int-or-string") else "another"
 
 
@@ -143,6 +164,25 @@ def test_a_changed_field_reaches_the_file_and_restarts_the_program_that_reads_it
     assert all(new != old for new, old in zip(after[ours], before[ours], strict=True))
     if not path.startswith("spec.verifier."):
         assert after[2:] == before[2:], "the verifier does not restart for it"
+
+
+@pytest.mark.parametrize("path", [path for path, _, _ in OF_THE_MIRROR if path != "spec.delivery"])
+def test_a_changed_field_of_a_mirror_reaches_its_file_and_replaces_its_pod(path: str) -> None:
+    def made(*changes: tuple[str, Any]) -> tuple[str, str]:
+        found = parse_mirror(block_aggregator(*changes, path=ROOT / "examples" / "mirror.yaml"))
+        return document(mirror_settings(found)), mirror.revision(found)
+
+    after = made((path, another(dict(MIRROR_SCHEMA[path.removeprefix("spec.")]))))
+
+    assert all(new != old for new, old in zip(after, made(), strict=True))
+
+
+def test_the_defaults_of_a_mirror_are_those_of_the_program() -> None:
+    clusters = {"source": {"name": "a", "bootstrapServers": "a:1"}, "target": {"name": "b", "bootstrapServers": "b:1"}}
+    bare = {"metadata": {"name": "m", "uid": "u"}, "spec": {**clusters, "image": "i"}}
+    found = mirror_settings(parse_mirror(bare))
+
+    assert found == MirrorConfig.model_validate({"name": "m", **clusters, "admin": found.admin})
 
 
 def test_the_defaults_of_the_resource_are_those_of_the_programs() -> None:

@@ -74,6 +74,19 @@ async def test_the_second_release_notices_the_first_and_takes_over_after_its_end
     assert "system/theirs" in await ours.other("data", ["a", "b"])
 
 
+async def test_of_releases_with_zones_of_their_own_one_runs_the_mirrors(leases: Leases) -> None:
+    """Each would replace the pods of the other's with every change of version."""
+    time = Time()
+    first, second = (scope(leases, time, f"system/{zone}", frozenset({zone})) for zone in ("a", "b"))
+
+    assert await first.other_of_mirrors("data") == ""
+    assert (
+        "every KafkaMirror of namespace data is served by the operators of system/a"
+        in await second.other_of_mirrors("data")
+    )
+    assert await second.other("data", ["a", "b"]) == "", "its zone is another matter"
+
+
 async def test_releases_with_zones_of_their_own_share_a_namespace(leases: Leases) -> None:
     time = Time()
     for zone in ("a", "b"):

@@ -1,0 +1,240 @@
+"""One reconcile of a KafkaMirror: make its pod and what that reads, ask its driver how it is, report.
+
+Nothing keeps a mirror from being deleted: its children go by their owner references; topics and positions on the target
+stay, so one that is made again continues where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from blockhouse.contract.mirror import MirrorStatus
+from blockhouse.errors import Permanent, Retryable
+from blockhouse_operator.adapters.kinds import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    KAFKA_MIRROR,
+    NETWORK_POLICY,
+    POD,
+    SECRET,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    Object,
+)
+from blockhouse_operator.adapters.secrets import Contents
+from blockhouse_operator.api import labels, names
+from blockhouse_operator.api.conditions import Condition, ConditionType, Reason, condition
+from blockhouse_operator.api.mirror import KafkaMirrorStatus
+from blockhouse_operator.api.resource import InvalidSpec, KafkaMirror, parse_mirror
+from blockhouse_operator.decide.mirror import MirrorSeen, describe_mirror
+from blockhouse_operator.decide.mirror_claims import MirrorClaimant, mirror_conflict
+from blockhouse_operator.decide.pods import pod_seen, running
+from blockhouse_operator.decide.references import Reference, references
+from blockhouse_operator.decide.seen import PodSeen
+from blockhouse_operator.desired import settings
+from blockhouse_operator.desired.mirror import children, revision, secrets_digest, token_secret
+from blockhouse_operator.reconcile.children import (
+    Applied,
+    apply_children,
+    belongs_to_another,
+    list_children,
+    prune_children,
+    raise_refused,
+)
+from blockhouse_operator.reconcile.report import report, with_times
+from blockhouse_operator.reconcile.scope import Scope
+from blockhouse_operator.reconcile.services import Services
+
+log = structlog.get_logger(__name__)
+
+SOON = 10.0
+KINDS = (SERVICE_ACCOUNT, CONFIG_MAP, SERVICE, DISRUPTION_BUDGET, NETWORK_POLICY, DEPLOYMENT)
+
+
+class MirrorReconciler:
+    """Reconciles every KafkaMirror."""
+
+    def __init__(self, services: Services, scope: Scope) -> None:
+        self._services = services
+        self._scope = scope
+        self._left: set[tuple[str, str]] = set()
+        """UIDs of mirrors that another release runs, and what was reported of it."""
+        self._passed_on: set[str] = set()
+        """UIDs of mirrors whose annotation cannot be taken away, for want of a right: a request is passed on once."""
+
+    async def reconcile(self, namespace: str, name: str) -> float | None:
+        """Returns after how many seconds it wants the next reconcile; None when it is gone or going."""
+        live = await self._services.kubernetes.get(KAFKA_MIRROR, namespace, name)
+        if live is None or live["metadata"].get("deletionTimestamp"):
+            return None
+        if other := await self._scope.other_of_mirrors(namespace):
+            await self._leave(live, other)
+            return self._services.resync
+        try:
+            mirror = parse_mirror(live)
+            interval = settings.mirror(mirror).load.interval
+        except InvalidSpec as error:
+            await self._refuse(live, error)
+            return self._services.resync
+        if conflict := await self._conflict(mirror, live):
+            await self._write(mirror, live, MirrorSeen(conflict=conflict), interval)
+            return self._services.resync
+        return await self._reconcile(mirror, live, interval)
+
+    async def _leave(self, live: Object, other: str) -> None:
+        """Another release runs it: report it once by an Event, and write nothing else."""
+        place = (live["metadata"]["uid"], other)
+        if place not in self._left:
+            self._left.add(place)
+            now = self._services.now()
+            await self._services.kubernetes.emit(live, warning=True, reason="OtherOperator", message=other, at=now)
+
+    async def _reconcile(self, mirror: KafkaMirror, live: Object, load_interval: float) -> float:
+        services, applied = self._services, Applied()
+        contents = Contents(services.kubernetes, mirror.namespace, services.folder)
+        refers_to = references(mirror.spec)
+        missing = await contents.read(refers_to)
+        token = await self._token(mirror, applied)
+        there = await list_children(services.kubernetes, KINDS, mirror.namespace, labels.of_mirror(mirror.name))
+        # While a Secret is missing, a pod that runs is better than its successor, which could not start.
+        if token and (mirror.spec.suspend or not missing):
+            manifests = children(mirror, secrets_digest(token, _texts(contents, refers_to)))
+            applied.add(await apply_children(services.kubernetes, manifests, there, mirror.owners()))
+            await prune_children(services.kubernetes, manifests, there, mirror.uid)
+        pod, answers = await self._pod(mirror)
+        page, silence = await self._status(mirror, token) if answers else (None, "no pod runs")
+        seen = MirrorSeen(
+            pod=pod,
+            settled=_settled(there.get((DEPLOYMENT.name, names.mirror(mirror.name))), applied),
+            answer=page,
+            silence=silence,
+            missing=missing,
+            taken=tuple(applied.taken),
+            refused=tuple(applied.refused),
+        )
+        after = await self._write(mirror, live, seen, load_interval)
+        asked = await self._rebalance(mirror, live, token) if page is not None else not _wants_rebalance(live)
+        raise_refused(mirror.name, applied)
+        return services.resync if asked and _calm(after) and not applied.ending else SOON
+
+    async def _conflict(self, mirror: KafkaMirror, live: Object) -> str:
+        others = []
+        for other in await self._services.kubernetes.list(KAFKA_MIRROR, self._services.namespace):
+            try:
+                others.append(MirrorClaimant(parse_mirror(other), other["metadata"].get("creationTimestamp", "")))
+            except InvalidSpec:
+                continue  # it mirrors nothing, so it claims nothing
+        return mirror_conflict(MirrorClaimant(mirror, live["metadata"].get("creationTimestamp", "")), others)
+
+    async def _token(self, mirror: KafkaMirror, applied: Applied) -> str:
+        """The token of the admin API, from the Secret that is made once; empty when that cannot be written."""
+        services, name = self._services, names.mirror(mirror.name)
+        found = await services.kubernetes.get(SECRET, mirror.namespace, name)
+        if found is not None and (whose := belongs_to_another(found, mirror.owners())):
+            applied.taken.append(f"Secret {name} {whose}; rename this mirror, or remove that object")
+            return ""
+        contents = Contents(services.kubernetes, mirror.namespace, services.folder)
+        await contents.read([Reference("Secret", name, "token")])
+        if token := contents.text(name, "token"):
+            return token
+        token = services.secret()
+        try:
+            await services.kubernetes.apply(token_secret(mirror, token), found)
+        except Permanent as error:
+            applied.refused.append(f"Secret {name} cannot be written: {error}")
+            return ""
+        return token
+
+    async def _pod(self, mirror: KafkaMirror) -> tuple[PodSeen | None, bool]:
+        """The pod that is not about to end, and whether its driver may answer."""
+        selector = labels.of_mirror(mirror.name)
+        pods = await self._services.kubernetes.list(POD, mirror.namespace, selector)
+        live = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
+        newest = max(live, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")), default=None)
+        return (None, False) if newest is None else (pod_seen(newest), running(newest))
+
+    async def _status(self, mirror: KafkaMirror, token: str) -> tuple[MirrorStatus | None, str]:
+        base = self._services.endpoints.mirror(mirror.name, mirror.namespace)
+        try:
+            return await self._services.http.mirror(base, token), ""
+        except Retryable as error:
+            return None, str(error)
+
+    async def _rebalance(self, mirror: KafkaMirror, live: Object, token: str) -> bool:
+        """Pass a request for even tasks on, once, and take its annotation away. Returns whether none is left."""
+        services = self._services
+        if not _wants_rebalance(live):
+            self._passed_on.discard(mirror.uid)
+        if not _wants_rebalance(live) or services.dry_run or mirror.uid in self._passed_on:
+            return True
+        try:
+            await services.http.rebalance(services.endpoints.mirror(mirror.name, mirror.namespace), token)
+        except Retryable as error:
+            log.warning("rebalance_not_requested", mirror=mirror.name, error=str(error))
+            return False
+        try:
+            await services.kubernetes.annotate(live, {labels.REBALANCE: None}, why="the driver has the request")
+        except Permanent as error:
+            self._passed_on.add(mirror.uid)
+            log.warning("annotation_left", mirror=mirror.name, error=str(error))
+        message = "tasks are made even at the next look of the driver"
+        await services.kubernetes.emit(
+            live, warning=False, reason="RebalanceRequested", message=message, at=services.now()
+        )
+        return True
+
+    async def _write(
+        self, mirror: KafkaMirror, live: Object, seen: MirrorSeen, load_interval: float
+    ) -> tuple[Condition, ...]:
+        status, conditions = describe_mirror(mirror.spec, seen, load_interval)
+        status = status.model_copy(update={"revision": revision(mirror)})
+        return await self._report(live, mirror.status, status, conditions)
+
+    async def _refuse(self, live: Object, error: InvalidSpec) -> None:
+        """Report what is wrong; the children stay as they are."""
+        try:
+            before = KafkaMirrorStatus.model_validate(live.get("status") or {})
+        except ValueError:
+            before = KafkaMirrorStatus()
+        conditions = [
+            condition(ConditionType.READY, False, Reason.INVALID_SPEC, str(error)),
+            condition(ConditionType.STALLED, True, Reason.INVALID_SPEC, str(error)),
+        ]
+        await self._report(live, before, before.model_copy(update={"phase": "Stalled"}), conditions)
+
+    async def _report(
+        self, live: Object, before: KafkaMirrorStatus, status: KafkaMirrorStatus, conditions: Sequence[Condition]
+    ) -> tuple[Condition, ...]:
+        services, generation = self._services, live["metadata"].get("generation", 0)
+        timed = with_times(services, before.conditions, conditions, generation)
+        whole = status.model_copy(update={"conditions": timed, "observed_generation": generation})
+        await report(services, KAFKA_MIRROR, live, before.conditions, whole, timed)
+        return timed
+
+
+def _texts(contents: Contents, refers_to: Sequence[Reference]) -> Mapping[str, str]:
+    return {f"{each.name}/{each.key}": contents.text(each.name, each.key, each.kind) or "" for each in refers_to}
+
+
+def _wants_rebalance(live: Object) -> bool:
+    return labels.REBALANCE in (live["metadata"].get("annotations") or {})
+
+
+def _settled(deployment: Object | None, applied: Applied) -> bool:
+    """Whether the Deployment, as it was before, needed no change and has its pods of its present template."""
+    if deployment is None or f"{DEPLOYMENT.name} {deployment['metadata']['name']}" in applied.written:
+        return False
+    status, desired = deployment.get("status") or {}, deployment["spec"].get("replicas", 1)
+    if status.get("observedGeneration", 0) < deployment["metadata"].get("generation", 0):
+        return False
+    return bool(status.get("updatedReplicas", 0) == desired == status.get("replicas", 0))
+
+
+def _calm(conditions: Sequence[Condition]) -> bool:
+    by_type = {found.type: found for found in conditions}
+    ready = by_type.get(ConditionType.READY.value)
+    settled = ready is not None and (ready.status == "True" or ready.reason == Reason.SUSPENDED.value)
+    return settled and ConditionType.RECONCILING.value not in by_type
