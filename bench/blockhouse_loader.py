@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from bench import dataset
@@ -30,9 +31,17 @@ _PATIENT = {
 
 
 class BlockhouseLoader(Loader):
-    """The aggregator of replica r1, alone in its group. `blocks` overrides that section of its configuration."""
+    """The aggregator of replica r1, alone in its group. `blocks` overrides that section of its configuration;
+    `checkout` is the folder of the source whose aggregator it is, this one by default."""
 
-    def __init__(self, testbed: Testbed, data: Dataset, table: str, blocks: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        testbed: Testbed,
+        data: Dataset,
+        table: str,
+        blocks: Mapping[str, Any],
+        checkout: Path | None = None,
+    ) -> None:
         super().__init__(testbed, data, table)
         self.topic = f"blockhouse-{table}"
         self._warm = f"warm_{table}"
@@ -45,6 +54,8 @@ class BlockhouseLoader(Loader):
         )
         self._pipeline = Pipeline(testbed.stack, testbed.stack.folder / f"pipeline-{table}", spec)
         self._hidden: HiddenTopic | None = None
+        if checkout is not None:
+            self.aggregator.program = checkout.absolute() / ".venv" / "bin" / "blockhouse"
 
     @property
     def aggregator(self) -> AggregatorProcess:

@@ -1,6 +1,7 @@
 """The whole path on one machine: how fast, for how much CPU and memory, beside what else could load the same rows.
 
     python bench/end_to_end.py [--rows 2000000] [--runs 7] [--only limit,blockhouse]     rows per second, in rounds
+    python bench/end_to_end.py --only limit,blockhouse --against ../before               beside another commit's
     python bench/end_to_end.py steady --rate 2000 --seconds 30                           latency of a steady stream
     python bench/end_to_end.py idle --seconds 60                                         what an idle aggregator costs
     python bench/end_to_end.py drain --gb 1                                              memory while a backlog drains
@@ -31,14 +32,17 @@ from bench.report import run_line, run_titles, summary_table
 from bench.testbed import FIRST_OFFSET, PARTITIONS, Testbed
 from blockhouse.config.pipeline import Blocks
 
-LIMIT, LOOP = "limit", "loop"
+LIMIT, LOOP, AGAINST = "limit", "loop", "against"
 CONTESTANTS = {
     LIMIT: "clickhouse-client, the same 10 MiB blocks",
     "blockhouse": "Blockhouse, 10 MiB blocks",
     "blockhouse-growing": "Blockhouse, growing blocks",
     LOOP: "confluent-kafka + protobuf + clickhouse-driver",
     "engine": "ClickHouse Kafka engine, JSON, no quorum",
+    AGAINST: "Blockhouse of the other checkout, 10 MiB blocks",
 }
+OURS = tuple(name for name in CONTESTANTS if name != AGAINST)
+"""Those of this checkout, which take part unless others are chosen."""
 
 app = typer.Typer(help=__doc__, rich_markup_mode="rich", add_completion=False, pretty_exceptions_enable=False)
 Folder = Annotated[Path, typer.Option(help="Where servers keep their data, and rows are kept for the next time.")]
@@ -61,16 +65,17 @@ def compare(
     context: typer.Context,
     rows: Annotated[int, typer.Option(help=f"Rows a run; a multiple of {CHUNK}.")] = 2_000_000,
     runs: Annotated[int, typer.Option(min=1, help="Rounds of one run each.")] = 7,
-    only: Annotated[str, typer.Option(help=f"Some of {','.join(CONTESTANTS)}.")] = ",".join(CONTESTANTS),
+    only: Annotated[str, typer.Option(help=f"Some of {', '.join(OURS)}.")] = "all",
+    against: Annotated[
+        Path | None, typer.Option(help="A checkout of another commit, after make setup: its aggregator takes part too.")
+    ] = None,
     folder: Folder = DEFAULT_FOLDER,
     json_file: Json = None,
 ) -> None:
     """Rows per second and CPU, in interleaved rounds."""
     if context.invoked_subcommand is not None:
         return
-    names = [name.strip() for name in only.split(",")]
-    if unknown := set(names) - set(CONTESTANTS):
-        raise typer.BadParameter(f"no contestant {', '.join(sorted(unknown))}: there are {', '.join(CONTESTANTS)}")
+    names = chosen(only, against)
     data = Dataset(folder.absolute(), rows)
     data.prepare()
     with testbed(folder) as bed:
@@ -82,6 +87,7 @@ def compare(
             "blockhouse-growing": partial(BlockhouseLoader, bed, data, blocks={}),
             LOOP: partial(PlainLoop, bed, data),
             "engine": partial(KafkaEngine, bed, data),
+            AGAINST: partial(BlockhouseLoader, bed, data, blocks=FIXED, checkout=against),
         }
         print(run_titles())
         done = race(
@@ -90,6 +96,14 @@ def compare(
     found = summarize(done, limit=LIMIT, loop=LOOP)
     print(summary_table(found, CONTESTANTS))
     save(json_file, {"runs": [as_json(run) for run in done], "summary": [asdict(line) for line in found]})
+
+
+def chosen(only: str, against: Path | None) -> list[str]:
+    """The names of the contestants. Raises BadParameter for one that does not exist."""
+    names = list(OURS) if only == "all" else [name.strip() for name in only.split(",")]
+    if unknown := set(names) - set(OURS):
+        raise typer.BadParameter(f"no contestant {', '.join(sorted(unknown))}: there are {', '.join(OURS)}")
+    return names if against is None else [*names, AGAINST]
 
 
 def as_json(run: Run) -> dict[str, Any]:

@@ -29,6 +29,8 @@ class AggregatorProcess(Server):
         super().__init__(name, folder, dies_with_parent=dies_with_parent)
         self.config = config
         self.replica: str = config["replica"]
+        self.program = Path(sys.executable).with_name("blockhouse")
+        """`blockhouse`, of this checkout unless a bench compares it with another."""
         self._port: int = config["admin"]["port"]
 
     @property
@@ -43,8 +45,7 @@ class AggregatorProcess(Server):
     def prepare(self) -> list[str]:
         path = self.folder / "aggregator.yaml"
         path.write_text(yaml.safe_dump(dict(self.config), sort_keys=False))
-        blockhouse = Path(sys.executable).with_name("blockhouse")
-        return [str(blockhouse), "aggregator", "run", "--config", str(path)]
+        return [str(self.program), "aggregator", "run", "--config", str(path)]
 
     def get(self, path: str, timeout: float = 2.0) -> str:
         """The answer of the admin API. Raises OSError while there is none."""
