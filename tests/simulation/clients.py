@@ -121,6 +121,9 @@ class SimShard:
     async def queue_lengths(self) -> Mapping[str, int]:
         return {}
 
+    async def lost_parts(self) -> Mapping[str, int]:
+        return {}
+
     async def unfit(self) -> str:
         server = self._node.server
         if not server.process.alive:
