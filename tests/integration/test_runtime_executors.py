@@ -28,7 +28,7 @@ def test_a_killed_executor_costs_a_replay_and_no_row(pipeline: Loading) -> None:
         with pipeline.fetches_stopped(table):
             pipeline.wait("a block in flight", lambda: bool(aggregator.in_flight(table, "inserting")))
             pipeline.wait("its part written", lambda: pipeline.written_without_quorum(table))
-            assert len(aggregator.members("executor")) == 2
+            pipeline.wait("two executors", lambda: len(aggregator.members("executor")) == 2)
             for _ in range(2):  # the task of the block is in one of them
                 aggregator.kill_member("executor", 1)
             pipeline.wait("the block to wait for its replay", lambda: bool(aggregator.in_flight(table, "replay")))

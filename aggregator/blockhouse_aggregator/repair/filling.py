@@ -114,6 +114,10 @@ class GrantedInsert:
             raise self._refusal
         return result
 
+    async def prove(self, lease: Lease) -> None:
+        """Raises Retryable when ZooKeeper does not confirm the lock."""
+        await asyncio.to_thread(self._world.check_lock, lease)
+
     def _report(self, answer: Result | Ready) -> None:
         """From the inserter's threads."""
         self._loop.call_soon_threadsafe(self._take, answer)

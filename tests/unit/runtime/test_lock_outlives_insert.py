@@ -38,6 +38,9 @@ class Everything:
     async def release(self, lease: Everything) -> None:
         self.released = True
 
+    async def prove(self, lease: Lease) -> None:
+        raise NotImplementedError
+
     async def insert(self, grant: Grant, lease: Lease) -> Result:
         self.inserting.set()
         await self.answer.wait()

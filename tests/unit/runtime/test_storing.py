@@ -72,6 +72,7 @@ class World:
     quorum_answers: deque[QuorumSnapshot] = field(default_factory=lambda: deque([CLEAR]))
     recent_blocks: int = 0
     altered: bool = False
+    lost_meanwhile: bool = False
     table: ServerTable = TABLE
     stored_offsets: int = 0
     lock_free: bool = True
@@ -118,6 +119,11 @@ class World:
 
     async def fingerprints(self) -> Mapping[str, int]:
         return {}
+
+    async def prove(self, lease: ports.Lease) -> None:
+        assert self.held == {"default.t"}, "a proof without the table's lock"
+        if self.lost_meanwhile:
+            raise Retryable("another owner has claimed the stream")
 
     async def insert(self, grant: Grant, lease: ports.Lease) -> Result:
         assert self.held == {"default.t"}, "an insert without the table's lock"
@@ -298,6 +304,8 @@ async def test_two_streams_of_one_aggregator_never_insert_into_a_table_at_once()
             running -= 1
             return Result(block=grant.block, outcome="stored", attempts=1, elapsed=0.0)
 
+        async def prove(self, lease: ports.Lease) -> None: ...
+
     outcomes = await asyncio.gather(*(store.store(replace(BLOCK, fresh=True), Task()) for _ in range(5)))
     assert all(isinstance(outcome, Stored) for outcome in outcomes)
 
@@ -306,6 +314,8 @@ async def test_a_lost_task_leaves_the_fate_open_and_the_lock_free() -> None:
     class Gone:
         async def insert(self, grant: Grant, lease: ports.Lease) -> Result:
             raise Retryable("the connection to the task broke")
+
+        async def prove(self, lease: ports.Lease) -> None: ...
 
     world = World()
     outcome = await storing(world).store(BLOCK, Gone())
@@ -367,6 +377,15 @@ async def test_a_fresh_block_that_the_server_knows_is_never_called_stored() -> N
 
     unidentified = await storing(world).store(replace(BLOCK, fresh=True), world)
     assert isinstance(unidentified, Stored), "equal rows of two blocks are one to the server: a hazard, not a fault"
+
+
+async def test_an_answer_that_comes_after_another_owner_took_over_condemns_no_fresh_block() -> None:
+    """A server was frozen with our insert; the other owner has replayed the block by then."""
+    world = World(lost_meanwhile=True)
+    world.outcome = Result(block=BLOCK.key, outcome="stored", attempts=1, elapsed=60, deduplicated=True)
+    outcome = await storing(world).store(replace(BLOCK, fresh=True, table=FULL), world)
+    assert isinstance(outcome, TryAgain)
+    assert outcome.rebuild
 
 
 async def test_a_fresh_block_that_was_sent_twice_by_its_task_may_be_known() -> None:

@@ -66,6 +66,10 @@ class CurrentTask:
         """Caller: the conversation with the task, when it ends."""
         self._send = None
 
+    async def prove(self, lease: Lease) -> None:
+        """Raises Retryable unless an insert under the lock might begin now."""
+        await self._prove(lease)
+
     async def insert(self, grant: Grant, lease: Lease) -> Result:
         """Hand the grant to the task and wait for what became of it. Raises Retryable when that cannot be known."""
         if self._send is None:

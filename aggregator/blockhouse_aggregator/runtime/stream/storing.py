@@ -56,6 +56,9 @@ class Task(Protocol):
     """The task that holds the block's bytes."""
 
     async def insert(self, grant: Grant, lease: Lease) -> Result: ...
+    async def prove(self, lease: Lease) -> None:
+        """Raises Retryable unless an insert under the lock might begin now."""
+        ...
 
 
 class Storing:
@@ -98,7 +101,7 @@ class Storing:
                 return TryAgain("its intent is too old for a first insert", after=0, rebuild=True)
             result = await self._insert(block, task, lease, decided_ms)
             if result.outcome == "stored" and result.deduplicated and result.attempts <= 1:
-                return _known_already(block, result)
+                return await _known_already(block, result, task, lease)
             # A resend inside the task makes the answer that of a retry, and the quorum was not read before it.
             return _outcome(result, acknowledged=result.attempts <= 1)
         # What was stored once and is lost may still be remembered: of a repair the rows alone decide.
@@ -181,9 +184,17 @@ class Storing:
         return by if certain else None
 
 
-def _known_already(block: BlockToStore, result: Result) -> InsertOutcome:
+async def _known_already(block: BlockToStore, result: Result, task: Task, lease: Lease) -> InsertOutcome:
     """The server calls a block a duplicate that no one can have sent before. Where rows name the message they are of,
-    no other block has its content: offsets of another topic of the name are in the table, or two pipelines load it."""
+    no other block has its content: offsets of another topic of the name are in the table, or two pipelines load it.
+
+    Unless the answer is late: a frozen server may have kept our insert until another owner had replayed the block.
+    Who still has lock and stream had them all the time."""
+    try:
+        await task.prove(lease)
+    except Retryable as error:
+        text = f"the server knows the block, and another owner may have stored it meanwhile: {error}"
+        return TryAgain(text, after=0, rebuild=True, result=result)
     if block.table.provenance >= IDENTITY:
         return Condemned("FreshDuplicate", _FRESH_TEXT, result)
     text = "taken for stored: without provenance columns two blocks of equal rows are one to the server"
