@@ -60,7 +60,7 @@ class LoopFigures:
     def _resources(self, loop: OperatorLoop) -> Iterator[Metric]:
         ready = GaugeMetricFamily(
             "blockhouse_operator_resource_ready",
-            "1 while the resource's condition Ready is True, as of the last list.",
+            "1 while the condition Ready of a resource that is not suspended is True, as of the last list.",
             labels=["kind", "namespace", "name"],
         )
         for resource, is_ready in loop.inventory.ready.items():

@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from blockhouse_operator.adapters.kinds import Object
+from blockhouse_operator.adapters.kinds import KAFKA_REASSIGNMENT, Object
+
+ENDING = frozenset({KAFKA_REASSIGNMENT.name})
+"""Kinds that are carried out once and never report Ready."""
 
 
 class Resource(NamedTuple):
@@ -30,7 +33,7 @@ class Inventory:
 
     def __init__(self) -> None:
         self.ready: Mapping[Resource, bool] = {}
-        """A resource that has not reported yet is not ready."""
+        """Of resources that should be: not of those that are suspended. One that has not reported yet is not ready."""
         self.conditions: Mapping[Condition, int] = {}
 
     def replace(self, found: Iterable[Object]) -> None:
@@ -39,6 +42,7 @@ class Inventory:
         for resource in found:
             kind, meta = resource["kind"], resource["metadata"]
             reported = {one["type"]: one["status"] for one in (resource.get("status") or {}).get("conditions") or ()}
-            ready[Resource(kind, meta["namespace"], meta["name"])] = reported.get("Ready") == "True"
+            if kind not in ENDING and reported.get("Suspended") != "True":
+                ready[Resource(kind, meta["namespace"], meta["name"])] = reported.get("Ready") == "True"
             conditions.update(Condition(kind, type_, status) for type_, status in reported.items())
         self.ready, self.conditions = ready, conditions

@@ -27,7 +27,7 @@ BOARD = Board(
                 ),
                 Number(
                     "Resources not ready",
-                    "Of all kinds: `kubectl get ba,csi,kr -A`.",
+                    "Of pipelines, shards and mirrors that are not suspended: `kubectl get ba,csi,km -A`.",
                     (Query(f"count(blockhouse_operator_resource_ready{{{IN_NAMESPACE}}} == 0) or vector(0)"),),
                     bad_above=1,
                 ),

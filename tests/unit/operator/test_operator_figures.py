@@ -41,6 +41,19 @@ def test_a_resource_is_ready_by_its_condition_and_not_before_it_has_one() -> Non
     assert inventory.conditions[Condition("ClickHouseShardIngest", "Ready", "True")] == 1
 
 
+def test_what_is_suspended_or_comes_to_an_end_is_not_waited_for() -> None:
+    inventory = Inventory()
+    inventory.replace(
+        [
+            resource("BlockAggregator", "paused", Ready="False", Suspended="True"),
+            resource("BlockAggregator", "resumed", Ready="False", Suspended="False"),
+            resource("KafkaReassignment", "done", PlanReady="True", Completed="True"),
+        ]
+    )
+    assert inventory.ready == {Resource("BlockAggregator", "data", "resumed"): False}
+    assert inventory.conditions[Condition("KafkaReassignment", "Completed", "True")] == 1
+
+
 def test_a_resource_that_is_gone_has_no_series() -> None:
     inventory = Inventory()
     inventory.replace(FOUND)
