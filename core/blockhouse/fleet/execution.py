@@ -108,25 +108,32 @@ def execute(
     that does not answer is asked again, after `delayed` was called with the error.
     """
     pace, guard = pace or Pace(), guard or Unguarded()
-    progress = survey(fleet, plan)
+    progress, known = survey(fleet, plan), True
     while True:
-        yield progress
         try:
+            if not known:  # also after a failure: it may have failed because what is seen is no longer so
+                progress, known = _look(fleet, plan), True
+            yield progress
+            known = False
             if progress.finished:
                 guard.finished()
                 return
             guard.after_look()
             advance(fleet, plan, progress, pace, guard)
             pause(POLL_SECONDS)
-            progress = progress_of(plan, fleet.partitions(), fleet.moves())
-            if progress.gone:
-                fleet.require_visible({key.topic for key in progress.gone})
         except Retryable as unanswered:
             delayed(unanswered)
             pause(unanswered.after)
         except Permanent:
             guard.abandoned()
             raise
+
+
+def _look(fleet: Fleet, plan: PartitionMap) -> Progress:
+    progress = progress_of(plan, fleet.partitions(), fleet.moves())
+    if progress.gone:
+        fleet.require_visible({key.topic for key in progress.gone})
+    return progress
 
 
 def cancel(fleet: Fleet, plan: PartitionMap, pause: Pause) -> tuple[TopicPartition, ...]:
