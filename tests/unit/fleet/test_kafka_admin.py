@@ -75,7 +75,7 @@ def test_an_attempt_after_a_failed_one_asks_one_server_and_each_time_another(
     monkeypatch: pytest.MonkeyPatch, attempt: int, servers: list[str]
 ) -> None:
     asked: list[list[str]] = []
-    monkeypatch.setattr(kafka_client, "KafkaAdminClient", lambda **options: asked.append(options["bootstrap_servers"]))
+    monkeypatch.setattr(kafka_client, "AdminClient", lambda **options: asked.append(options["bootstrap_servers"]))
     cluster = KafkaCluster(name="dc1", bootstrap_servers="k-1:9092,k-2:9092,k-3:9092")
     kafka_client.connect(cluster, attempt=attempt)
     assert asked == [servers]

@@ -58,7 +58,8 @@ class ClusterLooks:
         chosen = set(ask_start(views))
         asked = {broker: [key for key in keys if key in chosen] for broker, keys in led.items()}
         starts = self._offsets(asked, OffsetSpec.EARLIEST, problems)
-        sizes, sized = self._sizes(alive, problems)
+        there = {topic["name"]: [found["partition_index"] for found in topic["partitions"]] for topic in topics}
+        sizes, sized = self._sizes(alive, there, problems)
         return Snapshot(
             cluster_id=str(described["cluster_id"]),
             at=at,
@@ -82,15 +83,23 @@ class ClusterLooks:
             if not keys:
                 continue
             try:
-                found |= self._offsets_of(keys, spec)
+                found |= self._led_offsets(broker, keys, spec)
             except BlockhouseError as error:
                 problems.append(
                     _unanswered(f"broker {broker}", error, f"no offsets of {len(keys)} partitions it leads")
                 )
         return found
 
+    def _led_offsets(self, broker: int, keys: Sequence[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
+        """Offsets of partitions that the broker led when the cluster was described; the others are asked for again."""
+        requested = {ClientPartition(*key): spec for key in keys}
+        answer = self._one.ask("list_led_offsets", broker, requested)
+        found = {TopicPartition(key.topic, key.partition): offset for key, offset in answer.items()}
+        others = [key for key in keys if key not in found]
+        return found | self._offsets_of(others, spec) if others else found
+
     def _offsets_of(self, keys: Sequence[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
-        """Offsets of these partitions of one leader. One that is refused costs only itself: the rest is halved."""
+        """Offsets of these partitions. One that is refused costs only itself: the rest is halved."""
         try:
             requested = {ClientPartition(*key): spec for key in keys}
             answer = self._one.ask("list_partition_offsets", requested, timeout_ms=PATIENCE * 1000)
@@ -102,14 +111,14 @@ class ClusterLooks:
         return {TopicPartition(key.topic, key.partition): found.offset for key, found in answer.items()}
 
     def _sizes(
-        self, brokers: Collection[int], problems: list[Problem]
+        self, brokers: Collection[int], partitions: Mapping[str, Sequence[int]], problems: list[Problem]
     ) -> tuple[dict[int, dict[TopicPartition, float]], dict[int, float]]:
         sizes: dict[int, dict[TopicPartition, float]] = {}
         sized: dict[int, float] = {}
         for broker in brokers:
             clock = time.monotonic()
             try:
-                (answer,) = self._one.ask("describe_log_dirs", brokers=[broker])
+                (answer,) = self._one.ask("describe_log_dirs", partitions, brokers=[broker])
             except BlockhouseError as error:
                 problems.append(_unanswered(f"broker {broker}", error, "no sizes of its replicas"))
                 continue
