@@ -143,6 +143,8 @@ def test_every_example_is_accepted(server: Server, path: Path, tmp_path: Path) -
 
 
 REFUSED: list[tuple[Change, str]] = [
+    (("spec.kafka.clusters.0.bootstrapServers", "kafka://a-0:9092"), "without a scheme"),
+    (("spec.kafka.clusters.0.bootstrapServers", "a-0"), "host:port"),
     (("metadata.name", "0events"), "metadata.name"),
     (("metadata.name", "e" * 29), "metadata.name"),
     (("spec.shards", 0), "spec.shards"),
@@ -195,6 +197,7 @@ ACCEPTED: list[tuple[Change, ...]] = [
     (("spec.zones.1.replicas", 0),),
     (("spec.zones.0.name", "eu-central-1a"),),
     (("spec.kafka.clusters.0.tls", {}),),
+    (("spec.kafka.clusters.0.bootstrapServers", "[fd00::1]:9092, a-1.kafka:9092"),),
     (("spec.tables", ...),),
     (
         ("spec.shards", 2050),

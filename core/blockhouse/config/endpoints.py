@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 
 from blockhouse.config.base import Settings, SettingsWithFiles
 from blockhouse.config.files import unreadable
@@ -16,7 +16,9 @@ from blockhouse.errors import Retryable
 
 NAME = r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$"
 """Names that end up in metadata, tokens and provenance: short, ASCII, as Kubernetes names."""
-_SERVER = re.compile(r"^(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+):\d{1,5}$")
+_SERVER = r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}"
+SERVERS = f"^ *{_SERVER} *(, *{_SERVER} *)*$"
+"""`host:port[,host:port...]`, with spaces around the commas or not."""
 
 
 class Tls(SettingsWithFiles):
@@ -45,25 +47,25 @@ class Sasl(Settings):
     """The password."""
 
 
+def host_and_port(servers: str) -> str:
+    """The servers, each `host:port`. Raises ValueError."""
+    for server in servers.split(","):
+        if not re.fullmatch(_SERVER, server.strip()):
+            raise ValueError(f"{server.strip()!r} is not host:port; give host:port[,host:port...] without a scheme")
+    return servers
+
+
 class KafkaCluster(Settings):
     """One independent Kafka cluster."""
 
     name: str = Field(pattern=NAME)
     """Part of every row's provenance (`_kafka_cluster`). Never change it."""
-    bootstrap_servers: str = Field(min_length=1)
+    bootstrap_servers: Annotated[str, Field(min_length=1), AfterValidator(host_and_port)]
     """`host:port[,host:port...]`."""
     tls: Tls | None = None
     """TLS."""
     sasl: Sasl | None = None
     """SASL login."""
-
-    @field_validator("bootstrap_servers")
-    @classmethod
-    def _host_and_port(cls, servers: str) -> str:
-        for server in servers.split(","):
-            if not _SERVER.match(server.strip()):
-                raise ValueError(f"{server.strip()!r} is not host:port; give host:port[,host:port...] without a scheme")
-        return servers
 
     @property
     def addresses(self) -> frozenset[str]:

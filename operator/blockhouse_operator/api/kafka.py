@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from blockhouse.config import pipeline as settings
+from blockhouse.config.endpoints import SERVERS, host_and_port
 from blockhouse_operator.api.base import IMMUTABLE, Label, LabelMap, ListMap, Part, Rule
 from blockhouse_operator.api.declared import declares
 from blockhouse_operator.api.references import PasswordSecretRef, Tls
@@ -35,7 +36,12 @@ class KafkaServers(Part):
 
     name: Label
     """Its name."""
-    bootstrap_servers: Annotated[str, Field(min_length=1, max_length=1024)]
+    bootstrap_servers: Annotated[
+        str,
+        Field(min_length=1, max_length=1024),
+        AfterValidator(host_and_port),
+        Rule(f"self.matches(r'{SERVERS}')", "give host:port[,host:port...] without a scheme"),
+    ]
     """`host:port[,host:port...]`."""
     tls: Tls | None = None
     """TLS; an empty object turns it on."""

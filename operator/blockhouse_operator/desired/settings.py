@@ -11,15 +11,14 @@ from pydantic.alias_generators import to_camel
 
 from blockhouse.config import pipeline as settings
 from blockhouse.config.base import Settings
-from blockhouse.config.endpoints import ClickHouse, KafkaCluster, ZooKeeper
+from blockhouse.config.endpoints import ClickHouse, ZooKeeper
 from blockhouse.config.mirror import MirrorConfig, MirrorSpark
 from blockhouse.config.secrets import SecretRef
 from blockhouse.config.units import seconds
 from blockhouse.config.verifier import VerifierConfig
 from blockhouse_operator.api import names
 from blockhouse_operator.api.declared import given
-from blockhouse_operator.api.kafka import KafkaServers
-from blockhouse_operator.api.resource import BlockAggregator, InvalidSpec, KafkaMirror, Problem, invalid
+from blockhouse_operator.api.resource import BlockAggregator, KafkaMirror, invalid
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec, Replica
 from blockhouse_operator.desired import volumes
 
@@ -107,8 +106,8 @@ def mirror(resource: KafkaMirror) -> MirrorConfig:
     spec = resource.spec
     chosen = {
         "name": resource.name,
-        "source": _servers(resource, "source", spec.source),
-        "target": _servers(resource, "target", spec.target),
+        "source": volumes.kafka_settings(spec.source),
+        "target": volumes.kafka_settings(spec.target),
         "spark": MirrorSpark(**given(spec.spark, MirrorSpark)),
         "admin": _admin(),
         **given(spec, MirrorConfig),
@@ -118,14 +117,6 @@ def mirror(resource: KafkaMirror) -> MirrorConfig:
         return MirrorConfig.model_validate({to_camel(name): value for name, value in chosen.items()})
     except ValidationError as error:
         raise invalid(f"KafkaMirror {resource.name}", error) from None
-
-
-def _servers(resource: KafkaMirror, field: str, cluster: KafkaServers) -> KafkaCluster:
-    try:
-        return volumes.kafka_settings(cluster)
-    except ValidationError as error:
-        message = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise InvalidSpec(f"KafkaMirror {resource.name}", [Problem(f"spec.{field}", message)]) from None
 
 
 def _kafka(spec: ClickHouseShardIngestSpec) -> settings.Kafka:

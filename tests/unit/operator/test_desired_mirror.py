@@ -161,7 +161,7 @@ def faults(*changes: tuple[str, Any]) -> Iterator[tuple[str, str]]:
         (("metadata.name", "e" * 33), "metadata.name", "at most 32"),
         (("spec.target.name", "east"), "spec", "one name"),
         (("spec.target.bootstrapServers", "kafka-east-0:9093"), "spec", "share the server kafka-east-0:9093"),
-        (("spec.source.bootstrapServers", "kafka://east"), "spec.source", "is not host:port"),
+        (("spec.source.bootstrapServers", "kafka://east"), "spec.source.bootstrapServers", "is not host:port"),
         (("spec.topics.include", ["events-("]), "spec.topics.include[0]", "is no regular expression"),
         (("spec.delivery", "ExactlyOnce"), "spec.delivery", "is not there yet"),
         (("spec.load.minTasks", 9), "spec.load", "minTasks 9 is above maxTasks 8"),

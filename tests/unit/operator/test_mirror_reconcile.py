@@ -65,7 +65,7 @@ async def test_a_bad_spec_is_a_condition_and_leaves_the_running_mirror_alone(ope
 
 async def test_a_configuration_that_the_program_would_refuse_is_a_condition(operator: Operator) -> None:
     """Never an exception: it would be reported nowhere, and tried again endlessly."""
-    await operator.reconcile(("spec.source.bootstrapServers", "kafka://east"))
+    await operator.reconcile(("spec.target.bootstrapServers", "kafka-east-0:9093"))  # a server of the source
 
     assert operator.condition("Stalled") == ("True", "InvalidSpec")
     assert operator.world.kinds() == set()
