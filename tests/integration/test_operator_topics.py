@@ -12,13 +12,13 @@ import pytest
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Permanent, Retryable
 from blockhouse.fleet.kafka_admin import KafkaFleet
+from blockhouse.fleet.topics import CreateTopic, DesiredTopic, TopicPlan, plan_topics
 from blockhouse_operator.adapters.fence import OpenFence
 from blockhouse_operator.adapters.topics import carry_out, delete_topics, observe_topics
 from blockhouse_operator.api.conditions import ConditionType, Reason, find
 from blockhouse_operator.api.resolve import resolve
 from blockhouse_operator.api.status import TopicStatus
 from blockhouse_operator.decide.shard import describe_shard, plan_shard
-from blockhouse_operator.decide.topics import CreateTopic, DesiredTopic, TopicPlan, plan_topics
 from blockhouse_operator.reconcile.services import Troubles
 from blockhouse_operator.reconcile.topics import TopicKeeper
 from e2e.stack import Stack

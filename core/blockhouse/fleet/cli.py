@@ -1,7 +1,7 @@
-"""Plan where the partitions of a Kafka fleet live, and carry plans out.
+"""Plan where the partitions of a Kafka fleet live, and carry plans out; create topics.
 
 Plans are made from a live cluster or from files, and written in the format of kafka-reassign-partitions. Nothing is
-changed in a cluster except by `apply --execute` and `apply --cancel`.
+changed in a cluster except by `create --execute`, `apply --execute`, `apply --cancel` and `throttle`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from blockhouse.errors import BlockhouseError, Retryable
-from blockhouse.fleet import execution, plan_cli, throttle_cli
+from blockhouse.fleet import create_cli, execution, plan_cli, throttle_cli
 from blockhouse.fleet import options as o
 from blockhouse.fleet import throttle_inputs as t
 from blockhouse.fleet.inputs import find_kafka, read_plan
@@ -31,9 +31,17 @@ from blockhouse.load.model import LoadSource
 from blockhouse.placement.model import InvalidInput, PartitionMap
 from blockhouse.throttle.report import stalled_text
 
-app = typer.Typer(no_args_is_help=True, help="Plan where the partitions of a Kafka fleet live, and carry plans out.")
+app = typer.Typer(
+    no_args_is_help=True, help="Plan where the partitions of a Kafka fleet live, carry plans out, create topics."
+)
 app.add_typer(plan_cli.app, name="plan")
 app.add_typer(throttle_cli.app, name="throttle")
+app.command(
+    epilog="Examples:\n\n"
+    "  blockhouse topics create --config aggregator.yaml --partitions 4 --execute\n\n"
+    "  blockhouse topics create events-01 events-02 --partitions 4 --set retention.ms=86400000"
+    " --bootstrap-server kafka:9092"
+)(create_cli.create)
 
 
 @app.command(

@@ -1,4 +1,4 @@
-"""Topics of Kafka clusters: what there is, and the steps of `decide.topics` carried out.
+"""Topics of Kafka clusters: observed and changed over a connection of its own each time.
 
 Connections are not kept between observations: a rotated password counts at once. Calls block; callers use threads.
 """
@@ -8,35 +8,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from blockhouse.config.endpoints import KafkaCluster
+from blockhouse.fleet import topic_steps
 from blockhouse.fleet.kafka_admin import KafkaFleet
+from blockhouse.fleet.topics import ClusterSeen, TopicStep
 from blockhouse_operator.adapters.fence import Fence
-from blockhouse_operator.decide.topics import AddPartitions, ClusterSeen, CreateTopic, SetConfig, TopicStep
 
 
 def observe_topics(cluster: KafkaCluster, topics: Sequence[str]) -> ClusterSeen:
-    """Raises Retryable when the cluster does not answer, Permanent when it refuses us; asked for one topic alone also
-    where its settings may not be read."""
+    """As `topic_steps.observe`."""
     with KafkaFleet(cluster) as fleet:
-        brokers, partitions = fleet.brokers(), fleet.partitions()
-        existing = {key.topic for key in partitions}
-        unread: list[str] = []
-        found = [topic for topic in topics if topic in existing]
-        configs = fleet.topic_configs(found, unread if len(topics) > 1 else None)
-        return ClusterSeen(brokers, partitions, configs, frozenset(unread))
+        return topic_steps.observe(fleet, topics)
 
 
 def carry_out(cluster: KafkaCluster, steps: Sequence[TopicStep], fence: Fence) -> None:
-    """Every step, in order; the fence is asked before each. Raises as `observe_topics`; steps may be repeated."""
+    """As `topic_steps.carry_out`; the fence is asked before each step."""
     with KafkaFleet(cluster) as fleet:
-        for step in steps:
-            fence.check()
-            match step:
-                case CreateTopic():
-                    fleet.create_topic(step.topic, step.partitions, step.replication, step.config, step.sets)
-                case AddPartitions():
-                    fleet.add_partitions(step.topic, step.total, step.sets)
-                case SetConfig():
-                    fleet.change_topic(step.topic, step.config)
+        topic_steps.carry_out(fleet, steps, fence.check)
 
 
 def delete_topics(cluster: KafkaCluster, topics: Sequence[str], fence: Fence) -> None:

@@ -16,10 +16,10 @@ import structlog
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Permanent, Retryable
+from blockhouse.fleet.topics import ClusterSeen, DesiredTopic, TopicStep, plan_topics
 from blockhouse_operator.adapters.topics import carry_out, observe_topics
 from blockhouse_operator.api.conditions import Reason, reason_of_silence
 from blockhouse_operator.api.status import TopicStatus
-from blockhouse_operator.decide.topics import ClusterSeen, DesiredTopic, TopicStep, plan_topics
 from blockhouse_operator.reconcile.services import Services
 
 log = structlog.get_logger(__name__)

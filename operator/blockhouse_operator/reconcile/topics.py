@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from blockhouse.fleet.topics import DesiredTopic
 from blockhouse_operator.adapters.secrets import Contents
 from blockhouse_operator.api import kafka
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 from blockhouse_operator.api.status import TopicStatus
-from blockhouse_operator.decide.topics import DesiredTopic
 from blockhouse_operator.reconcile.cluster_topics import ClusterTopics
 from blockhouse_operator.reconcile.services import Services
 

@@ -13,9 +13,9 @@ import pytest
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Permanent, Retryable
 from blockhouse.fleet.model import PartitionState
+from blockhouse.fleet.topics import ClusterSeen, CreateTopic, DesiredTopic, SetConfig, TopicStep
 from blockhouse.placement.model import Broker, TopicPartition
 from blockhouse_operator.adapters.fence import Fence, LeadershipLost, OpenFence
-from blockhouse_operator.decide.topics import ClusterSeen, CreateTopic, DesiredTopic, SetConfig, TopicStep
 from blockhouse_operator.reconcile import cluster_topics
 from blockhouse_operator.reconcile.cluster_topics import FORGOTTEN_SECONDS, LOOK_AGAIN_SECONDS, ClusterTopics
 from blockhouse_operator.reconcile.services import Troubles

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.fleet.test_topics import seen
 
-from blockhouse_operator.decide.topics import DesiredTopic, plan_topics
+from blockhouse.fleet.topics import DesiredTopic, plan_topics
 from blockhouse_operator.decide.volumes import claim_size
-from tests.unit.operator.test_decide_topics import seen
 
 
 def size(desired: str, asked: str, has: str | None) -> tuple[str, bool]:
@@ -42,4 +42,4 @@ def test_partitions_that_are_more_than_in_the_spec_are_a_fault_and_stay() -> Non
     plan = plan_topics([topic], seen({"t": [(1,), (2,), (3,)]}))
 
     assert plan.steps == ()
-    assert "3 partitions and the spec has 2" in plan.faults[0]
+    assert "3 partitions and 2 are asked for" in plan.faults[0]

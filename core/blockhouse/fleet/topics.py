@@ -18,7 +18,7 @@ from blockhouse.placement.topics import assign_partitions
 
 @dataclass(frozen=True, slots=True)
 class DesiredTopic:
-    """A topic as the resource asks for it."""
+    """A topic as a resource or a person asks for it."""
 
     name: str
     partitions: int
@@ -135,8 +135,8 @@ def _faults(topic: DesiredTopic, seen: ClusterSeen, config: Mapping[str, str]) -
     have = len(partitions)
     if have > topic.partitions:
         yield (
-            f"topic {topic.name} has {have} partitions and the spec has {topic.partitions}: partitions are never "
-            f"removed, all of them are loaded; set partitions to {have}"
+            f"topic {topic.name} has {have} partitions and {topic.partitions} are asked for: partitions are never "
+            f"removed, all of them are loaded; ask for {have}"
         )
     counts = {len(state.replicas) for state in partitions}
     if counts != {topic.replication}:

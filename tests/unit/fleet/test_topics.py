@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from blockhouse.fleet.model import PartitionState
-from blockhouse.placement.model import Broker, TopicPartition
-from blockhouse_operator.decide.topics import (
+from blockhouse.fleet.topics import (
     AddPartitions,
     ClusterSeen,
     CreateTopic,
@@ -15,6 +14,7 @@ from blockhouse_operator.decide.topics import (
     SetConfig,
     plan_topics,
 )
+from blockhouse.placement.model import Broker, TopicPartition
 
 BROKERS = {n: Broker(n, rack) for n, rack in ((1, "x"), (2, "x"), (3, "y"), (4, "y"))}
 
