@@ -57,8 +57,9 @@ def create(
             with KafkaFleet(cluster) as fleet:
                 plan = plan_topics(desired, topic_steps.observe(fleet, names))
                 _show(cluster.name, names, plan)
-                if execute:
+                if execute and plan.steps:
                     topic_steps.carry_out(fleet, plan.steps)
+                    typer.echo(f"cluster {cluster.name}: done", err=True)
         except BlockhouseError as error:  # one cluster holds up no other
             typer.echo(f"error: {error}", err=True)
             left = True

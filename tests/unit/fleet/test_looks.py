@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from blockhouse.config.endpoints import KafkaCluster
-from blockhouse.errors import Permanent
+from blockhouse.errors import Permanent, Retryable
 from blockhouse.fleet.load import looks
 from blockhouse.load.sampling import Snapshot
 from blockhouse.placement.model import TopicPartition
@@ -54,9 +54,16 @@ class Broker:
         pass
 
 
-@pytest.fixture
-def snapshot(monkeypatch: pytest.MonkeyPatch) -> Snapshot:
-    monkeypatch.setattr(looks, "KafkaRequests", Broker)
+class Forgetful(Broker):
+    """Knows nothing of the others: their topic was deleted."""
+
+    def list_partition_offsets(self, keys: Iterable[Any]) -> dict[Any, Any]:
+        raise Retryable("no such partition")
+
+
+@pytest.fixture(params=[Broker])
+def snapshot(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Snapshot:
+    monkeypatch.setattr(looks, "KafkaRequests", request.param)
     monkeypatch.setattr(looks.settings, "describe", lambda *_: {})
     return looks.ClusterLooks(KafkaCluster(name="c", bootstrap_servers="a:1")).look(lambda _: [])
 
@@ -72,3 +79,10 @@ def test_a_partition_that_is_refused_costs_only_itself(snapshot: Snapshot) -> No
 
 def test_sizes_are_those_of_the_partitions_that_were_described(snapshot: Snapshot) -> None:
     assert snapshot.sizes == {1: {TopicPartition("t", n): 100.0 * n for n in range(4)}}
+
+
+@pytest.mark.parametrize("snapshot", [Forgetful], indirect=True)
+def test_what_is_gone_costs_what_its_leader_answered_nothing(snapshot: Snapshot) -> None:
+    assert {key.partition for key in snapshot.partitions} == {0, 3}
+    (problem,) = snapshot.problems
+    assert "no offsets of 2 partitions" in problem.text

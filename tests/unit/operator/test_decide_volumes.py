@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.fleet.test_topics import seen
 
 from blockhouse.fleet.topics import DesiredTopic, plan_topics
 from blockhouse_operator.decide.volumes import claim_size
+from tests.unit.fleet.test_topics import seen
 
 
 def size(desired: str, asked: str, has: str | None) -> tuple[str, bool]:

@@ -84,19 +84,18 @@ class ClusterLooks:
                 continue
             try:
                 found |= self._led_offsets(broker, keys, spec)
+                others = [key for key in keys if key not in found]
+                if others:
+                    found |= self._offsets_of(others, spec)
             except BlockhouseError as error:
-                problems.append(
-                    _unanswered(f"broker {broker}", error, f"no offsets of {len(keys)} partitions it leads")
-                )
+                missing = sum(key not in found for key in keys)
+                problems.append(_unanswered(f"broker {broker}", error, f"no offsets of {missing} partitions it leads"))
         return found
 
     def _led_offsets(self, broker: int, keys: Sequence[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
-        """Offsets of partitions that the broker led when the cluster was described; the others are asked for again."""
-        requested = {ClientPartition(*key): spec for key in keys}
-        answer = self._one.ask("list_led_offsets", broker, requested)
-        found = {TopicPartition(key.topic, key.partition): offset for key, offset in answer.items()}
-        others = [key for key in keys if key not in found]
-        return found | self._offsets_of(others, spec) if others else found
+        """Offsets of those partitions that the broker still leads, as it did when the cluster was described."""
+        answer = self._one.ask("list_led_offsets", broker, {ClientPartition(*key): spec for key in keys})
+        return {TopicPartition(key.topic, key.partition): offset for key, offset in answer.items()}
 
     def _offsets_of(self, keys: Sequence[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
         """Offsets of these partitions. One that is refused costs only itself: the rest is halved."""
