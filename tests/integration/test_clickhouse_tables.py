@@ -76,6 +76,16 @@ def test_a_fingerprint_changes_with_columns_and_views_and_not_by_itself(stack: S
     assert seen == [False, True, True, True]
 
 
+def test_a_fingerprint_changes_while_another_table_has_the_name(stack: Stack, table: TableFactory) -> None:
+    name, other, server = table(), table(), stack.clickhouse[1, 1]
+    with replica(server) as r1:
+        before = fingerprints(r1)[f"default.{name}"]
+        server.execute(f"RENAME TABLE {name} TO {name}_was, {other} TO {name}")
+        assert fingerprints(r1)[f"default.{name}"] != before
+        server.execute(f"RENAME TABLE {name} TO {other}, {name}_was TO {name}")
+        assert fingerprints(r1)[f"default.{name}"] == before
+
+
 def test_a_table_without_replication_is_distinguished_and_a_missing_one_is_none(
     stack: Stack, table: TableFactory
 ) -> None:

@@ -23,6 +23,7 @@ from blockhouse_aggregator.coordination.schema_store import SchemaStore
 from blockhouse_aggregator.coordination.session import Session
 from blockhouse_aggregator.kafka.dead_letters import DeadLetter, DeadLetterWriter
 from e2e.stack import Stack
+from e2e.stack.process import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -137,6 +138,23 @@ def test_lost_doubled_and_foreign_rows_are_found_on_every_replica(
     assert {(t.missing, t.duplicates, t.unexpected) for t in report.tables} == {(3, 1, 2)}
     stream = StreamId(first["cluster"], pipeline.topic, first["partition"])
     assert f"{stream} offset {first['offset']}: 2 rows expected, 0 stored" in shown
+
+
+def test_rows_that_were_deleted_on_purpose_are_not_called_lost(
+    pipeline: Pipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, *others = pipeline.produce("--messages", "10", "--rows-per-message", "2")
+    pipeline.store([first, *others])
+    with Replica(pipeline.replicas[0]) as replica:
+        where = f"_kafka_cluster = '{first['cluster']}' AND _kafka_partition = {first['partition']}"
+        replica.query(f"ALTER TABLE {pipeline.table} DELETE WHERE {where} AND _kafka_offset = {first['offset']}")
+        there = f"SELECT count() FROM {pipeline.table} WHERE {where} AND _kafka_offset = {first['offset']}"
+        assert wait_until(lambda: replica.query(there) == [(0,)], timeout=60)
+
+    assert pipeline.audit("--wait", "20") == 0
+
+    assert "missing rows cannot be judged: rows were deleted" in capsys.readouterr().out
+    assert {table.missing for table in run(pipeline.spec).tables} == {2}
 
 
 def test_bad_messages_count_as_missing_until_they_are_dead_lettered(pipeline: Pipeline) -> None:

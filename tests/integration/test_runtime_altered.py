@@ -1,4 +1,5 @@
-"""Columns added behind our back while blocks are in flight and owners die: each row once, whichever owner replays it.
+"""Columns added, partitions attached again, tables swapped behind our back while blocks are in flight and owners die:
+each row once, whichever owner replays it.
 
     SEED=1 SEEDS=10 .venv/bin/pytest tests/integration/test_runtime_altered.py
 
@@ -20,7 +21,8 @@ from typer.testing import CliRunner
 from blockhouse_aggregator.commands.streams import app as streams_command
 from e2e.pipeline import AggregatorProcess
 from e2e.stack import Stack
-from tests.integration.runtime_pipeline import Loading, eventually, healed, loading
+from e2e.stack.tables import create_replicated_table
+from tests.integration.runtime_pipeline import Loading, eventually, healed_and_balanced, loading
 
 pytestmark = [pytest.mark.integration, pytest.mark.clickhouse]
 
@@ -40,7 +42,7 @@ def running(running_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture
 def pipeline(running: Loading) -> Iterator[Loading]:
-    with healed(running) as found:
+    with healed_and_balanced(running) as found:
         yield found
 
 
@@ -93,12 +95,65 @@ def test_a_column_is_added_while_an_owner_dies_with_a_block_in_flight(pipeline: 
         assert pipeline.owner(*STREAM, other_than=victim) is survivor
     pipeline.heal()
     pipeline.settle(table)
-    # A server with tokens recognises the block though its columns are others now; without them its rows decide.
-    tokens = "SELECT count() FROM system.settings WHERE name = 'insert_deduplication_token'"
-    by_token = pipeline.stack.clickhouse[1, 1].execute(tokens) == [(1,)]
-    decided = "blockhouse_replays_total" if by_token else "blockhouse_provenance_decisions_total"
-    found = survivor.metric(decided, stream=pipeline.stream(*STREAM))
+    found = survivor.metric("blockhouse_provenance_decisions_total", stream=pipeline.stream(*STREAM))
     assert found >= 1, f"SEED={seed}: {scene}: no block of another revision was decided"
+
+
+def test_a_partition_is_detached_and_attached_between_a_blocks_insert_and_its_replay(pipeline: Loading) -> None:
+    """DETACH takes the hashes of its parts out of the window: the server would store the block again."""
+    table = pipeline.feed.table("detached")
+    victim = killed_with_a_stored_block(pipeline, table)
+    for change in ("DETACH", "ATTACH"):
+        pipeline.stack.clickhouse[1, 1].execute(f"ALTER TABLE {table} {change} PARTITION tuple()")
+    settled_by_rows(pipeline, table, victim)
+
+
+def test_a_table_is_copied_and_swapped_between_a_blocks_insert_and_its_replay(pipeline: Loading) -> None:
+    """The window of the copy holds the hash of what was copied, not of the block."""
+    table, servers = pipeline.feed.table("swapped"), list(pipeline.stack.clickhouse.values())
+    create_replicated_table(pipeline.stack, "swapped_copy", "id UInt64, text String", order_by="id")
+    victim = killed_with_a_stored_block(pipeline, table)
+    servers[0].execute(f"INSERT INTO default.swapped_copy SELECT * FROM {table}")
+    rows = servers[0].execute(f"SELECT count() FROM {table}")
+    for server in servers:
+        assert eventually(lambda s=server: s.execute("SELECT count() FROM default.swapped_copy") == rows)
+        server.execute(f"RENAME TABLE {table} TO default.swapped_before, default.swapped_copy TO {table}")
+    settled_by_rows(pipeline, table, victim)
+
+
+def test_rows_deleted_between_a_blocks_insert_and_its_replay_do_not_come_back(pipeline: Loading) -> None:
+    table, server = pipeline.feed.table("deleted"), pipeline.stack.clickhouse[1, 1]
+    victim = killed_with_a_stored_block(pipeline, table)
+    rows = "_kafka_cluster = 'a' AND _kafka_partition = 0"
+    server.execute(f"ALTER TABLE {table} DELETE WHERE {rows}")
+    # 18.16 leaves the last part that had a quorum alone until there is another one.
+    server.execute(f"INSERT INTO {table} (id, text) VALUES", [(0, "")], insert_quorum=2)
+    there = f"SELECT count() FROM {table} WHERE {rows}"
+    assert eventually(lambda: server.execute(there) == [(0,)])
+    assert pipeline.owner(*STREAM, other_than=victim) is pipeline.peer(victim)
+    pipeline.wait("everything decided", pipeline.pipeline.quiet)
+    assert server.execute(there) == [(0,)]
+
+
+def killed_with_a_stored_block(pipeline: Loading, table: str) -> AggregatorProcess:
+    """The owner of STREAM, dead before it could commit that a block of the table was stored."""
+    pipeline.feed.send(table, 5)
+    pipeline.settle(table)
+    owner = pipeline.owner(*STREAM)
+    owner.arm_fault("after-insert", action="kill-aggregator", stream=pipeline.stream(*STREAM), table=table)
+    pipeline.feed.send(table, 5, to=[STREAM])
+    pipeline.wait("its death", lambda: not owner.alive)
+    return owner
+
+
+def settled_by_rows(pipeline: Loading, table: str, victim: AggregatorProcess) -> None:
+    survivor = pipeline.peer(victim)
+    assert pipeline.owner(*STREAM, other_than=victim) is survivor
+    pipeline.feed.send(table, 5)
+    pipeline.heal()
+    pipeline.settle(table)
+    decided = survivor.metric("blockhouse_provenance_decisions_total", stream=pipeline.stream(*STREAM))
+    assert decided >= 1, "the block was not inherited"
 
 
 def test_a_dropped_column_and_a_changed_type_hold_their_table_until_they_are_fixed(pipeline: Loading) -> None:

@@ -254,6 +254,15 @@ class Shard:
             }
         self.world.later(setting.cleaner, self._clean)
 
+    def forget(self, table: Table, kept: set[Row]) -> None:
+        """DETACH and ATTACH PARTITION: the rows stay, their hashes leave the window. Those with `kept` rows stay."""
+        self.world.narrate("shard", f"t{table.number}: its partitions are detached and attached")
+        table.blocks = {
+            hash_: made
+            for hash_, made in table.blocks.items()
+            if table.under_way[hash_] or kept & set(hash_[2]) or (table.pending and table.pending.hash == hash_)
+        }
+
     # --- questions ------------------------------------------------------------------------------------------
 
     async def rows_of(self, server: Server, table: Table, stream: int, begin: int, end: int) -> dict[int, int]:

@@ -137,10 +137,13 @@ class SimShard:
         self.seen[table.full_name] = snapshot
         return snapshot
 
-    async def blocks_since(self, table: ServerTable, since_ms: int) -> int:
+    async def blocks_since(self, table: ServerTable, since_ms: int, *, older_than_ms: int) -> int:
         await self._zookeeper()
         found = self._node.shard.tables[self._node.numbers[table.full_name]]
         return sum(made >= since_ms for made in (*found.blocks.values(), *found.failed))
+
+    async def rows_removed(self, table: ServerTable, since_ms: int) -> str:
+        return ""
 
     async def altered_since(self, table: ServerTable, since_ms: int) -> bool:
         await self._zookeeper()

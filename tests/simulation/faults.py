@@ -46,7 +46,7 @@ class Misfortunes:
             self._kill_worker, self._kill_server, self._freeze, self._freeze, self._freeze, self._stall, self._stall,
             self._zone_down, self._kafka_down, self._zookeeper_down, self._expire, self._expire, self._split,
             self._stop_fetches, self._stop_fetches, self._restart, self._restart, self._force_offset,
-            self._eclipse, self._eclipse, self._take_lock,
+            self._eclipse, self._eclipse, self._take_lock, self._detach,
         ]  # fmt: skip
 
     def _at(self, delay: float, work: Callable[[], None]) -> None:
@@ -178,6 +178,19 @@ class Misfortunes:
         self._wake(asleep)
         for node in others:
             self._later(1, 4, node.start)
+
+    def _detach(self) -> None:
+        """A person detaches and attaches the partitions of a table. What a worker sends just now is left to the window:
+        a frozen one could be recognised by nothing else."""
+        table = self._random.choice(self._shard.tables)
+        workers = [worker for node in self._nodes for worker in node.workers.values()]
+        sent = {
+            (worker.node.stream_number(worker.spec.stream), offset)
+            for worker in workers
+            for key in worker.inserting
+            for offset in range(key.begin, key.end + 1)
+        }
+        self._shard.forget(table, sent)
 
     def _oversleep(self, node: Node | None = None) -> None:
         """Frozen with a lock in its hands until its block, replayed by another owner, has left the window."""

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.audit.compare import Difference, Example
+from blockhouse_aggregator.audit.doubts import NONE, Doubt
 from blockhouse_aggregator.audit.manifest import ManifestResult
 from blockhouse_aggregator.audit.produced import NO_TABLE
 from blockhouse_aggregator.audit.values.report import ValuesReport
@@ -35,7 +36,8 @@ class TableResult:
     """One table on one replica. `messages` and `rows` as produced; `rows` without those of dead letters.
 
     `table` is empty for messages that name none. `exists` is whether the replica has the table. `others` and `unnamed`
-    count rows that were seen and not judged, as in `stored.Held`.
+    count rows that were seen and not judged, as in `stored.Held`; `doubt` is why its counts, all or those of missing
+    rows, are no faults.
     """
 
     table: str
@@ -51,10 +53,13 @@ class TableResult:
     offenders: tuple[Offender, ...]
     others: Mapping[str, int] = field(default_factory=dict)
     unnamed: int = 0
+    doubt: Doubt = NONE
 
     @property
     def exact(self) -> bool:
-        return not (self.duplicates or self.missing or self.unexpected)
+        """As far as it can be judged."""
+        missing = self.missing and not self.doubt.of_missing
+        return self.doubt.of_all or not (self.duplicates or missing or self.unexpected)
 
 
 def table_result(
@@ -68,6 +73,7 @@ def table_result(
     differences: Sequence[tuple[StreamId, Difference]],
     others: Mapping[str, int] | None = None,
     unnamed: int = 0,
+    doubt: Doubt = NONE,
 ) -> TableResult:
     """The sum over all streams of a table."""
     found = [difference for _, difference in differences]
@@ -86,12 +92,14 @@ def table_result(
         offenders=tuple(offenders[:_SHOWN]),
         others=others or {},
         unnamed=unnamed,
+        doubt=doubt,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """`exact` only if every row of Kafka is on every replica exactly once, and nothing else is.
+    """`exact` only if every row of Kafka is on every replica exactly once, and nothing else is, as far as that can be
+    judged; `judged` if it can of any table.
 
     `expired` counts rows below the begin of the logs that no manifest vouches for: they could not be judged.
     `values` is there if they were compared; `exact` needs them to be right.
@@ -112,6 +120,10 @@ class AuditReport:
             and (self.manifest is None or self.manifest.exact)
             and (self.values is None or self.values.exact)
         )
+
+    @property
+    def judged(self) -> bool:
+        return any(not table.doubt.of_all for table in self.tables)
 
     def to_json(self) -> dict[str, Any]:
         """`exact` is there for the whole, each table and the manifest."""
@@ -148,7 +160,9 @@ class AuditReport:
             lines.append(Text(f"manifest: {m.messages:,} messages, {m.lost:,} not in Kafka, {m.different:,} different"))
         if self.values is not None:
             lines.append(self.values.render())
-        verdict = Text("exact: every row once on every replica", style="bold green")
+        doubted = len({table.table for table in self.tables if table.doubt.why})
+        limits = f", as far as that can be judged of {doubted} tables" if doubted else ""
+        verdict = Text(f"exact: every row once on every replica{limits}", style="bold green")
         lines.append(verdict if self.exact else Text("NOT EXACT", style="bold red"))
         return Group(*lines)
 
@@ -172,6 +186,10 @@ def _not_judged(table: TableResult) -> list[str]:
     if table.unnamed:
         text = "rows name no topic, and others of their offsets do: whose they are cannot be judged"
         found.append(f"{table.unnamed:,} {text}")
+    if table.doubt.of_all:
+        found.append(f"cannot be judged: {table.doubt.why}")
+    elif table.doubt.of_missing:
+        found.append(f"missing rows cannot be judged: {table.doubt.why}")
     return found
 
 

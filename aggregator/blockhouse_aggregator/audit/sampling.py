@@ -20,6 +20,7 @@ from blockhouse.errors import BlockhouseError
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.audit.auditing import AuditSpec
 from blockhouse_aggregator.audit.compare import Ints, Produced, compare, still_dead
+from blockhouse_aggregator.audit.doubts import NONE
 from blockhouse_aggregator.audit.produced import NO_TABLE, DeadLetterLog, read_window
 from blockhouse_aggregator.audit.report import TableResult, table_result
 from blockhouse_aggregator.audit.stored import StoredTables
@@ -151,6 +152,7 @@ class SampledAudit:
                     rows=int(live.rows.sum()),
                     dead_letters=int(np.isin(produced[table].offsets, aside).sum()),
                     differences=[(stream, compare(live, found))],
+                    doubt=columns.doubt if columns else NONE,
                 )
 
 

@@ -14,6 +14,7 @@ from blockhouse.errors import Blocked
 from blockhouse.schema.model import TOPIC_COLUMN
 from blockhouse.streams import StreamId, incarnation
 from blockhouse_aggregator.audit.compare import Ints, Stored
+from blockhouse_aggregator.audit.doubts import NONE, Doubt, doubts
 from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.clickhouse.names import qualified
 
@@ -29,10 +30,11 @@ _PORTION = 500_000
 @dataclass(frozen=True, slots=True)
 class Columns:
     """What a table's rows hold beside cluster, partition and offset: the row inside the message (`numbered`), the topic
-    by name and id (`named`)."""
+    by name and id (`named`); and what of them cannot be judged."""
 
     numbered: bool
     named: bool
+    doubt: Doubt = NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +53,12 @@ class Topic:
 class Held:
     """What a table holds: of the audited topic by stream, and what cannot be judged: `others` are numbers of rows by
     cluster and topic, of other topics and of former ones of the same name; `unnamed` counts rows that name no topic and
-    are of the same offsets as rows that do."""
+    are of the same offsets as rows that do; `doubt` is about all of them."""
 
     streams: Mapping[Stream, Stored]
     others: Mapping[str, int]
     unnamed: int = 0
+    doubt: Doubt = NONE
 
 
 class StoredTables:
@@ -82,7 +85,11 @@ class StoredTables:
                 f"{', '.join(blind)}; leave them out with --ignore-table",
                 reason="ProvenanceMissing",
             )
-        return {table: Columns(_ROW in names, TOPIC_COLUMN in names) for table, names in columns.items()}
+        found = doubts(self._replica, {table: frozenset(names) for table, names in columns.items()})
+        return {
+            table: Columns(_ROW in names, TOPIC_COLUMN in names, found.get(table, NONE))
+            for table, names in columns.items()
+        }
 
     def read(self, table: str, columns: Columns, topic: Topic) -> Held:
         """Everything of one table."""
@@ -102,7 +109,7 @@ class StoredTables:
             )
             others = {f"{cluster}: {name}": count for cluster, name, count in sorted(rows)}
         if not streams:
-            return Held({}, others)
+            return Held({}, others, doubt=columns.doubt)
         low, high = min(row[2] for row in streams), max(row[3] for row in streams)
         step = max(50_000, _PORTION // len(streams))
         parts: dict[Stream, list[Stored]] = {(row[0], row[1]): [] for row in streams}
@@ -112,7 +119,8 @@ class StoredTables:
             for stream, stored, without in self._portion(where, columns, ours, params | bounds):
                 parts.setdefault(stream, []).append(stored)
                 unnamed += without
-        return Held({s: _joined(portions, columns.numbered) for s, portions in parts.items()}, others, unnamed)
+        joined = {stream: _joined(portions, columns.numbered) for stream, portions in parts.items()}
+        return Held(joined, others, unnamed, columns.doubt)
 
     def window(self, table: str, columns: Columns, stream: StreamId, topic_id: str, begin: int, end: int) -> Stored:
         """One table's rows of the offsets [begin, end) of one stream."""

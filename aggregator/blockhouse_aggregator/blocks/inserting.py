@@ -21,10 +21,11 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks.build import BlockBuilder, EncodedBlock
 from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.clickhouse.errors import Fault, ServerFault
+from blockhouse_aggregator.clickhouse.lost_parts import ANY_TABLE, lost_parts
 from blockhouse_aggregator.clickhouse.model import InsertRequest
 from blockhouse_aggregator.clickhouse.presence import Absent, Ambiguous, Complete, Origin, Partial, decide
 from blockhouse_aggregator.clickhouse.provenance import stored_rows, stored_rows_of_any_revision
-from blockhouse_aggregator.clickhouse.tables import describe
+from blockhouse_aggregator.clickhouse.tables import ServerTable, describe
 from blockhouse_aggregator.faults.model import Point
 from blockhouse_aggregator.faults.strike import strike_at
 from blockhouse_aggregator.gate.messages import BlockKey, Drop, Go, Grant, Ready, Result
@@ -170,9 +171,20 @@ class Inserter:
             raise Permanent(f"table {block.table} is gone", reason="UnknownTable")
         origin = Origin(self._stream.cluster, self._stream.partition, grant.topic, grant.sole)
         ask = stored_rows_of_any_revision if grant.repair else stored_rows
-        stored = ask(self._replica(), table, origin, block.begin, block.end)
+        try:
+            stored = ask(self._replica(), table, origin, block.begin, block.end)
+        except ServerFault as fault:
+            if fault.fault is Fault.REPLICA and (grant.exact or grant.by_token) and self._no_replica_answers(table):
+                return self._send_whole(grant, block)
+            raise
         presence = decide(builder.rows_by_offset(), stored)
         surplus = sum(presence.surplus.values())
+        if grant.removed and not isinstance(presence, Complete):
+            raise Blocked(
+                f"table {block.table}: not all rows of the block are there, and some may have been removed since:"
+                f" {grant.removed}; `blockhouse streams resolve` decides",
+                reason="ProvenanceAmbiguous",
+            )
         match presence:
             case Complete():
                 return _Done(presence="complete", surplus=surplus)
@@ -189,6 +201,12 @@ class Inserter:
                     " some rows are stored, and without column _kafka_row no one can determine which",
                     reason="ProvenanceAmbiguous",
                 )
+
+    def _no_replica_answers(self, table: ServerTable) -> bool:
+        """Whether this replica may lack a part for good, and all others too: one that all have lost, or, without a
+        quorum, one whose only replica is down. The deduplication window decides then, as long as it does."""
+        lost = lost_parts(self._replica())
+        return self._quorum.replicas < 2 or bool(lost.get(table.full_name) or lost.get(ANY_TABLE))
 
     def _send(
         self,

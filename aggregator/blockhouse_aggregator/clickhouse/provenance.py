@@ -19,9 +19,8 @@ from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.clickhouse.errors import Fault, ServerFault
 from blockhouse_aggregator.clickhouse.names import qualified
 from blockhouse_aggregator.clickhouse.presence import Origin, StoredRows
-from blockhouse_aggregator.clickhouse.tables import ServerTable, caught_up
+from blockhouse_aggregator.clickhouse.tables import IDENTITY, ServerTable, caught_up
 
-_REQUIRED = frozenset({"_kafka_cluster", "_kafka_partition", "_kafka_offset"})
 _NO_TOPIC = (
     "rows of these offsets are there that name no topic, and the topic was created again since, or another pipeline"
     " loads the table: no one can determine whose rows they are"
@@ -77,9 +76,9 @@ def stored_rows_of_any_revision(
 
 def _check_decidable(table: ServerTable, block: str) -> None:
     """Raises Blocked for a table whose rows never show whether a block is stored."""
-    if not table.provenance >= _REQUIRED:
+    if not table.provenance >= IDENTITY:
         raise Blocked(
-            f"table {table.full_name} has no columns {', '.join(sorted(_REQUIRED - table.provenance))}: no one can"
+            f"table {table.full_name} has no columns {', '.join(sorted(IDENTITY - table.provenance))}: no one can"
             f" determine whether block {block} is stored:"
             " `blockhouse streams resolve` decides",
             reason="ProvenanceMissing",

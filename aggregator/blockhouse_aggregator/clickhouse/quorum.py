@@ -78,7 +78,7 @@ class QuorumProbe:
             failed_parts_version=failed.children_zxid if failed else 0,
         )
 
-    def blocks_since(self, zookeeper_path: str, since_ms: int, *, enough: int = 0) -> int:
+    def blocks_since(self, zookeeper_path: str, since_ms: int, *, enough: int = 0, older_than_ms: int = UNKNOWN) -> int:
         """Deduplication entries made at or after `since_ms` (Unix time of the ensemble, milliseconds), or more: more is
         the safe side. Only a count above `enough` is exact.
 
@@ -88,8 +88,8 @@ class QuorumProbe:
 
         An entry that vanishes while we count is counted. So is one of a part that failed since: it is gone now, but the
         cleaner may have pushed another out to make room for it. Of several directories the fullest counts: a hash is
-        in one of them, and each is trimmed by itself. UNKNOWN for a table without any, or with one of a version that
-        this code has never seen.
+        in one of them, and each is trimmed by itself. UNKNOWN for a table without any, with one of a version that this
+        code has never seen, or with one that was itself made at `older_than_ms` or later: hashes from before are gone.
         """
         table = f"{self._chroot}{zookeeper_path}"
         self._znodes.sync(table)
@@ -100,6 +100,8 @@ class QuorumProbe:
             return UNKNOWN
         paths = [f"{table}/{name}" for name in HASH_DIRECTORIES if name in names]
         nodes = self._znodes.get_many(paths)
+        if any(node is not None and node.created_ms >= older_than_ms for node in nodes):
+            return UNKNOWN
         counts = [
             self._entries_since(path, node, since_ms, enough - failed)
             for path, node in zip(paths, nodes, strict=True)

@@ -39,7 +39,9 @@ class Identity:
     since_ms: int = 0
 
 
-_APART = frozenset({"_kafka_cluster", "_kafka_partition", "_kafka_offset", "_kafka_row"})
+IDENTITY = frozenset({"_kafka_cluster", "_kafka_partition", "_kafka_offset"})
+"""Columns that name the message of a row."""
+_APART = IDENTITY | {"_kafka_row"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +74,21 @@ class ServerTable:
 
     @property
     def merges_rows(self) -> bool:
-        """Its engine makes one row of several messages' rows, or of none: what is stored then is no proof of what was
-        inserted. Rows whose sorting key names the message they are of stay apart, and its topic where rows name it: one
-        that was created again begins at the same offsets."""
-        family = self.engine.removeprefix("Replicated").removeprefix("Shared")
-        apart = _APART | ({TOPIC_COLUMN} & self.provenance)
-        return family.endswith("MergeTree") and family != "MergeTree" and not set(self.sorting_key.split(", ")) >= apart
+        """What is stored is no proof of what was inserted: see the function of this name."""
+        return merges_rows(self.engine, self.sorting_key, self.provenance)
+
+    @property
+    def shows_blocks(self) -> bool:
+        """Its rows show which messages were inserted."""
+        return self.provenance >= IDENTITY and not self.merges_rows
+
+
+def merges_rows(engine: str, sorting_key: str, columns: frozenset[str]) -> bool:
+    """Whether the engine makes one row of several messages' rows, or of none. Rows whose sorting key names the message
+    they are of stay apart, and its topic where rows name it: one that was created again begins at the same offsets."""
+    family = engine.removeprefix("Replicated").removeprefix("Shared")
+    apart = _APART | ({TOPIC_COLUMN} & columns)
+    return family.endswith("MergeTree") and family != "MergeTree" and not set(sorting_key.split(", ")) >= apart
 
 
 def describe(replica: Replica, database: str, table: str) -> ServerTable | None:
@@ -135,14 +146,17 @@ def replicated_tables(replica: Replica) -> dict[str, str]:
 
 
 def fingerprints(replica: Replica) -> dict[str, int]:
-    """By `database.table` a number that changes when any column does, its engine, or what views hang on it."""
+    """By `database.table` a number that changes when any column does, how the table was made (engine, keys, settings,
+    TTL), where it is replicated, or what views hang on it: another table may have its name now."""
     rows = replica.query(
         "SELECT of, sum(print) FROM (SELECT concat(database, '.', table) AS of,"
         " cityHash64(name, type, default_kind, default_expression) AS print"
         " FROM system.columns WHERE database != 'system'"
-        " UNION ALL SELECT concat(database, '.', name) AS of, cityHash64(engine, arrayStringConcat(arraySort("
-        "arrayMap((d, t) -> concat(d, '.', t), dependencies_database, dependencies_table)), ',')) AS print"
-        " FROM system.tables WHERE database != 'system') GROUP BY of",
+        " UNION ALL SELECT concat(database, '.', name) AS of, cityHash64(create_table_query, arrayStringConcat("
+        "arraySort(arrayMap((d, t) -> concat(d, '.', t), dependencies_database, dependencies_table)), ',')) AS print"
+        " FROM system.tables WHERE database != 'system'"
+        " UNION ALL SELECT concat(database, '.', table) AS of, cityHash64(zookeeper_path) AS print"
+        " FROM system.replicas) GROUP BY of",
     )
     return dict(rows)
 

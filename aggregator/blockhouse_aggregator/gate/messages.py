@@ -196,8 +196,9 @@ class Replay(Message):
 
 
 class Grant(Message):
-    """Insert this block now. With `ask_provenance` deduplication is not trusted for it: insert only the rows that the
-    provenance columns show to be missing; `topic` and `sole` are as in `clickhouse.presence.Origin`.
+    """Insert this block now; with `ask_provenance` only the rows that the provenance columns show to be missing, and
+    where rows may have been `removed` since, for this reason, none: all of them are there, or it cannot be decided.
+    `topic` and `sole` are as in `clickhouse.presence.Origin`.
 
     `exact` and `by_token`: deduplication is relied on, by content, which holds only while the server has no tokens and
     the table exactly the block's columns, or by token, which holds only while the server has tokens: refuse the insert
@@ -213,6 +214,7 @@ class Grant(Message):
     token: str
     deadline_ms: int
     ask_provenance: bool = False
+    removed: str = ""
     topic: str = ""
     sole: bool = True
     exact: bool = False

@@ -23,6 +23,7 @@ from blockhouse_aggregator.clickhouse.identities import Identities
 from blockhouse_aggregator.clickhouse.lost_parts import lost_parts
 from blockhouse_aggregator.clickhouse.presence import Origin, StoredRows
 from blockhouse_aggregator.clickhouse.quorum import QuorumProbe, QuorumSnapshot, few_enough
+from blockhouse_aggregator.clickhouse.removals import why_not_to_insert_again
 from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.coordination.claims import ACCESS_DENIED, TableClaims
 from blockhouse_aggregator.coordination.holds import Hold, TableHolds
@@ -206,11 +207,15 @@ class LocalShard:
             return QuorumSnapshot(pending=False, failed_parts_version=0)
         return await self._znodes.run(self._probe.snapshot, table.zookeeper_path)
 
-    async def blocks_since(self, table: ServerTable, since_ms: int) -> int:
+    async def blocks_since(self, table: ServerTable, since_ms: int, *, older_than_ms: int) -> int:
         if table.zookeeper_path is None:
             return 0
         enough = few_enough(table.deduplication_window)
-        return await self._znodes.run(self._probe.blocks_since, table.zookeeper_path, since_ms, enough=enough)
+        count = partial(self._probe.blocks_since, enough=enough, older_than_ms=older_than_ms)
+        return await self._znodes.run(count, table.zookeeper_path, since_ms)
+
+    async def rows_removed(self, table: ServerTable, since_ms: int) -> str:
+        return await self._queries.run(why_not_to_insert_again, self._replica, table, since_ms)
 
     async def altered_since(self, table: ServerTable, since_ms: int) -> bool:
         if table.zookeeper_path is None or table.replica_name is None:

@@ -99,8 +99,9 @@ class Shard(Protocol):
         """What ZooKeeper holds of the table's quorum now."""
         ...
 
-    async def blocks_since(self, table: ServerTable, since_ms: int) -> int:
-        """How many blocks of all writers the deduplication window has got since Unix milliseconds."""
+    async def blocks_since(self, table: ServerTable, since_ms: int, *, older_than_ms: int) -> int:
+        """How many blocks of all writers the deduplication window has got since Unix milliseconds; more than any window
+        holds where the window itself was made at `older_than_ms` or later."""
         ...
 
     async def altered_since(self, table: ServerTable, since_ms: int) -> bool:
@@ -111,6 +112,11 @@ class Shard(Protocol):
         """Claim the table for rows of the cluster that are of `topic` (`streams.incarnation`), with its lock held;
         whether rows that name no topic can only be of this one. Raises Blocked when another pipeline has claimed it and
         nothing would separate its rows from ours."""
+        ...
+
+    async def rows_removed(self, table: ServerTable, since_ms: int) -> str:
+        """Why rows inserted since Unix milliseconds may have been removed on purpose; empty when nothing is known that
+        removes them for good."""
         ...
 
     async def stored(self, table: ServerTable, origin: Origin, begin: int, end: int) -> StoredRows:

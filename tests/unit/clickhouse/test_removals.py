@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
 
 from blockhouse_aggregator.clickhouse.client import Replica
-from blockhouse_aggregator.clickhouse.removals import removing_ttl, why_rows_may_be_removed
+from blockhouse_aggregator.clickhouse.removals import (
+    removing_ttl,
+    why_not_to_insert_again,
+    why_rows_may_be_removed,
+)
 from tests.unit.runtime.test_storing import TABLE
 
 ENGINE = "ENGINE = ReplicatedMergeTree('/t', '{replica}') PARTITION BY toYYYYMM(d) ORDER BY id"
@@ -45,9 +50,40 @@ def test_a_ttl_removes_rows_unless_it_only_moves_them(clause: str, rules: str) -
     ],
 )
 def test_a_mutation_that_deletes_is_known(command: str, removes: bool) -> None:
-    class Server:
-        def query(self, sql: str, params: Any) -> list[tuple[str]]:
-            assert params == {"database": "default", "name": "t"}
-            return [(command,)] if "system.mutations" in sql else [(f"{COLUMNS} {ENGINE}",)]
+    server = Server(f"{COLUMNS} {ENGINE}", command)
+    assert bool(why_rows_may_be_removed(cast(Replica, server), TABLE)) is removes
+    assert server.since == 0
+    assert bool(why_not_to_insert_again(cast(Replica, server), TABLE, 7_000)) is removes
+    assert server.since == 7
 
-    assert bool(why_rows_may_be_removed(cast(Replica, Server()), TABLE)) is removes
+
+@pytest.mark.parametrize(
+    ("clause", "removes", "rolls_up"),
+    [
+        ("", False, False),
+        (" TTL d + toIntervalDay(30)", True, False),
+        (" TTL d + toIntervalDay(30) GROUP BY id SET d = max(d)", True, True),
+    ],
+)
+def test_what_a_ttl_deletes_may_be_inserted_again_and_what_it_sums_up_may_not(
+    clause: str, removes: bool, rolls_up: bool
+) -> None:
+    server = cast(Replica, Server(f"{COLUMNS} {ENGINE}{clause}", "MATERIALIZE INDEX i"))
+    assert bool(why_rows_may_be_removed(server, TABLE)) is removes
+    assert bool(why_not_to_insert_again(server, TABLE, 7_000)) is rolls_up
+
+
+@dataclass
+class Server:
+    """Holds one table with one mutation; `since` (Unix seconds) is what was asked for."""
+
+    create: str
+    command: str
+    since: int | None = None
+
+    def query(self, sql: str, params: dict[str, Any]) -> list[tuple[str]]:
+        assert (params["database"], params["name"]) == ("default", "t")
+        if "system.mutations" not in sql:
+            return [(self.create,)]
+        self.since = params["since"]
+        return [(self.command,)]

@@ -32,10 +32,12 @@ class Nodes:
         return [Znode(b"", 0, 10_000, 0, children=len(self._tree.get(path, ()))) for path in paths]
 
 
-def counted(monkeypatch: pytest.MonkeyPatch, layout: Sequence[str], **entries: int) -> int:
+def counted(
+    monkeypatch: pytest.MonkeyPatch, layout: Sequence[str], older_than_ms: int = UNKNOWN, **entries: int
+) -> int:
     tree = {f"{TABLE}/{name}": [f"all_{n}" for n in range(count)] for name, count in entries.items()}
     monkeypatch.setattr(quorum, "Znodes", lambda *_, **__: Nodes({TABLE: layout, **tree}))
-    return QuorumProbe(cast(Any, None)).blocks_since(TABLE, 5_000)
+    return QuorumProbe(cast(Any, None)).blocks_since(TABLE, 5_000, older_than_ms=older_than_ms)
 
 
 def test_the_fullest_directory_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,3 +51,10 @@ def test_a_layout_that_was_never_seen_is_not_certain(monkeypatch: pytest.MonkeyP
     assert counted(monkeypatch, (*OF_26_9, "block_hashes"), blocks=1) == UNKNOWN
     assert counted(monkeypatch, ("columns", "log"), blocks=1) == UNKNOWN
     assert counted(monkeypatch, ()) == UNKNOWN
+
+
+def test_a_window_that_is_younger_than_the_intent_holds_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table was dropped and made again, or another one took its name: the nodes were made at second 10."""
+    assert counted(monkeypatch, OF_18_16, older_than_ms=10_001, blocks=7) == 7
+    assert counted(monkeypatch, OF_18_16, older_than_ms=10_000, blocks=7) == UNKNOWN
+    assert counted(monkeypatch, OF_26_9, older_than_ms=9_000, deduplication_hashes=7) == UNKNOWN

@@ -60,7 +60,10 @@ class Everything:
     async def quorum(self, table: ServerTable) -> QuorumSnapshot:
         raise NotImplementedError
 
-    async def blocks_since(self, table: ServerTable, since_ms: int) -> int:
+    async def blocks_since(self, table: ServerTable, since_ms: int, *, older_than_ms: int) -> int:
+        raise NotImplementedError
+
+    async def rows_removed(self, table: ServerTable, since_ms: int) -> str:
         raise NotImplementedError
 
     async def altered_since(self, table: ServerTable, since_ms: int) -> bool:

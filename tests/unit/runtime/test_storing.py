@@ -72,6 +72,7 @@ class World:
     quorum_answers: deque[QuorumSnapshot] = field(default_factory=lambda: deque([CLEAR]))
     recent_blocks: int = 0
     altered: bool = False
+    removed: str = ""
     lost_meanwhile: bool = False
     table: ServerTable = TABLE
     stored_offsets: int = 0
@@ -96,8 +97,13 @@ class World:
     async def quorum(self, table: ServerTable) -> QuorumSnapshot:
         return self.quorum_answers.popleft() if len(self.quorum_answers) > 1 else self.quorum_answers[0]
 
-    async def blocks_since(self, table: ServerTable, since_ms: int) -> int:
+    async def blocks_since(self, table: ServerTable, since_ms: int, *, older_than_ms: int) -> int:
+        assert since_ms < older_than_ms == BLOCK.intent.intent_ms or older_than_ms < NOW - 100_000
         return self.recent_blocks
+
+    async def rows_removed(self, table: ServerTable, since_ms: int) -> str:
+        assert since_ms < BLOCK.intent.intent_ms - 1000, "clocks may differ"
+        return self.removed
 
     async def altered_since(self, table: ServerTable, since_ms: int) -> bool:
         assert since_ms < BLOCK.intent.intent_ms - 1000, "clocks may differ"

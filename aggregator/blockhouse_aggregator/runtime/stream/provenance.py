@@ -14,6 +14,7 @@ from blockhouse_aggregator.clickhouse.presence import StoredRows
 from blockhouse_aggregator.runtime.ports import Shard
 from blockhouse_aggregator.runtime.stream.block import FOREIGN_TEXT, BlockToStore
 from blockhouse_aggregator.runtime.stream.claimed_tables import ClaimedTables
+from blockhouse_aggregator.runtime.stream.evidence import before_any_insert
 from blockhouse_aggregator.runtime.stream.outcomes import (
     Absent,
     CannotTell,
@@ -59,13 +60,17 @@ class ProvenanceReader:
         try:
             before = await self.quorum.settled(block.table)
             rows = await self.shard.stored(block.table, block.origin, block.intent.begin, block.intent.end)
+            removed = "" if block.repair else await self.shard.rows_removed(block.table, before_any_insert(block))
             if not await self.quorum.acknowledged(block.table, before):
                 return CannotTell("a part failed while provenance was asked", AGAIN_AFTER_FAILED_PART)
         except Retryable as error:
             return CannotTell(str(error), error.after)
         except BlockhouseError as error:
             return CannotTell(str(error), after=None)
-        return _judge(block, rows)
+        found = _judge(block, rows)
+        if removed and not isinstance(found, Whole):
+            return CannotTell(f"what is not there may have been removed since: {removed}", after=None)
+        return found
 
 
 def _judge(block: BlockToStore, rows: StoredRows) -> Provenance:
