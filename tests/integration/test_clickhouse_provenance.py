@@ -7,9 +7,19 @@ from dataclasses import replace
 import pytest
 
 from blockhouse.errors import Blocked
+from blockhouse_aggregator.clickhouse import provenance
 from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.clickhouse.errors import Fault, ServerFault
-from blockhouse_aggregator.clickhouse.presence import Absent, Ambiguous, Complete, Origin, Partial, Presence, decide
+from blockhouse_aggregator.clickhouse.presence import (
+    Absent,
+    Ambiguous,
+    Complete,
+    Origin,
+    Partial,
+    Presence,
+    StoredRows,
+    decide,
+)
 from blockhouse_aggregator.clickhouse.provenance import stored_rows
 from blockhouse_aggregator.clickhouse.tables import caught_up, describe
 from e2e.stack import Stack
@@ -41,6 +51,36 @@ def test_a_block_is_absent_before_it_is_inserted_and_complete_after(stack: Stack
         assert presence(r1, name) == Absent()
         r1.insert_native(block(server, name, rows(BEGIN, END)))
         assert presence(r1, name) == Complete()
+
+
+def test_the_newest_parts_are_asked_before_the_whole_table(
+    stack: Stack, table: TableFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A takeover acknowledges what was stored last without a read of everything; absence is never proved by a part."""
+    name, server = table(), stack.clickhouse[1, 1]
+    server.execute(f"SYSTEM STOP MERGES {name}")
+    asked: list[set[int]] = []
+
+    def enough(stored: StoredRows) -> bool:
+        asked.append(set(stored.counts))
+        return bool(stored.counts)
+
+    def found(begin: int, end: int) -> set[int]:
+        return set(stored_rows(r1, described, ORIGIN, begin, end, enough=enough).counts)
+
+    with replica(server) as r1:
+        r1.insert_native(block(server, name, rows(BEGIN, END)))
+        described = describe(r1, "default", name)
+        assert described is not None
+        assert found(BEGIN, END) == set(EXPECTED)
+        assert asked == [], "the newest parts are all there is"
+
+        r1.insert_native(block(server, name, rows(END + 1, END + 2)))
+        monkeypatch.setattr(provenance, "NEWEST_ROWS", 7)  # the first part has eight
+        assert found(END + 1, END + 2) == {END + 1, END + 2}
+        assert found(BEGIN, END) == set(EXPECTED)
+        assert found(END + 3, END + 9) == set()
+    assert asked == [{END + 1, END + 2}, set(), set()]
 
 
 def test_rows_of_another_topic_are_none_of_the_block(stack: Stack, table: TableFactory) -> None:

@@ -16,16 +16,15 @@ from typing import Literal
 
 from blockhouse.config.endpoints import ClickHouse
 from blockhouse.config.pipeline import Quorum
-from blockhouse.errors import Blocked, BlockhouseError, Permanent, Retryable
+from blockhouse.errors import BlockhouseError, Permanent, Retryable
 from blockhouse.streams import StreamId
+from blockhouse_aggregator.blocks.asking import no_replica_answers, presence
 from blockhouse_aggregator.blocks.build import BlockBuilder, EncodedBlock
 from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.clickhouse.errors import Fault, ServerFault
-from blockhouse_aggregator.clickhouse.lost_parts import ANY_TABLE, lost_parts
 from blockhouse_aggregator.clickhouse.model import InsertRequest
-from blockhouse_aggregator.clickhouse.presence import Absent, Ambiguous, Complete, Origin, Partial, decide
-from blockhouse_aggregator.clickhouse.provenance import stored_rows, stored_rows_of_any_revision
-from blockhouse_aggregator.clickhouse.tables import ServerTable, describe
+from blockhouse_aggregator.clickhouse.presence import Absent, Complete, Origin, Partial
+from blockhouse_aggregator.clickhouse.tables import describe
 from blockhouse_aggregator.faults.model import Point
 from blockhouse_aggregator.faults.strike import strike_at
 from blockhouse_aggregator.gate.messages import BlockKey, Drop, Go, Grant, Ready, Result
@@ -162,7 +161,7 @@ class Inserter:
         return _Done(deduplicated=sent)
 
     def _complete(self, grant: Grant, held: _Held) -> _Done:
-        """Insert only what provenance does not find. Raises Blocked when it cannot determine which rows are missing."""
+        """Insert only what the table's rows do not show. Raises Blocked when they cannot show which are missing."""
         block, builder = held.block, held.builder
         assert builder is not None, "provenance is only asked for rebuilt blocks"
         database, _, name = block.table.partition(".")
@@ -170,43 +169,26 @@ class Inserter:
         if table is None:
             raise Permanent(f"table {block.table} is gone", reason="UnknownTable")
         origin = Origin(self._stream.cluster, self._stream.partition, grant.topic, grant.sole)
-        ask = stored_rows_of_any_revision if grant.repair else stored_rows
         try:
-            stored = ask(self._replica(), table, origin, block.begin, block.end)
+            found = presence(self._replica(), table, grant, origin, builder.rows_by_offset())
         except ServerFault as fault:
-            if fault.fault is Fault.REPLICA and (grant.exact or grant.by_token) and self._no_replica_answers(table):
-                return self._send_whole(grant, block)
-            raise
-        presence = decide(builder.rows_by_offset(), stored)
-        surplus = sum(presence.surplus.values())
-        if grant.removed and not isinstance(presence, Complete):
-            raise Blocked(
-                f"table {block.table}: not all rows of the block are there, and some may have been removed since:"
-                f" {grant.removed}; `blockhouse streams resolve` decides",
-                reason="ProvenanceAmbiguous",
-            )
-        match presence:
+            bound = grant.exact or grant.by_token
+            if not bound or fault.fault is not Fault.REPLICA:
+                raise
+            if not no_replica_answers(self._replica(), table, self._quorum.replicas):
+                raise
+            return self._send_whole(grant, block)
+        surplus = sum(found.surplus.values())
+        match found:
             case Complete():
                 return _Done(presence="complete", surplus=surplus)
             case Absent():
                 sent = self._send_whole(grant, block)
                 return _Done(sent.deduplicated, "absent", surplus)
             case Partial():
-                body, rows = builder.part(presence.missing)
+                body, rows = builder.part(found.missing)
                 deduplicated = self._send(grant, block, body, rows, f"{grant.token}+{zlib.crc32(body):08x}")
                 return _Done(deduplicated, "partial", surplus)
-            case Ambiguous():
-                raise Blocked(
-                    f"table {block.table}: of {len(presence.offsets)} messages, the first at {presence.offsets[0]},"
-                    " some rows are stored, and without column _kafka_row no one can determine which",
-                    reason="ProvenanceAmbiguous",
-                )
-
-    def _no_replica_answers(self, table: ServerTable) -> bool:
-        """Whether this replica may lack a part for good, and all others too: one that all have lost, or, without a
-        quorum, one whose only replica is down. The deduplication window decides then, as long as it does."""
-        lost = lost_parts(self._replica())
-        return self._quorum.replicas < 2 or bool(lost.get(table.full_name) or lost.get(ANY_TABLE))
 
     def _send(
         self,

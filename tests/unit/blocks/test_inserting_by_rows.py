@@ -10,7 +10,7 @@ import pytest
 from blockhouse.config.endpoints import ClickHouse
 from blockhouse.config.pipeline import MAX_ROWS, Quorum
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.blocks import inserting
+from blockhouse_aggregator.blocks import asking, inserting
 from blockhouse_aggregator.blocks.build import BlockBuilder
 from blockhouse_aggregator.clickhouse.errors import Fault, ServerFault
 from blockhouse_aggregator.clickhouse.lost_parts import ANY_TABLE
@@ -40,7 +40,7 @@ class Server:
 
     def close(self) -> None: ...
 
-    def rows(self, *_: Any) -> StoredRows:
+    def rows(self, *_: Any, **__: Any) -> StoredRows:
         if self.stored is None:
             raise ServerFault("it lacks a part", fault=Fault.REPLICA, after=0.5, code=289)
         return StoredRows({offset: len(rows) for offset, rows in self.stored.items()}, self.stored)
@@ -53,8 +53,8 @@ def decided(monkeypatch: pytest.MonkeyPatch, server: Server, *, quorum: int = 2,
         inserting, "time", SimpleNamespace(time=lambda: NOW, monotonic=lambda: NOW, sleep=lambda _: None)
     )
     monkeypatch.setattr(inserting, "describe", lambda *_: SimpleNamespace(full_name="default.t"))
-    monkeypatch.setattr(inserting, "stored_rows", server.rows)
-    monkeypatch.setattr(inserting, "lost_parts", lambda replica: replica.lost)
+    monkeypatch.setattr(asking, "stored_rows", server.rows)
+    monkeypatch.setattr(asking, "lost_parts", lambda replica: replica.lost)
     results: list[Result] = []
 
     def report(answer: Result | Ready) -> None:

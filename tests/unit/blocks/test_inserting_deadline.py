@@ -15,7 +15,7 @@ import pytest
 from blockhouse.config.endpoints import ClickHouse
 from blockhouse.config.pipeline import MAX_ROWS, Quorum
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.blocks import inserting
+from blockhouse_aggregator.blocks import asking, inserting
 from blockhouse_aggregator.blocks.build import BlockBuilder
 from blockhouse_aggregator.clickhouse.presence import StoredRows
 from blockhouse_aggregator.gate.messages import BlockKey, Go, Grant, Ready, Result
@@ -59,14 +59,14 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
         features = SimpleNamespace(deduplication_token=True)
         return SimpleNamespace(insert_native=insert_native, features=lambda: features, close=lambda: None)
 
-    def stored_rows(*_: Any) -> StoredRows:
+    def stored_rows(*_: Any, **__: Any) -> StoredRows:
         world.pass_by("asking")
         return StoredRows({})
 
     monkeypatch.setattr(inserting, "time", SimpleNamespace(time=lambda: world.now, monotonic=lambda: world.now))
     monkeypatch.setattr(inserting, "Replica", replica)
     monkeypatch.setattr(inserting, "describe", lambda *_: SimpleNamespace())
-    monkeypatch.setattr(inserting, "stored_rows", stored_rows)
+    monkeypatch.setattr(asking, "stored_rows", stored_rows)
     return world
 
 

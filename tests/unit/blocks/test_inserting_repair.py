@@ -11,7 +11,7 @@ import pytest
 from blockhouse.config.endpoints import ClickHouse
 from blockhouse.config.pipeline import MAX_ROWS, Quorum
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.blocks import inserting
+from blockhouse_aggregator.blocks import asking, inserting
 from blockhouse_aggregator.blocks.build import BlockBuilder
 from blockhouse_aggregator.clickhouse.errors import Fault, ServerFault
 from blockhouse_aggregator.clickhouse.presence import StoredRows
@@ -46,7 +46,7 @@ def repaired(monkeypatch: pytest.MonkeyPatch, server: Server) -> list[Result]:
     monkeypatch.setattr(inserting, "time", clock)
     monkeypatch.setattr(inserting, "describe", lambda *_: SimpleNamespace())
     counts = StoredRows({o: len(r) for o, r in server.stored.items()}, server.stored)
-    monkeypatch.setattr(inserting, "stored_rows_of_any_revision", lambda *_: counts)
+    monkeypatch.setattr(asking, "stored_rows_of_any_revision", lambda *_: counts)
     results: list[Result] = []
 
     def report(answer: Result | Ready) -> None:
