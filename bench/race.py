@@ -21,7 +21,8 @@ POLL = 0.1
 @dataclass(frozen=True, slots=True)
 class Run:
     """One contestant's run. CPU in seconds: `servers` and `loader` while loading, `merges` of the servers from then
-    until they had come to rest. `strangers` is how many cores were busy with anything else meanwhile."""
+    until they had come to rest. `strangers` is how many cores were busy with anything else meanwhile, `requests` how
+    many ZooKeeper got while loading, from servers and loader."""
 
     name: str
     round: int
@@ -31,6 +32,7 @@ class Run:
     loader: float | None
     merges: float
     strangers: float
+    requests: int
 
     @property
     def rows_per_second(self) -> float:
@@ -61,6 +63,7 @@ class Summary:
     machine: float
     settled: float
     loader: float | None
+    requests: float
     to_limit: float | None
     to_loop: float | None
 
@@ -94,12 +97,14 @@ def measure(testbed: Testbed, loader: Loader, name: str, number: int, rows: int)
     loader.prepare()
     testbed.settle()
     servers, cpu, machine = testbed.cpu(), loader.cpu(), _machine_seconds()
+    requests = testbed.stack.zookeeper.requests()
     started = time.monotonic()
     loader.begin()
     if not wait_until(lambda: loader.stored() >= rows, timeout=RUN_TIMEOUT, interval=POLL):
         raise StackError(f"{name} stored {loader.stored()} of {rows} rows within {RUN_TIMEOUT:g} s")
     seconds = time.monotonic() - started
     loaded, after, machine = testbed.cpu(), loader.cpu(), _machine_seconds() - machine
+    requests = testbed.stack.zookeeper.requests() - requests
     used = loaded - servers
     own = None if cpu is None or after is None else after - cpu
     testbed.settle()
@@ -108,7 +113,7 @@ def measure(testbed: Testbed, loader: Loader, name: str, number: int, rows: int)
     if min(found) < rows or (loader.exact and max(found) > rows):
         raise StackError(f"{name}: {found} rows on the replicas instead of {rows}")
     strangers = max(0.0, machine - used.all - (own or 0)) / seconds
-    return Run(name, number, rows, seconds, used, own, merges, strangers)
+    return Run(name, number, rows, seconds, used, own, merges, strangers, requests)
 
 
 def summarize(runs: Iterable[Run], *, limit: str, loop: str) -> list[Summary]:
@@ -124,6 +129,7 @@ def summarize(runs: Iterable[Run], *, limit: str, loop: str) -> list[Summary]:
             machine=median(run.machine for run in own),
             settled=median(run.settled for run in own),
             loader=_median_of(run.loader_per_million for run in own),
+            requests=median(run.requests * 1e6 / run.rows for run in own),
             to_limit=paired_ratio(own, by_name.get(limit, [])),
             to_loop=paired_ratio(own, by_name.get(loop, [])),
         )

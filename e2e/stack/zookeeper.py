@@ -45,8 +45,15 @@ class ZooKeeperServer(Server):
     def answers(self) -> bool:
         """`ruok` is answered before sessions are accepted; `srvr` names a mode only when they are."""
         try:
-            with socket.create_connection((self.host, self.port), timeout=1) as connection:
-                connection.sendall(b"srvr")
-                return b"Mode:" in b"".join(iter(lambda: connection.recv(4096), b""))
+            return "Mode:" in self._srvr()
         except OSError:
             return False
+
+    def requests(self) -> int:
+        """Packets received since the start: requests of all clients, pings among them. Raises OSError."""
+        return int(self._srvr().partition("Received: ")[2].split("\n", 1)[0])
+
+    def _srvr(self) -> str:
+        with socket.create_connection((self.host, self.port), timeout=1) as connection:
+            connection.sendall(b"srvr")
+            return b"".join(iter(lambda: connection.recv(4096), b"")).decode()

@@ -10,7 +10,7 @@ from bench.testbed import ServerCpu
 
 
 def run(name: str, number: int, seconds: float, *, loader: float | None = 1.0, merges: float = 0.0) -> Run:
-    return Run(name, number, 2_000_000, seconds, ServerCpu(0.5, 0.25, 3.25), loader, merges, 0.1)
+    return Run(name, number, 2_000_000, seconds, ServerCpu(0.5, 0.25, 3.25), loader, merges, 0.1, 4_000)
 
 
 def test_costs_are_per_million_rows_of_all_servers_and_the_loader() -> None:
