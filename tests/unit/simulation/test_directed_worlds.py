@@ -16,7 +16,7 @@ from tests.simulation.world import Chances, Setting
 CALM = replace(
     setting_of(0), clusters=1, partitions=1, replicas=2, tables=2, faults=0, window=100, window_seconds=3600, split=1,
     quorum_timeout=2.0, session_timeout=6.0, server_session=6.0, cleaner=12.0, max_age=0.3, metadata_units=4095,
-    slots=8, lease=5.0, chances=Chances(), zoned=False, new_tables=0,
+    slots=8, lease=5.0, chances=Chances(), zoned=False, new_tables=0, event="",
 )  # fmt: skip
 
 

@@ -1,0 +1,136 @@
+"""A person who looks after the streams that stand still, and does what docs/protocol.md has for each reason.
+
+Decisions are recorded as `blockhouse streams accept` records them. What `blockhouse audit` and `blockhouse repair` would
+take in hours is done at once here, when nothing of the stream is under way any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.coordination.markers import Decision, Decisions
+from tests.simulation.clickhouse import Row, Shard
+from tests.simulation.clock import Process
+from tests.simulation.kafka import Cluster
+from tests.simulation.logs import BAD, HEADLESS, StreamLog
+from tests.simulation.world import World
+from tests.simulation.zookeeper import Ensemble, ZkSession
+
+if TYPE_CHECKING:
+    from tests.simulation.oracle import Oracle
+    from tests.simulation.replica import Node
+
+LOOK = 1.0
+PATIENCE = (9.0, 20.0)
+"""Seconds for which a stream stands still before a person has decided."""
+
+
+class Operator:
+    """`begin` lets the person look, once a second."""
+
+    def __init__(
+        self, world: World, nodes: list[Node], shard: Shard, clusters: Mapping[str, Cluster], ensemble: Ensemble,
+        oracle: Oracle,
+    ) -> None:  # fmt: skip
+        self._world = world
+        self._nodes = nodes
+        self._shard = shard
+        self._clusters = clusters
+        self._ensemble = ensemble
+        self._oracle = oracle
+        self._random = Random(f"{world.setting.seed} operator")
+        self._due: dict[tuple[StreamId, str], float] = {}
+
+    def begin(self) -> None:
+        self._world.later(LOOK, self._look)
+
+    def _look(self) -> None:
+        now, stopped = self._world.loop.time(), self._stopped()
+        self._due = {key: at for key, at in self._due.items() if key in stopped}
+        least = 2 * self._world.setting.quorum_timeout + 1  # a grant's lifetime
+        for key in stopped:
+            due = self._due.setdefault(key, now + max(least, self._random.uniform(*PATIENCE)))
+            if now >= due and self._world.zookeeper_up and self._decides(*key):
+                self._due[key] = now + least + 20
+        self._world.later(LOOK, self._look)
+
+    def _stopped(self) -> list[tuple[StreamId, str]]:
+        """Streams that stand still, and why, as their owners report it."""
+        found = {}
+        for node in self._nodes:
+            if node.driver.running and node.aggregator is not None:
+                for stream, owner in node.aggregator.owners.items():
+                    if owner.stop is not None and self._clusters[stream.cluster].owner(stream.partition) == node.name:
+                        found[(stream, owner.stop.reason)] = None
+        return list(found)
+
+    def _decides(self, stream: StreamId, reason: str) -> bool:
+        """False when it is too early."""
+        cluster = self._clusters[stream.cluster]
+        log, entry, last = cluster.logs[stream.partition], cluster.offsets[stream.partition], self._oracle.last(stream)
+        match reason:
+            case "TopicRecreated":
+                self._accept(stream, reason)
+                self._oracle.accepted(stream, 0)
+            case "MarkerMissing" if not entry.forced:
+                self._accept(stream, reason)
+            case "LogTruncated" if self._quiet(stream):
+                start = min(log.content.since, log.end)
+                self._delete(log, start)
+                self._restart(log, reason, start)
+            case "OffsetsWentBack" | "SchemaHistoryReplaced" if self._quiet(stream) and last is not None:
+                self._restart(log, reason, min(last.position, log.end))
+                entry.forced = False
+            case _:
+                return False
+        return True
+
+    def _accept(self, stream: StreamId, reason: str, start: int | None = None) -> None:
+        action = f"accept {reason}" if start is None else f"accept {reason} from {start}"
+        self._world.narrate("operator", f"{stream}: {action}")
+        self._world.causes.setdefault(str(stream), set()).update(("StreamRestarted", "MarkerAdopted", "OffsetsWentBack"))
+        stands_in: Any = ZkSession(self._ensemble, Process("an operator"), 0)
+        Decisions(stands_in).put(f"stream {stream}", Decision(action=action, by="operator", at_ms=self._world.now_ms()))
+
+    def _restart(self, log: StreamLog, reason: str, start: int) -> None:
+        """Start afresh there, with everything below it stored."""
+        self._repair(log, start)
+        self._accept(log.stream, reason, start)
+        self._oracle.accepted(log.stream, start)
+
+    def _quiet(self, stream: StreamId) -> bool:
+        """Whether nothing of the stream is under way or waits for its quorum."""
+        number = self._oracle.number(stream)
+        return not any(
+            row[0] == number
+            for table in self._shard.tables
+            for rows in (*self._shard.under_way(), *((table.pending.rows,) if table.pending is not None else ()))
+            for row in rows
+        )
+
+    def _repair(self, log: StreamLog, end: int) -> None:
+        number, content = self._oracle.number(log.stream), log.content
+        for table in self._shard.tables:
+            lacking: list[Row] = [
+                (number, *content.message(offset))
+                for offset, _ in self._oracle.missing(log.stream, content, table.number, 0, end)
+            ]
+            if lacking:
+                self._world.narrate("operator", f"repairs {len(lacking)} rows of t{table.number}, {log.stream}")
+                self._shard.add(table, tuple(lacking))
+        bad = (o for o in range(end) if content.kinds[o] == HEADLESS or content.kinds[o] >= BAD)
+        log.dead.update(map(content.message, bad))
+
+    def _delete(self, log: StreamLog, begin: int) -> None:
+        """Rows of messages that the log has no more would answer for those that took their offsets."""
+        number, content = self._oracle.number(log.stream), log.content
+
+        def gone(row: Row) -> bool:
+            of_topic = row[0] == number and row[2] == content.topic
+            return of_topic and row[1] >= begin and row[1:] != content.message(row[1])
+
+        for table in self._shard.tables:
+            self._shard.remove(table, gone)
