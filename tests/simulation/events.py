@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 EVENTS = ("topic", "cut", "election", "offsets", "markers", "schema", "backup")
 """A topic is deleted and made again; a log is cut and written again; leaders change; committed offsets go back with
 their metadata; ZooKeeper loses the markers, or the schema history, or is restored from an old backup."""
+REPLAYS = ("ReplayDiffers", "ReplayRangeExpired")
+"""What a block in flight may be blocked for when other messages have its offsets."""
 SHARE = 0.25
 """Of all worlds, those with an event."""
 
@@ -86,7 +88,7 @@ class Events:
         forgets = self._random.random() < 0.7
         for log, entry in zip(cluster.logs, cluster.offsets, strict=True):
             log.create_again(cluster.topic)
-            self._causes(log, "TopicRecreated", "UnknownTopic", "BeyondLogEnd", "LogTruncated", "ReplayDiffers")
+            self._causes(log, "TopicRecreated", "UnknownTopic", "BeyondLogEnd", "LogTruncated", *REPLAYS)
             if self._ensemble.marker(log.stream) is None:
                 self._oracle.accepted(log.stream, 0)  # nothing of it was inserted: it may begin again by itself
             entry.earlier.clear()
@@ -119,11 +121,16 @@ class Events:
             return False
         at = min(log.end, self._random.randint(max(0, last.position - 8), last.position + 2))
         log.cut(at)
-        self._causes(log, "LogTruncated", "BeyondLogEnd", "ReplayDiffers")
+        self._causes(log, "LogTruncated", "BeyondLogEnd", *REPLAYS)
         self._world.narrate(f"kafka {log.stream.cluster}", f"{log.stream} is cut to {at}, P={last.position}")
-        if self._random.random() < 0.7:
-            for _ in range(self._random.randint(1, last.position - at + 8) if last.position > at else 2):
+        rewritten = log.content
+
+        def write() -> None:
+            """Sooner or later it is longer than it was: a reader at its very end can learn nothing."""
+            while log.content is rewritten and log.end < last.position + 3:
                 log.kinds.append(self._random.choice([HOLE, *range(self._world.setting.tables)]))
+
+        self._world.later(self._random.choice([0.0, self._random.uniform(0, 10)]), write)
         return True
 
     def offsets(self) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from blockhouse.metadata import codec
-from blockhouse.metadata.model import InFlight, Metadata, TableEntry
+from blockhouse.metadata.model import Metadata, TableEntry
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.coordination.session import SessionState
 from blockhouse_aggregator.gate.messages import Grant
@@ -36,6 +36,12 @@ class Line:
     last: Metadata | None = None
     checked: dict[int, int] = field(default_factory=dict)
     dead_checked: int = 0
+
+    def continues_in(self, content: Content, since: int) -> None:
+        """It is of a later content, which differs from there on."""
+        self.checked = {number: min(since, bound) for number, bound in self.checked.items()}
+        self.dead_checked = min(since, self.dead_checked)
+        self.content = content
 
 
 class Oracle:
@@ -124,8 +130,10 @@ class Oracle:
         if offset != metadata.committed_offset:
             hurt(f"OFFSET: {stream} commits {offset} for {metadata.committed_offset}")
         line.last = metadata
-        self._reads(log, line, metadata)
-        self._covers(log, line, metadata)
+        for entry in metadata.tables:
+            if (b := entry.in_flight) is not None:
+                self._intents.add((stream, _number(entry), b.begin, b.end, b.crc))
+        self._judge(log, line, metadata)
 
     def _line(self, log: StreamLog, metadata: Metadata) -> Line:
         """The line that the commit continues, or begins because an operator allowed it to."""
@@ -136,57 +144,59 @@ class Oracle:
             line = self._lines[log.stream] = Line(content, begin, dead_checked=begin)
         return line
 
-    def _reads(self, log: StreamLog, line: Line, metadata: Metadata) -> None:
-        """Find out which content of the log the commit is of. What it was read from may be cut by now, and that is no
-        one's fault; but once it continues in what was written since, it must not leave out the beginning of that."""
-        known = log.contents[log.contents.index(line.content) :]
-        cluster = self._clusters[log.stream.cluster]
-        same = [c for c in known if cluster.id_of(c.topic) == metadata.topic_id]
+    def _judge(self, log: StreamLog, line: Line, metadata: Metadata) -> None:
+        """I5, against what the log held. What was read may be cut from the log by now, which is no one's fault; but
+        once a stream continues in what was written since, it must not leave out the beginning of that."""
+        cluster, known = self._clusters[log.stream.cluster], log.contents[log.contents.index(line.content) :]
+        same = [content for content in known if cluster.id_of(content.topic) == metadata.topic_id]
         if not same:
             text = f"{metadata.topic_id}, after that of {cluster.id_of(line.content.topic)}"
             self._world.hurt(f"LOSS: {log.stream} commits position {metadata.position} of topic {text}")
             return
-        found = next((content for content in same if self._agree(log.stream, content, metadata)), same[-1])
-        if found is not line.content:
-            since = min(content.since for content in known[1 : known.index(found) + 1])
-            line.checked = {number: min(since, bound) for number, bound in line.checked.items()}
-            line.dead_checked = min(since, line.dead_checked)
-            line.content = found
+        harms = []
+        for content in same:
+            if content is not line.content:
+                line.continues_in(content, min(c.since for c in known[1 : known.index(content) + 1]))
+            harms = list(self._harms(log, line, metadata))
+            if not harms:
+                break
+        for harm in harms:
+            self._world.hurt(harm)
+        self._settled(line, metadata)
 
-    def _agree(self, stream: StreamId, content: Content, metadata: Metadata) -> bool:
-        blocks = [(_number(entry), entry.in_flight) for entry in metadata.tables if entry.in_flight is not None]
-        return metadata.position <= content.end and all(_is(stream, content, number, b) for number, b in blocks)
-
-    def _covers(self, log: StreamLog, line: Line, metadata: Metadata) -> None:
-        """I5: what the metadata no longer mentions is stored for good, dead-lettered, or nothing."""
+    def _harms(self, log: StreamLog, line: Line, metadata: Metadata) -> Iterator[str]:
+        """What the metadata no longer mentions must be stored for good, dead-lettered, or nothing."""
         stream, content = log.stream, line.content
         if metadata.position > content.end:
-            self._world.hurt(f"I5: {stream} is at {metadata.position}, its log ends at {content.end}")
+            yield f"I5: {stream} is at {metadata.position}, its log ends at {content.end}"
         entries = {_number(entry): entry for entry in metadata.tables}
         for number in range(self._world.setting.tables):
             entry = entries.get(number, TableEntry(number + 1))
-            block = entry.in_flight
-            lagging = metadata.position if entry.cursor is None else entry.cursor
+            block, lagging = entry.in_flight, _lagging(metadata, entry)
             if block is not None:
-                self._names(stream, content, number, block)
-                missed = content.good(number, block.end + 1, lagging)
-                if missed:
-                    self._world.hurt(f"I5: {stream} passes offset {missed[0][0]} of t{number}, which is in no block")
-            self._stored(stream, line, number, min(block.begin if block else lagging, lagging))
-        self._buried(log, line, metadata, entries)
+                found = Bytes(number, content.good(number, block.begin, block.end + 1))
+                if len(found.messages) != block.messages or found.crc(str(stream)) != block.crc:
+                    yield f"I4: intent [{block.begin}, {block.end}] of t{number}, {stream} is not what the log holds"
+                for offset, _, _ in content.good(number, block.end + 1, lagging)[:1]:
+                    yield f"I5: {stream} passes offset {offset} of t{number}, which is in no block"
+            begin = line.checked.get(number, line.begin)
+            for offset, why in self.missing(stream, content, number, begin, _settled(metadata, entry)):
+                yield f"LOSS: {stream} passes offset {offset} of t{number}, whose row {why}"
+        for offset in range(line.dead_checked, min(metadata.position, content.end)):
+            kind = content.kinds[offset]
+            if (kind == HEADLESS or kind >= BAD) and content.message(offset) not in log.dead:
+                lags = entries.get(kind % BAD) if kind >= BAD else None
+                if lags is None or lags.cursor is None or lags.cursor > offset:
+                    yield f"LOSS: {stream} passes the bad message {offset}, which is in no dead-letter topic"
 
-    def _names(self, stream: StreamId, content: Content, number: int, block: InFlight) -> None:
-        if not _is(stream, content, number, block):
-            self._world.hurt(
-                f"I4: intent [{block.begin}, {block.end}] of t{number}, {stream} is not what the log holds"
-            )
-        self._intents.add((stream, number, block.begin, block.end, block.crc))
-
-    def _stored(self, stream: StreamId, line: Line, number: int, bound: int) -> None:
-        begin = line.checked.get(number, line.begin)
-        for offset, why in self.missing(stream, line.content, number, begin, bound):
-            self._world.hurt(f"LOSS: {stream} passes offset {offset} of t{number}, whose row {why}")
-        line.checked[number] = max(begin, bound)
+    def _settled(self, line: Line, metadata: Metadata) -> None:
+        """Nothing of this has to be checked again. Lagging tables' bad messages come later."""
+        entries = {_number(entry): entry for entry in metadata.tables}
+        for number in range(self._world.setting.tables):
+            begin = line.checked.get(number, line.begin)
+            line.checked[number] = max(begin, _settled(metadata, entries.get(number, TableEntry(number + 1))))
+        cursors = [e.cursor for e in metadata.tables if e.cursor is not None]
+        line.dead_checked = min([metadata.position, *cursors])
 
     def missing(
         self, stream: StreamId, content: Content, table: int, begin: int, end: int
@@ -197,20 +207,6 @@ class Oracle:
             part = rows.get((number, *message))
             if part is None or not part.safe:
                 yield message[0], "is not stored" if part is None else "has no quorum yet"
-
-    def _buried(self, log: StreamLog, line: Line, metadata: Metadata, entries: Mapping[int, TableEntry]) -> None:
-        content = line.content
-        for offset in range(line.dead_checked, min(metadata.position, content.end)):
-            kind = content.kinds[offset]
-            if (kind == HEADLESS or kind >= BAD) and content.message(offset) not in log.dead:
-                entry = entries.get(kind % BAD) if kind >= BAD else None
-                if entry is None or entry.cursor is None or entry.cursor > offset:
-                    self._world.hurt(
-                        f"LOSS: {log.stream} passes the bad message {offset}, which is in no dead-letter topic"
-                    )
-        # Lagging tables' bad messages come later: begin again from the least cursor.
-        cursors = [e.cursor for e in metadata.tables if e.cursor is not None]
-        line.dead_checked = min([metadata.position, *cursors])
 
     # --- the end --------------------------------------------------------------------------------------------
 
@@ -238,6 +234,12 @@ def _number(entry: TableEntry) -> int:
     return entry.table % IDS - 1
 
 
-def _is(stream: StreamId, content: Content, number: int, block: InFlight) -> bool:
-    found = Bytes(number, content.good(number, block.begin, block.end + 1))
-    return len(found.messages) == block.messages and found.crc(str(stream)) == block.crc
+def _lagging(metadata: Metadata, entry: TableEntry) -> int:
+    """Up to where the table's messages are in blocks."""
+    return metadata.position if entry.cursor is None else entry.cursor
+
+
+def _settled(metadata: Metadata, entry: TableEntry) -> int:
+    """Up to where the table's messages are stored."""
+    lagging = _lagging(metadata, entry)
+    return min(entry.in_flight.begin, lagging) if entry.in_flight is not None else lagging

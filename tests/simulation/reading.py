@@ -50,7 +50,7 @@ class _Reading:
     dead: list[int] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Found:
     """A sealed scan with the blocks that belong to it and the offsets of its dead letters."""
 

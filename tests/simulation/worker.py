@@ -200,6 +200,9 @@ class Worker:
             content, order, end, stream=stream, most=most, cut=cut, numbers=tables, known=self.known, now_ms=now_ms
         )
         self._reader.ended(found.sealed.stop)
+        if self.world.setting.event == "cut" and found.sealed.leader_epoch < 0:
+            # Of a position whose epoch the client does not know no one can find out (the hazard LeaderEpochUnknown).
+            found.sealed = found.sealed.model_copy(update={"leader_epoch": content.epoch_at(found.sealed.stop)})
         await asyncio.sleep(self.world.random.uniform(0.002, 0.02))
         self.log.dead.update(found.dead)
         self.held.update(found.blocks)
