@@ -57,8 +57,9 @@ class Events:
         event, seconds = self._world.setting.event, self._world.setting.seconds
         if event:
             times = self._random.randint(2, 6) if event == "election" else 1
+            least, most = (0.02, 0.4) if event == "backup" else (0.25, 0.85)
             for _ in range(times):
-                self._world.later(self._random.uniform(0.25, 0.85) * seconds, self._try, event, kinds[event])
+                self._world.later(self._random.uniform(least, most) * seconds, self._try, event, kinds[event])
 
     def _try(self, event: str, happen: Callable[[], bool]) -> None:
         """Once it can; not while the world heals."""
@@ -153,10 +154,12 @@ class Events:
             self._world.narrate(f"kafka {cluster.name}", f"{log.stream} goes back to {entry.offset}")
 
             def restore(entry: Offset = entry, right: tuple[int | None, str] = right) -> None:
+                entry.restoring = False
                 if entry.forced:
                     entry.offset, entry.metadata = right
                     entry.forced = False
 
+            entry.restoring = restores
             if restores:
                 self._world.later(self._random.uniform(8, 20), restore)
         return True

@@ -296,10 +296,11 @@ class Misfortunes:
             self._world.count("went back")
         else:
             entry.offset += 7
-        entry.forced = True
+        entry.forced = entry.restoring = True
         self._world.narrate(f"kafka {cluster.name}", f"a tool sets partition {partition} to {entry.offset}")
 
         def correct() -> None:
+            entry.restoring = False
             if entry.forced:
                 entry.offset, entry.metadata, entry.forced = *right, False
 

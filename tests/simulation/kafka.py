@@ -42,6 +42,8 @@ class Offset:
     offset: int | None = None
     metadata: str = ""
     forced: bool = False
+    restoring: bool = False
+    """A person is about to restore what is right: no other one decides about it."""
     earlier: list[tuple[int, str]] = field(default_factory=list)
 
 

@@ -7,11 +7,16 @@ take in hours is done at once here, when nothing of the stream is under way any 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from blockhouse.streams import StreamId
+from blockhouse_aggregator.commands.examined import decide
 from blockhouse_aggregator.coordination.markers import Decision, Decisions
+from blockhouse_aggregator.protocol.takeover import Stop
+from blockhouse_aggregator.runtime.ports import StreamFacts
+from blockhouse_aggregator.runtime.stream.resumption import facts_of, may_be_cut
 from tests.simulation.clickhouse import Row, Shard
 from tests.simulation.clock import Process
 from tests.simulation.kafka import Cluster
@@ -71,11 +76,13 @@ class Operator:
         """False when it is too early."""
         cluster = self._clusters[stream.cluster]
         log, entry, last = cluster.logs[stream.partition], cluster.offsets[stream.partition], self._oracle.last(stream)
+        if entry.restoring or self._examined(stream) != reason:
+            return False
         match reason:
             case "TopicRecreated":
                 self._accept(stream, reason)
                 self._oracle.accepted(stream, 0)
-            case "MarkerMissing" if not entry.forced:
+            case "MarkerMissing":
                 self._accept(stream, reason)
             case "LogTruncated" if self._quiet(stream):
                 start = min(log.content.since, log.end)
@@ -87,6 +94,20 @@ class Operator:
             case _:
                 return False
         return True
+
+    def _examined(self, stream: StreamId) -> str:
+        """For which reason the stream's next owner would stop, as `blockhouse streams accept` examines it."""
+        cluster = self._clusters[stream.cluster]
+        entry, content = cluster.offsets[stream.partition], cluster.logs[stream.partition].content
+        known = StreamFacts(
+            entry.offset, entry.metadata, 0, content.end, cluster.topic_id, compacted=False,
+            leader_epoch=content.leader_epoch,
+        )  # fmt: skip
+        facts = replace(facts_of(known, self._ensemble.marker(stream), ""), history=self._ensemble.identity)
+        if (recorded := facts.metadata) is not None and may_be_cut(facts, recorded, content.leader_epoch):
+            facts = replace(facts, cut=not content.reaches(recorded.position, recorded.leader_epoch))
+        outcome = decide(facts)
+        return outcome.reason if isinstance(outcome, Stop) else ""
 
     def _accept(self, stream: StreamId, reason: str, start: int | None = None) -> None:
         action = f"accept {reason}" if start is None else f"accept {reason} from {start}"

@@ -105,6 +105,11 @@ class Ensemble:
         stands_in: Any = ZkSession(self, Process("anyone"), 0)
         return StreamMarkers(stands_in).get(stream)
 
+    @property
+    def identity(self) -> str:
+        """Of the schema history."""
+        return f"history {self.history}"
+
     def number(self) -> str:
         self._numbers += 1
         return str(self._numbers)
@@ -242,7 +247,7 @@ class SimSchemas:
         self._histories = histories
 
     async def identity(self) -> str:
-        return f"history {self._ensemble.history}"
+        return self._ensemble.identity
 
     async def all(self) -> Mapping[str, TableHistory]:
         return {name: self._history(name) for name in sorted(self._ensemble.tables)}
