@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING
 
+from blockhouse.metadata import codec
+from blockhouse.metadata.model import Metadata
 from tests.simulation.kafka import Cluster, Offset
 from tests.simulation.logs import HOLE, StreamLog
 from tests.simulation.world import World
@@ -86,13 +88,15 @@ class Events:
             return False
         cluster.topic += 1
         self._world.narrate(f"kafka {cluster.name}", f"the topic is deleted and made again: {cluster.topic_id}")
-        forgets = self._random.random() < 0.7
+        forgets, catches_up = self._random.random() < 0.7, self._random.random() < 0.6
         for log, entry in zip(cluster.logs, cluster.offsets, strict=True):
+            burst = log.end + self._random.randint(1, 12) if catches_up else 0
             log.create_again(cluster.topic)
             self._causes(log, "TopicRecreated", "UnknownTopic", "BeyondLogEnd", "LogTruncated", *REPLAYS)
             if self._ensemble.marker(log.stream) is None:
                 self._oracle.accepted(log.stream, 0)  # nothing of it was inserted: it may begin again by itself
             entry.earlier.clear()
+            log.kinds.extend(self._random.randrange(self._world.setting.tables) for _ in range(burst))
             if forgets:
                 entry.offset, entry.metadata, entry.forced = None, "", False
         if self._random.random() < 0.4:
@@ -135,33 +139,31 @@ class Events:
         return True
 
     def offsets(self) -> bool:
-        """The brokers' disks are restored: of a whole cluster, offsets and metadata are old ones that belong together. A
-        person restores the newest, or accepts."""
+        """The brokers' disks are restored: of a whole cluster, offsets and metadata are old ones that belong together.
+        A person restores the newest, or accepts."""
         cluster = self._any_cluster()
-        restores = self._random.random() < 0.4
-        gone = [p for p in range(len(cluster.logs)) if self._misfortunes.gone_back(cluster, p)]
-        if not gone or not cluster.up or any(entry.forced for entry in cluster.offsets):
+        if not cluster.up or any(entry.forced for entry in cluster.offsets):
+            return False
+        return self._go_back(cluster, restores=self._random.random() < 0.4)
+
+    def _go_back(self, cluster: Cluster, *, restores: bool, only: Callable[[str], bool] = lambda _: True) -> bool:
+        """False when there is nothing to go back to: of all former commits `only` those count."""
+        former = {p: self._misfortunes.gone_back(cluster, p) for p in range(len(cluster.logs))}
+        older = {p: found for p, pairs in former.items() if (found := [pair for pair in pairs if only(pair[1])])}
+        if not older:
             return False
         for node in self._nodes:
             self._misfortunes.kill_driver(node)
         cluster.members.clear()
-        for partition in gone:
+        for partition, pairs in older.items():
             entry, log = cluster.offsets[partition], cluster.logs[partition]
             right = entry.offset, entry.metadata
-            entry.offset, entry.metadata = self._random.choice(self._misfortunes.gone_back(cluster, partition))
-            entry.forced = True
+            entry.offset, entry.metadata = self._random.choice(pairs)
+            entry.forced, entry.restoring = True, restores
             self._causes(log, "OffsetsWentBack")
             self._world.narrate(f"kafka {cluster.name}", f"{log.stream} goes back to {entry.offset}")
-
-            def restore(entry: Offset = entry, right: tuple[int | None, str] = right) -> None:
-                entry.restoring = False
-                if entry.forced:
-                    entry.offset, entry.metadata = right
-                    entry.forced = False
-
-            entry.restoring = restores
             if restores:
-                self._world.later(self._random.uniform(8, 20), restore)
+                self._world.later(self._random.uniform(8, 20), _restore, entry, right)
         return True
 
     # --- ZooKeeper ------------------------------------------------------------------------------------------
@@ -179,9 +181,12 @@ class Events:
         return any(entry.forced for cluster in self._clusters.values() for entry in cluster.offsets)
 
     def markers(self) -> bool:
-        """All that is known of streams is lost; a person restores it, or accepts that."""
+        """All that is known of streams is lost, perhaps with the newest offsets of a cluster: then these are restored.
+        A person restores the markers too, or accepts that there are none."""
         if self._forced() or not self._ensemble.znodes.nodes:
             return False
+        if self._random.random() < 0.5:
+            self._go_back(self._any_cluster(), restores=True, only=_shows_something_stored)
         lost = self._ensemble.forget_streams()
         self._world.narrate("zookeeper", "markers and decisions are lost")
         for log in self._all_logs():
@@ -227,3 +232,18 @@ class Events:
 
         self._world.later(self._random.uniform(1, 8), restore)
         return True
+
+
+def _restore(entry: Offset, right: tuple[int | None, str]) -> None:
+    entry.restoring = False
+    if entry.forced:
+        entry.offset, entry.metadata = right
+        entry.forced = False
+
+
+def _shows_something_stored(text: str) -> bool:
+    """Of what seems to be the first commit, with nothing inserted yet, no marker is expected: an owner may have died
+    before it wrote one. That the offset went back to it as well is one loss too many for anyone to see."""
+    metadata = codec.decode(text)
+    assert isinstance(metadata, Metadata)
+    return metadata.window.sealed > sum(e.in_flight.messages for e in metadata.tables if e.in_flight is not None)

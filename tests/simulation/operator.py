@@ -1,7 +1,7 @@
 """A person who looks after the streams that stand still, and does what docs/protocol.md has for each reason.
 
-Decisions are recorded as `blockhouse streams accept` records them. What `blockhouse audit` and `blockhouse repair` would
-take in hours is done at once here, when nothing of the stream is under way any more.
+Decisions are recorded as `blockhouse streams accept` records them. What `blockhouse audit` and `blockhouse repair`
+would take in hours is done at once here, when nothing of the stream is under way any more.
 """
 
 from __future__ import annotations
@@ -112,7 +112,9 @@ class Operator:
     def _accept(self, stream: StreamId, reason: str, start: int | None = None) -> None:
         action = f"accept {reason}" if start is None else f"accept {reason} from {start}"
         self._world.narrate("operator", f"{stream}: {action}")
-        self._world.causes.setdefault(str(stream), set()).update(("StreamRestarted", "MarkerAdopted", "OffsetsWentBack"))
+        self._world.causes.setdefault(str(stream), set()).update(
+            ("StreamRestarted", "MarkerAdopted", "OffsetsWentBack")
+        )
         stands_in: Any = ZkSession(self._ensemble, Process("an operator"), 0)
         Decisions(stands_in).put(f"stream {stream}", Decision(action=action, by="operator", at_ms=self._world.now_ms()))
 

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 GATE = 0.0005
 LOOK = 0.2
 """Seconds between two reads of the log."""
+UNREPORTED = 0.3
+"""How often a client does not report the leader epoch of its position, in worlds in which leaders change."""
 NOTHING = Content([], [(0, 0, 0)], [(0, 0)])
 """What a client has read that no broker has answered."""
 
@@ -200,6 +202,8 @@ class Worker:
             content, order, end, stream=stream, most=most, cut=cut, numbers=tables, known=self.known, now_ms=now_ms
         )
         self._reader.ended(found.sealed.stop)
+        if self.world.setting.event == "election" and self.world.chance(UNREPORTED):
+            found.sealed = found.sealed.model_copy(update={"leader_epoch": -1})
         if self.world.setting.event == "cut" and found.sealed.leader_epoch < 0:
             # Of a position whose epoch the client does not know no one can find out (the hazard LeaderEpochUnknown).
             found.sealed = found.sealed.model_copy(update={"leader_epoch": content.epoch_at(found.sealed.stop)})
@@ -235,9 +239,7 @@ class Worker:
         await asyncio.sleep(self.world.random.uniform(0.005, 0.05))
         self._reader.ended(-1)
         numbers, stream = self.node.numbers, str(self.spec.stream)
-        found = reading.rebuild(
-            content, order, stream=stream, numbers=numbers, known=self.known, now_ms=self._now_ms()
-        )
+        found = reading.rebuild(content, order, stream=stream, numbers=numbers, known=self.known, now_ms=self._now_ms())
         for key, (content, built) in list(found.items()):
             if len(content.messages) > 2 and self.world.chance(self.world.setting.chances.corrupt_replay):
                 self.world.count("corrupt replay")
@@ -303,7 +305,9 @@ class Worker:
                 return await self._send(grant, content, content.messages), "absent"
             case Partial(missing=missing):
                 lacking = {offset for offset, _ in missing}
-                return await self._send(grant, content, tuple(m for m in content.messages if m[0] in lacking)), "partial"
+                return await self._send(
+                    grant, content, tuple(m for m in content.messages if m[0] in lacking)
+                ), "partial"
         raise AssertionError("one row a message is never ambiguous")
 
     async def _send(self, grant: Grant, content: Bytes, messages: tuple[Message, ...]) -> bool:
