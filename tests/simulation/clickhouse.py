@@ -155,29 +155,6 @@ class Shard:
         self._under_way = [insert for insert in self._under_way if insert[0].alive]
         return [rows for _, parts in self._under_way for _, rows in parts]
 
-    # --- what a person does -----------------------------------------------------------------------------------
-
-    def add(self, table: Table, rows: tuple[Row, ...]) -> None:
-        """Rows that a repair stores, on all replicas."""
-        part = Part(("repair", rows), rows, 0, {server.number for server in self.servers}, safe=True)
-        table.parts.append(part)
-        for row in rows:
-            if row in table.rows:
-                self.doubled(table, row)
-            table.rows[row] = part
-
-    def remove(self, table: Table, gone: Callable[[Row], bool]) -> None:
-        """A mutation that deletes rows."""
-        for part in list(table.parts):
-            left = tuple(row for row in part.rows if not gone(row))
-            for row in part.rows:
-                if gone(row) and table.rows.get(row) is part:
-                    del table.rows[row]
-            if left:
-                part.rows = left
-            else:
-                table.parts.remove(part)
-
     async def _insert(
         self, server: Server, table: Table, parts: list[tuple[Hash, tuple[Row, ...]]], timeout: float
     ) -> bool:

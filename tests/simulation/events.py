@@ -169,7 +169,7 @@ class Events:
     # --- ZooKeeper ------------------------------------------------------------------------------------------
 
     def _restart_all(self, most: float) -> None:
-        """Whoever sets an ensemble up again restarts what uses it."""
+        """As a person does who has set an ensemble up again."""
         for node in self._nodes:
             self._world.later(self._random.uniform(0, most), self._misfortunes.kill_driver, node)
 
@@ -211,7 +211,7 @@ class Events:
         self._ensemble.tables.clear()
         self._world.narrate("zookeeper", "the schema history is another one")
         for log in self._all_logs():
-            self._causes(log, "SchemaHistoryReplaced")
+            self._causes(log, "SchemaHistoryReplaced", "SchemaHistoryIncomplete")
         return True
 
     def backup(self) -> bool:

@@ -6,7 +6,7 @@ would take in hours is done at once here, when nothing of the stream is under wa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from blockhouse_aggregator.coordination.markers import Decision, Decisions
 from blockhouse_aggregator.protocol.takeover import Stop
 from blockhouse_aggregator.runtime.ports import StreamFacts
 from blockhouse_aggregator.runtime.stream.resumption import facts_of, may_be_cut
-from tests.simulation.clickhouse import Row, Shard
+from tests.simulation.clickhouse import Part, Row, Shard, Table
 from tests.simulation.clock import Process
 from tests.simulation.kafka import Cluster
 from tests.simulation.logs import BAD, HEADLESS, StreamLog
@@ -76,6 +76,11 @@ class Operator:
         """False when it is too early."""
         cluster = self._clusters[stream.cluster]
         log, entry, last = cluster.logs[stream.partition], cluster.offsets[stream.partition], self._oracle.last(stream)
+        if reason == "SchemaHistoryIncomplete" and self._ensemble.marker(stream) is None:
+            # Of a stream without a marker nothing is stored: a person deletes its offset, and it begins again.
+            entry.offset, entry.metadata = None, ""
+            self._oracle.accepted(stream, 0)
+            return True
         if entry.restoring or self._examined(stream) != reason:
             return False
         match reason:
@@ -143,9 +148,18 @@ class Operator:
             ]
             if lacking:
                 self._world.narrate("operator", f"repairs {len(lacking)} rows of t{table.number}, {log.stream}")
-                self._shard.add(table, tuple(lacking))
+                self._add(table, tuple(lacking))
         bad = (o for o in range(end) if content.kinds[o] == HEADLESS or content.kinds[o] >= BAD)
         log.dead.update(map(content.message, bad))
+
+    def _add(self, table: Table, rows: tuple[Row, ...]) -> None:
+        """Rows that a repair stores, on all replicas."""
+        part = Part(("repair", rows), rows, 0, {server.number for server in self._shard.servers}, safe=True)
+        table.parts.append(part)
+        for row in rows:
+            if row in table.rows:
+                self._shard.doubled(table, row)
+            table.rows[row] = part
 
     def _delete(self, log: StreamLog, begin: int) -> None:
         """Rows of messages that the log has no more would answer for those that took their offsets."""
@@ -156,4 +170,17 @@ class Operator:
             return of_topic and row[1] >= begin and row[1:] != content.message(row[1])
 
         for table in self._shard.tables:
-            self._shard.remove(table, gone)
+            _remove(table, gone)
+
+
+def _remove(table: Table, gone: Callable[[Row], bool]) -> None:
+    """A mutation that deletes rows."""
+    for part in list(table.parts):
+        left = tuple(row for row in part.rows if not gone(row))
+        for row in part.rows:
+            if gone(row) and table.rows.get(row) is part:
+                del table.rows[row]
+        if left:
+            part.rows = left
+        else:
+            table.parts.remove(part)

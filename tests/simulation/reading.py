@@ -69,17 +69,9 @@ def _worth(log: Content, order: Scan, end: int) -> Iterable[int]:
 
 
 def scan(
-    log: Content,
-    order: Scan,
-    end: int,
-    *,
-    stream: str,
-    most: int,
-    cut: int,
-    numbers: dict[str, int],
-    known: set[str],
+    log: Content, order: Scan, end: int, *, stream: str, most: int, cut: int, numbers: dict[str, int], known: set[str],
     now_ms: int,
-) -> Found:
+) -> Found:  # fmt: skip
     """Seal [order.start, end), or less when a block holds `most` messages. With `cut` above 0 one block ends there.
     Only messages of `known` tables can be encoded."""
     names = {number: name for name, number in numbers.items()}

@@ -10,7 +10,7 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.protocol.state import Stage
 from tests.simulation.replica import Node
 from tests.simulation.run import Universe, setting_of, universe
-from tests.simulation.safeguards import FOLDERS, OUTSIDE, patches
+from tests.simulation.safeguards import ELSEWHERE, FOLDERS, OUTSIDE, patches, why_left_out
 from tests.simulation.world import Chances, Setting
 
 CALM = replace(
@@ -307,8 +307,8 @@ def test_a_lock_that_a_stranger_keeps_makes_its_table_late_and_no_other() -> Non
 
 
 def test_every_safeguard_is_tried_in_simulated_worlds_or_has_a_reason_not_to_be() -> None:
-    tried = patches([])
-    everything = {path.stem for folder in FOLDERS for path in folder.glob("*.patch")}
-    left_out = everything - tried.keys()
-    assert all(name.startswith(tuple(OUTSIDE)) for name in left_out)
-    assert all(any(name.startswith(prefix) for name in left_out) for prefix in OUTSIDE), "a reason without a patch"
+    everything = {path.stem: path for folder in FOLDERS for path in folder.glob("*.patch")}
+    left_out = {name: why_left_out(name, path) for name, path in everything.items()}
+    assert patches([]).keys() == {name for name, why in left_out.items() if not why}
+    unused = {*OUTSIDE.values(), *ELSEWHERE.values()} - set(left_out.values())
+    assert not unused, "a reason without a patch"
