@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from tests.simulation.oracle import Oracle
     from tests.simulation.replica import Node
 
-EVENTS = ("topic", "cut", "election", "offsets", "markers", "schema", "backup")
+EVENTS = ("topic", "cut", "election", "offsets", "markers", "schema", "backup", "clock")
 """A topic is deleted and made again; a log is cut and written again; leaders change; committed offsets go back with
-their metadata; ZooKeeper loses the markers, or the schema history, or is restored from an old backup."""
+their metadata; ZooKeeper loses the markers, or the schema history, or is restored from an old backup;
+machines are suspended, their clocks with them."""
 REPLAYS = ("ReplayDiffers", "ReplayRangeExpired")
 """What a block in flight may be blocked for when other messages have its offsets."""
 SHARE = 0.25
@@ -54,11 +55,11 @@ class Events:
     def begin(self) -> None:
         kinds: dict[str, Callable[[], bool]] = {
             "topic": self.topic, "cut": self.cut, "election": self.election, "offsets": self.offsets,
-            "markers": self.markers, "schema": self.schema, "backup": self.backup,
+            "markers": self.markers, "schema": self.schema, "backup": self.backup, "clock": self.clock,
         }  # fmt: skip
         event, seconds = self._world.setting.event, self._world.setting.seconds
         if event:
-            times = self._random.randint(2, 6) if event == "election" else 1
+            times = self._random.randint(2, 6) if event in ("election", "clock") else 1
             least, most = (0.02, 0.4) if event == "backup" else (0.25, 0.85)
             for _ in range(times):
                 self._world.later(self._random.uniform(least, most) * seconds, self._try, event, kinds[event])
@@ -70,13 +71,25 @@ class Events:
         if happen():
             self._world.count(f"event {event}")
         else:
-            self._world.later(0.5, self._try, event, happen)
+            self._world.later(0.1, self._try, event, happen)
 
     def _causes(self, log: StreamLog, *reasons: str) -> None:
         self._world.causes.setdefault(str(log.stream), set()).update(reasons)
 
     def _any_cluster(self) -> Cluster:
         return self._random.choice(list(self._clusters.values()))
+
+    def clock(self) -> bool:
+        """A machine is suspended in the midst of an insert, and so is its clock: the grant is as good as before when it
+        continues. For no longer than clocks may differ (`storing.CLOCK_SKEW`); some time later its clock is set."""
+        inserting = [n for n in self._nodes if n.driver.running and any(w.inserting for w in n.workers.values())]
+        if not inserting:
+            return False
+        node, asleep = self._random.choice(inserting), self._random.uniform(3, 25)
+        self._world.narrate(node.name, f"is suspended for {asleep:.0f} s, with its clock")
+        self._misfortunes.thaw_later(node.suspend(), asleep, asleep)
+        self._world.later(asleep + self._random.uniform(0.5, 10), node.set_clock)
+        return True
 
     # --- Kafka ----------------------------------------------------------------------------------------------
 

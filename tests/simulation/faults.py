@@ -125,7 +125,7 @@ class Misfortunes:
         """SIGSTOP and SIGCONT, of the driver alone or with its workers."""
         node = node or self._any()
         if node.driver.alive:
-            self._thaw_later(node.freeze(workers=self._random.random() < 0.6), 0.5, 30)
+            self.thaw_later(node.freeze(workers=self._random.random() < 0.6), 0.5, 30)
 
     def _stall(self, node: Node | None = None) -> None:
         """The event loop stands still while the threads of Kafka and ZooKeeper clients continue."""
@@ -133,9 +133,9 @@ class Misfortunes:
         if node.driver.alive:
             node.driver.frozen = True
             self._world.narrate(node.driver.name, "its event loop stands still")
-            self._thaw_later([node.driver], 0.3, 9)
+            self.thaw_later([node.driver], 0.3, 9)
 
-    def _thaw_later(self, processes: list[Process], least: float, most: float) -> None:
+    def thaw_later(self, processes: list[Process], least: float, most: float) -> None:
         self._frozen += processes
         self._later(least, most, lambda: self._wake(processes))
 

@@ -59,6 +59,9 @@ class Node:
         self.histories = histories(world)
         self.config = config_of(world, self.name, clusters)
         self.skew = world.random.uniform(-4.0, 4.0)
+        self.behind = 0.0
+        """Seconds that its clock has missed since it was last set."""
+        self.suspended_at: float | None = None
         self.incarnation = 0
         self.hiccup_until = 0.0
         """Until then what it asks of ZooKeeper is not answered."""
@@ -135,7 +138,23 @@ class Node:
     # --- what its processes ask -----------------------------------------------------------------------------
 
     def unix(self) -> float:
-        return START + self.world.loop.time() + self.skew
+        """Its wall clock, which stands still while the machine is suspended."""
+        now = self.world.loop.time()
+        if self.suspended_at is not None:
+            if self.driver.frozen:
+                return START + self.suspended_at + self.skew - self.behind
+            self.behind, self.suspended_at = self.behind + now - self.suspended_at, None
+        return START + now + self.skew - self.behind
+
+    def suspend(self) -> list[Process]:
+        """The machine: all that `freeze` does, and its clock."""
+        self.suspended_at = self.world.loop.time()
+        return self.freeze(workers=True)
+
+    def set_clock(self) -> None:
+        """As NTP does a while after the machine has continued."""
+        if not self.driver.frozen:
+            self.behind, self.suspended_at = 0.0, None
 
     def log_of(self, stream: StreamId) -> StreamLog:
         return self.clusters[stream.cluster].logs[stream.partition]
