@@ -28,6 +28,8 @@ their metadata; ZooKeeper loses the markers, or the schema history, or is restor
 machines are suspended, their clocks with them."""
 REPLAYS = ("ReplayDiffers", "ReplayRangeExpired")
 """What a block in flight may be blocked for when other messages have its offsets."""
+SUSPENDED = 25.0
+"""Seconds at most: clocks may differ by 30 without a wrong decision (`storing.CLOCK_SKEW`), and do by 4 anyway."""
 SHARE = 0.25
 """Of all worlds, those with an event."""
 
@@ -59,8 +61,8 @@ class Events:
         }  # fmt: skip
         event, seconds = self._world.setting.event, self._world.setting.seconds
         if event:
-            times = self._random.randint(2, 6) if event in ("election", "clock") else 1
-            least, most = (0.02, 0.4) if event == "backup" else (0.25, 0.85)
+            times = self._random.randint(2, 6) if event == "election" else 1
+            least, most = (0.02, 0.4) if event in ("backup", "clock") else (0.25, 0.85)
             for _ in range(times):
                 self._world.later(self._random.uniform(least, most) * seconds, self._try, event, kinds[event])
 
@@ -71,7 +73,7 @@ class Events:
         if happen():
             self._world.count(f"event {event}")
         else:
-            self._world.later(0.1, self._try, event, happen)
+            self._world.later(0.5, self._try, event, happen)
 
     def _causes(self, log: StreamLog, *reasons: str) -> None:
         self._world.causes.setdefault(str(log.stream), set()).update(reasons)
@@ -79,16 +81,24 @@ class Events:
     def _any_cluster(self) -> Cluster:
         return self._random.choice(list(self._clusters.values()))
 
+    # --- machines -------------------------------------------------------------------------------------------
+
     def clock(self) -> bool:
-        """A machine is suspended in the midst of an insert, and so is its clock: the grant is as good as before when it
-        continues. For no longer than clocks may differ (`storing.CLOCK_SKEW`); some time later its clock is set."""
-        inserting = [n for n in self._nodes if n.driver.running and any(w.inserting for w in n.workers.values())]
-        if not inserting:
-            return False
-        node, asleep = self._random.choice(inserting), self._random.uniform(3, 25)
-        self._world.narrate(node.name, f"is suspended for {asleep:.0f} s, with its clock")
-        self._misfortunes.thaw_later(node.suspend(), asleep, asleep)
-        self._world.later(asleep + self._random.uniform(0.5, 10), node.set_clock)
+        """From now on machines are suspended now and then as they get a lock, and their clocks stand still: what they
+        grant when they continue seems young. For no longer than clocks may differ; some time later they are set."""
+        strike = self._world.strike
+
+        def suspend(point: str, replica: int) -> None:
+            node = self._nodes[replica]
+            busy = point == "lock held" and node.driver.running and not self._misfortunes.asleep_until
+            if not busy or self._world.healing or self._random.random() > 0.2:
+                strike(point, replica)
+                return
+            self._world.count("suspended with its clock")
+            self._misfortunes.oversleep(node, machine=True, most=SUSPENDED)
+            self._world.later(SUSPENDED + self._random.uniform(0.5, 10), node.set_clock)
+
+        self._world.strike = suspend
         return True
 
     # --- Kafka ----------------------------------------------------------------------------------------------

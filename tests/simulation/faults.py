@@ -125,7 +125,7 @@ class Misfortunes:
         """SIGSTOP and SIGCONT, of the driver alone or with its workers."""
         node = node or self._any()
         if node.driver.alive:
-            self.thaw_later(node.freeze(workers=self._random.random() < 0.6), 0.5, 30)
+            self._thaw_later(node.freeze(workers=self._random.random() < 0.6), 0.5, 30)
 
     def _stall(self, node: Node | None = None) -> None:
         """The event loop stands still while the threads of Kafka and ZooKeeper clients continue."""
@@ -133,9 +133,9 @@ class Misfortunes:
         if node.driver.alive:
             node.driver.frozen = True
             self._world.narrate(node.driver.name, "its event loop stands still")
-            self.thaw_later([node.driver], 0.3, 9)
+            self._thaw_later([node.driver], 0.3, 9)
 
-    def thaw_later(self, processes: list[Process], least: float, most: float) -> None:
+    def _thaw_later(self, processes: list[Process], least: float, most: float) -> None:
         self._frozen += processes
         self._later(least, most, lambda: self._wake(processes))
 
@@ -180,15 +180,15 @@ class Misfortunes:
         for node in others:
             self._later(1, 4, node.start)
 
-    def _oversleep(self, node: Node | None = None) -> None:
+    def oversleep(self, node: Node | None = None, *, machine: bool = False, most: float = 40) -> None:
         """Frozen with a lock in its hands until its block, replayed by another owner, has left the window."""
         node = node or self._any()
         owners = [owner for owner in node.aggregator.owners.values() if owner.state is not None]
         blocks = [(o.stream, t.table, t.block.intent.begin) for o in owners for t in o.state.in_flight]
         begins = [(self._shard.tables[t % IDS - 1], self._row(node, stream, begin)) for stream, t, begin in blocks]
-        asleep = node.freeze(workers=self._random.random() < 0.5)
+        asleep = node.suspend() if machine else node.freeze(workers=self._random.random() < 0.5)
         self._frozen += asleep
-        until = self.asleep_until = self._world.loop.time() + 40
+        until = self.asleep_until = self._world.loop.time() + most
 
         def look() -> None:
             parts = [(table, table.rows.get(row)) for table, row in begins]
@@ -323,10 +323,10 @@ class Misfortunes:
         if point == "part written":  # the moment before another replica has it
             blows = [self._kill_server, self._kill_pod, self._kill_pod, self._freeze, self._orphan, self._orphan]
         if point == "lock held":
-            blows = [self._expire, self._freeze, self._oversleep, self._oversleep, self._oversleep]
+            blows = [self._expire, self._freeze, self.oversleep, self.oversleep, self.oversleep]
         blow = self._random.choice([*blows, self._expire])
         world.narrate("fault", f"{point} of {node.name}")
-        if blow == self._oversleep or self._random.random() < 0.5:
+        if blow == self.oversleep or self._random.random() < 0.5:
             blow(node)  # in the midst of what it does, up to its next wait
         else:
             world.later(0, blow, node)

@@ -93,7 +93,7 @@ class Oracle:
             session = worker.session
             for key, grant in worker.inserting.items():
                 connected = session is not None and not session.broken and worker.driver is node.driver
-                alive = worker.process.alive and grant.deadline_ms / 1000 > node.unix()
+                alive = worker.process.alive and grant.deadline_ms / 1000 > node.unix() + node.behind
                 if key.table == table and connected and alive:
                     self._world.hurt(f"LOCK: {node.driver.name} releases {table} while {worker.process.name} inserts")
 
