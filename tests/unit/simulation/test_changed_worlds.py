@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from blockhouse.errors import Blocked
+from blockhouse.metadata.model import Metadata, Window
 from blockhouse.streams import StreamId
+from tests.simulation.clock import Process
 from tests.simulation.logs import HOLE
 from tests.simulation.run import Universe, universe
+from tests.simulation.zookeeper import SimMarkers, ZkSession
 from tests.unit.simulation.test_directed_worlds import CALM, given, owner_of, produced, stored
 
 STREAM = StreamId("a", "events", 0)
@@ -115,3 +121,31 @@ def test_streams_whose_markers_are_lost_continue_where_they_are_once_a_person_ac
         made.settle()
         assert made.world.harm is None
         assert stored(made, 0) == 9
+
+
+def test_the_late_marker_of_a_former_topic_does_not_replace_that_of_the_present_one() -> None:
+    """An owner that was frozen after its first commit of the former topic writes its marker when it continues."""
+    with universe(CALM) as made:
+        session: Any = ZkSession(made.ensemble, Process("an aggregator"), 0)
+        markers = SimMarkers(session, "r0", lambda: 0)
+        former = Metadata("r0", 1, 0, "topic-a-0", 0, 5, Window())
+        present = Metadata("r1", 1, 0, "topic-a-1", 0, 7, Window())
+
+        async def mark(metadata: Metadata, *, afresh: bool = False) -> str:
+            try:
+                await markers.mark_started(STREAM, metadata, "h", afresh=afresh)
+            except Blocked as error:
+                return error.reason
+            return ""
+
+        answers: list[str] = []
+
+        async def both() -> None:
+            answers.extend([await mark(present), await mark(former), await mark(present)])
+
+        made.world.loop.spawn(both())
+        made.run(1)
+        assert answers == ["", "StartedOnOtherTopic", ""]
+        found = made.ensemble.marker(STREAM)
+        assert found is not None
+        assert (found.topic_id, found.position) == ("topic-a-1", 7)
