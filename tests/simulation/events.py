@@ -91,7 +91,7 @@ class Events:
         def suspend(point: str, replica: int) -> None:
             node = self._nodes[replica]
             busy = point == "lock held" and node.driver.running and not self._misfortunes.asleep_until
-            if not busy or self._world.healing or self._random.random() > 0.2:
+            if not busy or self._world.healing or self._random.random() > 0.5:
                 strike(point, replica)
                 return
             self._world.count("suspended with its clock")

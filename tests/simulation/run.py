@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -73,7 +73,7 @@ def setting_of(seed: int) -> Setting:
         late_join=Random(f"late joins {seed}").choice([0.0, 0.0, 0.3, 1.0]),
         proof_lost=Random(f"lost proofs {seed}").choice([0.0, 0.0, 0.0, 0.05]),
     )
-    return Setting(
+    setting = Setting(
         seed=seed,
         clusters=clusters,
         partitions=max(random.choice([1, 2, 2]), replicas // 4),
@@ -98,6 +98,9 @@ def setting_of(seed: int) -> Setting:
         new_tables=random.choice([0, 0, 1]),
         event=event_of(seed),
     )
+    if setting.event == "clock":  # its blocks soon leave the window
+        setting = replace(setting, window=2, quorum_timeout=2.0, cleaner=2.0)
+    return setting
 
 
 class Universe:
