@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.simulation.oracle import Oracle
     from tests.simulation.replica import Node
 
-EVENTS = ("topic", "cut", "election", "offsets", "markers", "schema", "backup", "clock")
+EVENTS = ("topic", "topic", "cut", "election", "offsets", "markers", "schema", "backup", "clock")
 """A topic is deleted and made again; a log is cut and written again; leaders change; committed offsets go back with
 their metadata; ZooKeeper loses the markers, or the schema history, or is restored from an old backup;
 machines are suspended, their clocks with them."""
@@ -111,7 +111,7 @@ class Events:
             return False
         cluster.topic += 1
         self._world.narrate(f"kafka {cluster.name}", f"the topic is deleted and made again: {cluster.topic_id}")
-        forgets, catches_up = self._random.random() < 0.7, self._random.random() < 0.6
+        forgets, catches_up = self._random.random() < 0.7, self._random.random() < 0.85
         for log, entry in zip(cluster.logs, cluster.offsets, strict=True):
             burst = log.end + self._random.randint(1, 12) if catches_up else 0
             log.create_again(cluster.topic)
@@ -122,7 +122,7 @@ class Events:
             log.kinds.extend(self._random.randrange(self._world.setting.tables) for _ in range(burst))
             if forgets:
                 entry.offset, entry.metadata, entry.forced = None, "", False
-        if self._random.random() < 0.4:
+        if self._random.random() < 0.2:
             cluster.deleted = True
 
             def made() -> None:

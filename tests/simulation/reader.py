@@ -12,7 +12,7 @@ from collections.abc import Callable
 from tests.simulation.logs import Content, StreamLog
 from tests.simulation.world import World
 
-UNAWARE = (0.1, 3.0)
+UNAWARE = (0.1, 2.0)
 """Seconds for which a client does not know of another leader, or of another topic; it reads nothing new meanwhile."""
 
 
