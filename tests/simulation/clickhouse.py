@@ -18,8 +18,8 @@ from tests.simulation.clock import Process
 from tests.simulation.world import World
 
 TICK = 0.5
-Row = tuple[int, int]
-"""Number of the stream and offset."""
+Row = tuple[int, int, int, int]
+"""Number of the stream, and the message: offset, incarnation of its topic, cut of its log."""
 Hash = tuple[Any, ...]
 
 
@@ -130,6 +130,7 @@ class Shard:
         self.tables = [Table(number) for number in range(setting.tables)]
         self.servers = [Server(world, self, n, n % 2 if setting.zoned else 0) for n in range(setting.replicas)]
         self.doubled: Callable[[Table, Row], None] = lambda _t, _r: None
+        self._under_way: list[tuple[Process, list[tuple[Hash, tuple[Row, ...]]]]] = []
         world.later(TICK, self._tick)
         world.later(setting.cleaner, self._clean)
 
@@ -141,10 +142,18 @@ class Shard:
         """Write a block, part after part; True when one of them was there already. Raises a server's error."""
         known = [hash_ for hash_, _ in parts if hash_ in table.blocks]
         table.under_way.update(known)
+        this = (server.process, parts)
+        self._under_way.append(this)
         try:
             return await self._insert(server, table, parts, timeout)
         finally:
             table.under_way.subtract(known)
+            self._under_way.remove(this)
+
+    def under_way(self) -> list[tuple[Row, ...]]:
+        """Rows of all inserts that have not ended, of servers that live."""
+        self._under_way = [insert for insert in self._under_way if insert[0].alive]
+        return [rows for _, parts in self._under_way for _, rows in parts]
 
     async def _insert(
         self, server: Server, table: Table, parts: list[tuple[Hash, tuple[Row, ...]]], timeout: float
@@ -254,19 +263,13 @@ class Shard:
             }
         self.world.later(setting.cleaner, self._clean)
 
-    def forget(self, table: Table, kept: set[Row]) -> None:
-        """DETACH and ATTACH PARTITION: the rows stay, their hashes leave the window. Those with `kept` rows stay."""
-        self.world.narrate("shard", f"t{table.number}: its partitions are detached and attached")
-        table.blocks = {
-            hash_: made
-            for hash_, made in table.blocks.items()
-            if table.under_way[hash_] or kept & set(hash_[2]) or (table.pending and table.pending.hash == hash_)
-        }
-
     # --- questions ------------------------------------------------------------------------------------------
 
-    async def rows_of(self, server: Server, table: Table, stream: int, begin: int, end: int) -> dict[int, int]:
+    async def rows_of(
+        self, server: Server, table: Table, stream: int, topic: str, begin: int, end: int
+    ) -> dict[int, int]:
         """With sequential consistency: rows with quorum only, and only if this replica has all of them."""
+        incarnation = int(topic.rpartition("-")[2])
         await asyncio.sleep(self.world.random.uniform(0.003, 0.02))
         if not server.writable:
             raise server.error(242, "read only")
@@ -275,8 +278,8 @@ class Shard:
         found: dict[int, int] = {}
         for part in table.parts:
             if part.safe:
-                for number, offset in part.rows:
-                    if number == stream and begin <= offset <= end:
+                for number, offset, of, _ in part.rows:
+                    if number == stream and begin <= offset <= end and of == incarnation:
                         found[offset] = found.get(offset, 0) + 1
         return found
 

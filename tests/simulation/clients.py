@@ -10,7 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from blockhouse.config.pipeline import AggregatorConfig
-from blockhouse.errors import Retryable
+from blockhouse.errors import Permanent, Retryable
+from blockhouse.schema.model import PROVENANCE_COLUMNS
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.clickhouse.presence import Origin, StoredRows
 from blockhouse_aggregator.clickhouse.quorum import QuorumSnapshot
@@ -100,7 +101,7 @@ class SimShard:
                 columns=node.histories[name].revisions[0].columns,
                 deduplication_window=setting.window,
                 deduplication_window_seconds=setting.window_seconds,
-                provenance=frozenset(("_kafka_cluster", "_kafka_partition", "_kafka_offset", "_kafka_row")),
+                provenance=frozenset(PROVENANCE_COLUMNS),
                 materialized_views=(),
                 partition_key="tuple()" if setting.split == 1 else "id",
             )
@@ -156,7 +157,7 @@ class SimShard:
         node = self._node
         found = node.shard.tables[node.numbers[table.full_name]]
         number = node.stream_number(StreamId(origin.cluster, "", origin.partition))
-        work = node.shard.rows_of(node.server, found, number, begin, end)
+        work = node.shard.rows_of(node.server, found, number, origin.topic, begin, end)
         return StoredRows(await node.server.call(work, 5.0))
 
     async def _zookeeper(self) -> None:
@@ -180,10 +181,15 @@ class SimFacts:
         if not self._cluster.up or not self._node.world.linked(self._node.zone, self._cluster.zone):
             raise Retryable(f"cluster {self._cluster.name}: no broker answers", after=0.5)
 
+    def _there(self) -> None:
+        if self._cluster.deleted:
+            raise Permanent(f"cluster {self._cluster.name}: no such topic", reason="UnknownTopic")
+
     def topic(self, name: str) -> Any:
         self._reached()
+        self._there()
         return SimpleNamespace(
-            topic_id=f"topic-{self._cluster.name}",
+            topic_id=self._cluster.topic_id,
             compacted=False,
             retention_ms=None,
             partitions=len(self._cluster.logs),
@@ -191,11 +197,18 @@ class SimFacts:
 
     def topic_id(self, name: str) -> str:
         self._reached()
-        return f"topic-{self._cluster.name}"
+        self._there()
+        return self._cluster.topic_id
 
     def bounds(self, stream: StreamId) -> Bounds:
         self._reached()
-        return Bounds(0, self._cluster.logs[stream.partition].end)
+        self._there()
+        content = self._cluster.logs[stream.partition].content
+        return Bounds(0, content.end, content.leader_epoch)
+
+    def reaches(self, stream: StreamId, position: int, leader_epoch: int) -> bool:
+        self._reached()
+        return self._cluster.logs[stream.partition].content.reaches(position, leader_epoch)
 
     def cluster_id(self) -> str:
         self._reached()
@@ -225,6 +238,10 @@ class SimGroups(KafkaGroups):
         self._facts: dict[str, Any] = {cluster.name: SimFacts(cluster) for cluster in config.kafka.clusters}
         self._threads: Any = _SimThreads(current().world)
         self._identity = SharedQuestion(self._ask_topic_id)
+
+    async def reaches(self, stream: StreamId, position: int, leader_epoch: int) -> bool:
+        facts: SimFacts = self._facts[stream.cluster]
+        return bool(await self._threads.run(facts.reaches, stream, position, leader_epoch))
 
     async def commit(self, stream: StreamId, epoch: int, offset: int, metadata: str) -> Any:
         node = current()
@@ -306,7 +323,7 @@ REPLACED: dict[str, Any] = {
         KafkaGroups=SimGroups,
         BrokerEnds=SimEnds,
         StoredSchemas=lambda *_: SimSchemas(current().ensemble, current().histories),
-        StoredMarkers=lambda *_: SimMarkers(current().session),
+        StoredMarkers=lambda *_: SimMarkers(current().session, current().name, now_ms),
         StoredHolds=lambda *_: _SimHolds(),
         StoredRestarts=lambda *_: _SimRestarts(),
     ),

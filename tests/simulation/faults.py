@@ -7,12 +7,13 @@ from random import Random
 
 from blockhouse.metadata import codec
 from blockhouse.metadata.model import Metadata
-from tests.simulation.clickhouse import Shard, Table
+from blockhouse.streams import StreamId
+from tests.simulation.clickhouse import Row, Shard, Table
 from tests.simulation.clock import Process
 from tests.simulation.kafka import Cluster
 from tests.simulation.replica import Node
 from tests.simulation.world import World
-from tests.simulation.zookeeper import Ensemble
+from tests.simulation.zookeeper import IDS, Ensemble
 
 
 class Misfortunes:
@@ -42,7 +43,7 @@ class Misfortunes:
     @property
     def _kinds(self) -> list[Callable[[], None]]:
         return [
-            self._kill_driver, self._kill_driver, self._kill_pod, self._kill_pod, self._kill_half, self._kill_worker,
+            self.kill_driver, self.kill_driver, self._kill_pod, self._kill_pod, self._kill_half, self._kill_worker,
             self._kill_worker, self._kill_server, self._freeze, self._freeze, self._freeze, self._stall, self._stall,
             self._zone_down, self._kafka_down, self._zookeeper_down, self._expire, self._expire, self._split,
             self._stop_fetches, self._stop_fetches, self._restart, self._restart, self._force_offset,
@@ -66,7 +67,7 @@ class Misfortunes:
 
     # --- processes ------------------------------------------------------------------------------------------
 
-    def _kill_driver(self, node: Node | None = None) -> None:
+    def kill_driver(self, node: Node | None = None) -> None:
         node = node or self._any()
         node.kill()
         self._later(0.3, 12, node.start)
@@ -94,7 +95,7 @@ class Misfortunes:
             if pods:
                 self._kill_pod(node, least, least + 5)
             else:
-                self._kill_driver(node)
+                self.kill_driver(node)
 
     def _kill_worker(self, node: Node | None = None) -> None:
         node = node or self._any()
@@ -180,27 +181,29 @@ class Misfortunes:
             self._later(1, 4, node.start)
 
     def _detach(self) -> None:
-        """A person detaches and attaches the partitions of a table. What a worker sends just now is left to the window:
-        a frozen one could be recognised by nothing else."""
+        """A person detaches and attaches the partitions of a table: the rows stay, their hashes leave the window. What
+        a worker sends just now is left to it: a frozen one could be recognised by nothing else."""
         table = self._random.choice(self._shard.tables)
         workers = [worker for node in self._nodes for worker in node.workers.values()]
         sent = {
-            (worker.node.stream_number(worker.spec.stream), offset)
+            self._row(worker.node, worker.spec.stream, offset)
             for worker in workers
             for key in worker.inserting
             for offset in range(key.begin, key.end + 1)
         }
-        self._shard.forget(table, sent)
+        self._world.narrate("shard", f"t{table.number}: its partitions are detached and attached")
+        kept = {part.hash for part in table.parts if sent & set(part.rows) or part is table.pending}
+        table.blocks = {h: made for h, made in table.blocks.items() if h in kept or table.under_way[h]}
 
-    def _oversleep(self, node: Node | None = None) -> None:
+    def oversleep(self, node: Node | None = None, *, machine: bool = False, most: float = 40) -> None:
         """Frozen with a lock in its hands until its block, replayed by another owner, has left the window."""
         node = node or self._any()
         owners = [owner for owner in node.aggregator.owners.values() if owner.state is not None]
         blocks = [(o.stream, t.table, t.block.intent.begin) for o in owners for t in o.state.in_flight]
-        begins = [(self._shard.tables[t - 1], (node.stream_number(stream), begin)) for stream, t, begin in blocks]
-        asleep = node.freeze(workers=self._random.random() < 0.5)
+        begins = [(self._shard.tables[t % IDS - 1], self._row(node, stream, begin)) for stream, t, begin in blocks]
+        asleep = node.suspend() if machine else node.freeze(workers=self._random.random() < 0.5)
         self._frozen += asleep
-        until = self.asleep_until = self._world.loop.time() + 40
+        until = self.asleep_until = self._world.loop.time() + most
 
         def look() -> None:
             parts = [(table, table.rows.get(row)) for table, row in begins]
@@ -212,6 +215,9 @@ class Misfortunes:
                 self._world.later(0.5, look)
 
         look()
+
+    def _row(self, node: Node, stream: StreamId, offset: int) -> Row:
+        return (node.stream_number(stream), *node.log_of(stream).content.message(offset))
 
     # --- surroundings ---------------------------------------------------------------------------------------
 
@@ -296,27 +302,28 @@ class Misfortunes:
         if entry.offset is None or entry.forced or not cluster.up:
             return
         for node in self._nodes:  # the group must be empty for it
-            self._kill_driver(node)
+            self.kill_driver(node)
         cluster.members.clear()
         right = (entry.offset, entry.metadata)
-        old = self._gone_back(cluster, partition)
+        old = self.gone_back(cluster, partition)
         if old and self._random.random() < 0.6:
             entry.offset, entry.metadata = self._random.choice(old)
             self._world.count("went back")
         else:
             entry.offset += 7
-        entry.forced = True
+        entry.forced = entry.restoring = True
         self._world.narrate(f"kafka {cluster.name}", f"a tool sets partition {partition} to {entry.offset}")
 
         def correct() -> None:
+            entry.restoring = False
             if entry.forced:
                 entry.offset, entry.metadata, entry.forced = *right, False
 
         self._later(12, 20, correct)
 
-    def _gone_back(self, cluster: Cluster, partition: int) -> list[tuple[int, str]]:
+    def gone_back(self, cluster: Cluster, partition: int) -> list[tuple[int, str]]:
         """Former commits of the partition, of which a later one's block may be stored."""
-        marker = self._ensemble.started.get(cluster.logs[partition].stream)
+        marker = self._ensemble.marker(cluster.logs[partition].stream)
         pairs = cluster.offsets[partition].earlier
         return [pair for pair in pairs if marker is not None and _number(pair[1]) < marker.seq]
 
@@ -327,14 +334,14 @@ class Misfortunes:
         if not world.chance(world.setting.chances.strike):
             return
         node = self._nodes[replica]
-        blows = [self._kill_driver, self._kill_pod, self._freeze, self._freeze, self._stall, self._kill_worker]
+        blows = [self.kill_driver, self._kill_pod, self._freeze, self._freeze, self._stall, self._kill_worker]
         if point == "part written":  # the moment before another replica has it
             blows = [self._kill_server, self._kill_pod, self._kill_pod, self._freeze, self._orphan, self._orphan]
         if point == "lock held":
-            blows = [self._expire, self._freeze, self._oversleep, self._oversleep, self._oversleep]
+            blows = [self._expire, self._freeze, self.oversleep, self.oversleep, self.oversleep]
         blow = self._random.choice([*blows, self._expire])
         world.narrate("fault", f"{point} of {node.name}")
-        if blow == self._oversleep or self._random.random() < 0.5:
+        if blow == self.oversleep or self._random.random() < 0.5:
             blow(node)  # in the midst of what it does, up to its next wait
         else:
             world.later(0, blow, node)

@@ -16,7 +16,8 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.group import judge
 from blockhouse_aggregator.protocol.commits import CommitOutcome, Refused, Unknown
 from tests.simulation.clock import Process
-from tests.simulation.world import StreamLog, World
+from tests.simulation.logs import StreamLog
+from tests.simulation.world import World
 
 TICK = 0.5
 TOPIC = "events"
@@ -41,6 +42,8 @@ class Offset:
     offset: int | None = None
     metadata: str = ""
     forced: bool = False
+    restoring: bool = False
+    """A person is about to restore what is right: no other one decides about it."""
     earlier: list[tuple[int, str]] = field(default_factory=list)
 
 
@@ -55,6 +58,9 @@ class Cluster:
         self.name = name
         self.zone = zone
         self.up = True
+        self.topic = 0
+        """The incarnation of the topic, and whether it is there now."""
+        self.deleted = False
         self.generation = 0
         self.members: dict[str, Member] = {}
         self.logs = [StreamLog(StreamId(name, TOPIC, p), zone) for p in range(world.setting.partitions)]
@@ -62,6 +68,14 @@ class Cluster:
         self._applied = applied
         self._ids = 0
         world.later(TICK, self._tick)
+
+    @property
+    def topic_id(self) -> str:
+        return self.id_of(self.topic)
+
+    def id_of(self, topic: int) -> str:
+        """The id of its topic's n-th incarnation."""
+        return f"topic-{self.name}-{topic}"
 
     def reachable(self, session: SimSession) -> bool:
         return self.up and session.process.running and self.world.linked(session.zone, self.zone)

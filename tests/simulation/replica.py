@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.errors import BlockhouseError
-from blockhouse.schema.model import Column, Revision, TableHistory
+from blockhouse.schema.model import TOPIC_COLUMN, Column, Revision, TableHistory
 from blockhouse.streams import StreamId
 from blockhouse_aggregator import app
 from blockhouse_aggregator.gate.messages import Grant
 from tests.simulation.clickhouse import Server, Shard
 from tests.simulation.clock import PROCESS, START, Process
 from tests.simulation.kafka import Cluster
+from tests.simulation.logs import StreamLog
 from tests.simulation.member import SimMember
 from tests.simulation.worker import GateSession, Worker
-from tests.simulation.world import StreamLog, World
+from tests.simulation.world import World
 from tests.simulation.zookeeper import Ensemble, SimLocks, ZkSession
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ def names_of(world: World) -> dict[str, int]:
 
 
 def histories(world: World) -> Mapping[str, TableHistory]:
-    revision = Revision(number=1, columns=(Column(name="id", type="UInt64", field=1),))
+    id_, topic = Column(name="id", type="UInt64", field=1), Column(name=TOPIC_COLUMN, type="String", field=2)
+    revision = Revision(number=1, columns=(id_, topic))
     return {
         name: TableHistory(id=number + 1, name=name, revisions=(revision,)) for name, number in names_of(world).items()
     }
@@ -57,6 +59,9 @@ class Node:
         self.histories = histories(world)
         self.config = config_of(world, self.name, clusters)
         self.skew = world.random.uniform(-4.0, 4.0)
+        self.behind = 0.0
+        """Seconds that its clock has missed since it was last set."""
+        self.suspended_at: float | None = None
         self.incarnation = 0
         self.hiccup_until = 0.0
         """Until then what it asks of ZooKeeper is not answered."""
@@ -133,14 +138,30 @@ class Node:
     # --- what its processes ask -----------------------------------------------------------------------------
 
     def unix(self) -> float:
-        return START + self.world.loop.time() + self.skew
+        """Its wall clock, which stands still while the machine is suspended."""
+        now = self.world.loop.time()
+        if self.suspended_at is not None:
+            if self.driver.frozen:
+                return START + self.suspended_at + self.skew - self.behind
+            self.behind, self.suspended_at = self.behind + now - self.suspended_at, None
+        return START + now + self.skew - self.behind
+
+    def suspend(self) -> list[Process]:
+        """The machine: all that `freeze` does, and its clock."""
+        self.suspended_at = self.world.loop.time()
+        return self.freeze(workers=True)
+
+    def set_clock(self) -> None:
+        """As NTP does a while after the machine has continued."""
+        if not self.driver.frozen:
+            self.behind, self.suspended_at = 0.0, None
 
     def log_of(self, stream: StreamId) -> StreamLog:
         return self.clusters[stream.cluster].logs[stream.partition]
 
     def reads(self, log: StreamLog) -> bool:
         cluster = self.clusters[log.stream.cluster]
-        return cluster.up and self.world.linked(self.zone, cluster.zone)
+        return cluster.up and not cluster.deleted and self.world.linked(self.zone, cluster.zone)
 
     def stream_number(self, stream: StreamId) -> int:
         return list(self.clusters).index(stream.cluster) * self.world.setting.partitions + stream.partition

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -17,12 +17,15 @@ from blockhouse_aggregator.runtime.stream import owner as _owner
 from tests.simulation import replica
 from tests.simulation.clickhouse import Shard
 from tests.simulation.clients import REPLACED
+from tests.simulation.events import Events, event_of
 from tests.simulation.faults import Misfortunes
 from tests.simulation.kafka import Cluster
+from tests.simulation.logs import BAD, HEADLESS, HOLE
 from tests.simulation.member import open_session
+from tests.simulation.operator import Operator
 from tests.simulation.oracle import Oracle
 from tests.simulation.replica import Node
-from tests.simulation.world import BAD, HEADLESS, HOLE, Chances, Setting, World
+from tests.simulation.world import Chances, Setting, World
 from tests.simulation.zookeeper import Ensemble
 
 PATIENCE = 400.0
@@ -68,8 +71,9 @@ def setting_of(seed: int) -> Setting:
         loading=wild * sometimes(0.3, 0.1),
         round=Random(f"rounds {seed}").choice([0.0, 0.0, 0.02]),
         late_join=Random(f"late joins {seed}").choice([0.0, 0.0, 0.3, 1.0]),
+        proof_lost=Random(f"lost proofs {seed}").choice([0.0, 0.0, 0.0, 0.05]),
     )
-    return Setting(
+    setting = Setting(
         seed=seed,
         clusters=clusters,
         partitions=max(random.choice([1, 2, 2]), replicas // 4),
@@ -92,7 +96,11 @@ def setting_of(seed: int) -> Setting:
         chances=chances,
         zoned=random.random() < 0.5,
         new_tables=random.choice([0, 0, 1]),
+        event=event_of(seed),
     )
+    if setting.event == "clock":  # its blocks soon leave the window
+        setting = replace(setting, window=2, quorum_timeout=2.0, cleaner=2.0)
+    return setting
 
 
 class Universe:
@@ -112,6 +120,8 @@ class Universe:
             Node(world, n, server.zone, shard=self.shard, **surroundings) for n, server in enumerate(self.shard.servers)
         ]
         self.misfortunes = Misfortunes(world, self.nodes, self.shard, self.clusters, self.ensemble)
+        self.events = Events(world, self.nodes, self.clusters, self.ensemble, self.oracle, self.misfortunes)
+        self.operator = Operator(world, self.nodes, self.shard, self.clusters, self.ensemble, self.oracle)
         world.loop.failed = lambda text: world.hurt(f"BUG: {text}")
         for node in self.nodes:
             world.later(world.random.uniform(0, 1.0), node.start)
@@ -134,7 +144,7 @@ class Universe:
         """Heal, and wait until everything is stored and recorded; harm when it never is."""
         self.misfortunes.heal()
         if not self.run(PATIENCE, lambda: not self.oracle.unfinished()) and (why := self.oracle.unfinished()):
-            self.world.hurt(f"STUCK: {PATIENCE:.0f} s after everything healed {why}")
+            self.world.hurt(why if why.startswith("LOSS") else f"STUCK: {PATIENCE:.0f} s after everything healed {why}")
 
 
 @contextmanager
@@ -151,6 +161,9 @@ def simulate(seed: int, *, keep_story: bool = False) -> Outcome:
         world = made.world
         _produce(world, made.clusters)
         made.misfortunes.begin()
+        made.events.begin()
+        if world.setting.event:
+            made.operator.begin()
         made.run(world.setting.seconds)
         longer = max(0.0, made.misfortunes.asleep_until - world.loop.time())
         made.run(longer, lambda: not made.misfortunes.asleep_until)
@@ -215,8 +228,14 @@ def judge(world: World, event: str, values: dict[str, Any]) -> None:
     defects = ("internal_error", "stream.job_failed", "aggregator.failed", "conversation.unexpected", "member_crashed")
     if unexpected or event in defects:
         world.hurt(f"BUG: {event} {values.get('error', values)}")
+    elif event == "stream.stopped":
+        forced = world.counts.get("force offset") and values["reason"] in ("OffsetsReset", "OffsetsWentBack")
+        if not forced and values["reason"] not in world.causes.get(values["stream"], ()):
+            world.hurt(f"STOPPED: {values['stream']} without a cause: {values['reason']}: {values['message']}")
     elif event == "alarm":
         reason = values["reason"]
+        if reason in world.causes.get(values["stream"], ()):
+            return
         caused = {"ReplayDiffers": "corrupt replay", "ReportRejected": "false report"}.get(reason, "")
         if reason == "MetadataFull" or (caused and world.counts.get(caused)):
             return

@@ -35,6 +35,8 @@ from blockhouse_aggregator.spark.task import LeaseFigures, LeaseSpec
 from tests.simulation import reading
 from tests.simulation.clickhouse import Row
 from tests.simulation.clock import START, Process
+from tests.simulation.logs import Content, Message
+from tests.simulation.reader import Reader, Unreadable
 from tests.simulation.reading import Bytes
 
 if TYPE_CHECKING:
@@ -43,6 +45,10 @@ if TYPE_CHECKING:
 GATE = 0.0005
 LOOK = 0.2
 """Seconds between two reads of the log."""
+UNREPORTED = 0.3
+"""How often a client does not report the leader epoch of its position, in worlds in which leaders change."""
+NOTHING = Content([], [(0, 0, 0)], [(0, 0)])
+"""What a client has read that no broker has answered."""
 
 
 class GateSession:
@@ -92,6 +98,7 @@ class Worker:
         self.driver = node.driver
         self.process = Process(f"worker {node.name} {spec.stream}#{spec.number}")
         self.log = node.log_of(spec.stream)
+        self._reader = Reader(self.world, self.log, lambda: node.reads(self.log))
         self.held: dict[BlockKey, Bytes] = {}
         self.inserting: dict[BlockKey, Grant] = {}
         self.known: set[str] = set()
@@ -158,27 +165,27 @@ class Worker:
 
     async def _carry_out(self, order: Scan | Replay) -> None:
         self.known |= {history.name for history in order.catalog}
-        if isinstance(order, Scan):
-            await self._scan(order)
-        else:
-            await self._replay(order)
+        try:
+            if isinstance(order, Scan):
+                await self._scan(order)
+            else:
+                await self._replay(order)
+        except Unreadable as error:
+            self.report(Trouble(reason=error.reason, message="the log is another", retryable=False))
 
     def _now_ms(self) -> int:
         return int((START + self.loop.time()) * 1000)
-
-    @property
-    def _end(self) -> int:
-        """The end of the log as far as it can be read now; -1 while it cannot."""
-        return self.log.end if self.node.reads(self.log) else -1
 
     async def _scan(self, order: Scan) -> None:
         started, chances = self.loop.time(), self.world.setting.chances
         most = self.world.random.randint(2, 12)
         sealed_at = None
+        self._reader.seek(order.start, order.leader_epoch)
         while True:
             now = self.loop.time()
-            end = self._end if order.stop is None else min(self._end, order.stop)
-            busy = end > order.start and not reading.waits_for_more(self.log, order, end, most)
+            content = self._reader.read() or NOTHING
+            end = content.end if order.stop is None else min(content.end, order.stop)
+            busy = end > order.start and not reading.waits_for_more(content, order, end, most)
             if busy and sealed_at is None:
                 sealed_at = now + max(self.world.setting.max_age, order.max_age if not order.seal_at_end else 0)
             if self._finish or now >= started + order.max_seconds:
@@ -190,8 +197,16 @@ class Worker:
             await asyncio.sleep(LOOK)
         end = max(end, order.start)
         cut = 1 if self.world.chance(chances.cut) else 0
-        tables, now_ms = self.node.numbers, self._now_ms()
-        found = reading.scan(self.log, order, end, most=most, cut=cut, numbers=tables, known=self.known, now_ms=now_ms)
+        tables, now_ms, stream = self.node.numbers, self._now_ms(), str(self.spec.stream)
+        found = reading.scan(
+            content, order, end, stream=stream, most=most, cut=cut, numbers=tables, known=self.known, now_ms=now_ms
+        )
+        self._reader.ended(found.sealed.stop)
+        if self.world.setting.event == "election" and self.world.chance(UNREPORTED):
+            found.sealed = found.sealed.model_copy(update={"leader_epoch": -1})
+        if self.world.setting.event == "cut" and found.sealed.leader_epoch < 0:
+            # Of a position whose epoch the client does not know no one can find out (the hazard LeaderEpochUnknown).
+            found.sealed = found.sealed.model_copy(update={"leader_epoch": content.epoch_at(found.sealed.stop)})
         await asyncio.sleep(self.world.random.uniform(0.002, 0.02))
         self.log.dead.update(found.dead)
         self.held.update(found.blocks)
@@ -214,18 +229,22 @@ class Worker:
 
     async def _replay(self, order: Replay) -> None:
         last = max(block.end for block in order.blocks)
-        while self._end <= last:
+        self._reader.ended(-1)
+        self._reader.seek(min(block.begin for block in order.blocks))
+        while (content := self._reader.read() or NOTHING).end <= last:
             if self._finish:
                 self.report(Trouble(reason="Retryable", message="interrupted", retryable=True))
                 return
             await asyncio.sleep(LOOK)
         await asyncio.sleep(self.world.random.uniform(0.005, 0.05))
-        found = reading.rebuild(self.log, order, self.node.numbers, self.known, self._now_ms())
+        self._reader.ended(-1)
+        numbers, stream = self.node.numbers, str(self.spec.stream)
+        found = reading.rebuild(content, order, stream=stream, numbers=numbers, known=self.known, now_ms=self._now_ms())
         for key, (content, built) in list(found.items()):
-            if len(content.offsets) > 2 and self.world.chance(self.world.setting.chances.corrupt_replay):
+            if len(content.messages) > 2 and self.world.chance(self.world.setting.chances.corrupt_replay):
                 self.world.count("corrupt replay")
-                bad = replace(content, offsets=(content.offsets[0], *content.offsets[2:]))
-                found[key] = (bad, bad.describe(built.table, str(self.spec.stream), built.oldest_ms))
+                bad = replace(content, messages=(content.messages[0], *content.messages[2:]))
+                found[key] = (bad, bad.describe(built.table, stream, built.oldest_ms))
         self.held.update({key: content for key, (content, _) in found.items()})
         requested = [BlockKey(table=b.table, begin=b.begin, end=b.end) for b in order.blocks]
         missing = tuple(key for key in requested if key not in found)
@@ -273,22 +292,25 @@ class Worker:
 
     async def _try(self, grant: Grant, content: Bytes, left: float) -> tuple[bool, Any]:
         if not grant.ask_provenance:
-            return await self._send(grant, content, content.offsets), ""
+            return await self._send(grant, content, content.messages), ""
         node, number = self.node, self.node.stream_number(self.spec.stream)
         table = node.shard.tables[content.table]
         counts = await node.server.call(
-            node.shard.rows_of(node.server, table, number, grant.block.begin, grant.block.end), left
+            node.shard.rows_of(node.server, table, number, grant.topic, grant.block.begin, grant.block.end), left
         )
         match decide(dict.fromkeys(content.offsets, 1), StoredRows(counts)):
             case Complete():
                 return False, "complete"
             case Absent():
-                return await self._send(grant, content, content.offsets), "absent"
+                return await self._send(grant, content, content.messages), "absent"
             case Partial(missing=missing):
-                return await self._send(grant, content, tuple(offset for offset, _ in missing)), "partial"
+                lacking = {offset for offset, _ in missing}
+                return await self._send(
+                    grant, content, tuple(m for m in content.messages if m[0] in lacking)
+                ), "partial"
         raise AssertionError("one row a message is never ambiguous")
 
-    async def _send(self, grant: Grant, content: Bytes, offsets: tuple[int, ...]) -> bool:
+    async def _send(self, grant: Grant, content: Bytes, messages: tuple[Message, ...]) -> bool:
         node = self.node
         left = self._left(grant)
         if left <= LEAST_LIFETIME:
@@ -298,7 +320,7 @@ class Worker:
         node.oracle.inserts(self.spec.stream, content, grant)
         parts = []
         for partition in range(split):
-            rows: tuple[Row, ...] = tuple((number, offset) for offset in offsets if offset % split == partition)
+            rows: tuple[Row, ...] = tuple((number, *m) for m in messages if m[0] % split == partition)
             if rows:
                 parts.append(((number, partition, rows), rows))
         table = node.shard.tables[content.table]

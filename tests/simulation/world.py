@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from blockhouse.streams import StreamId
 from tests.simulation.clock import PROCESS, START, SimLoop
 
 LOCAL, REMOTE = 0.0005, 0.02
@@ -31,6 +30,7 @@ class Chances:
     loading: float = 0.0
     round: float = 0.0
     late_join: float = 0.0
+    proof_lost: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,8 @@ class Setting:
     chances: Chances
     zoned: bool
     new_tables: int
+    event: str = ""
+    """What changes underneath, beside all misfortunes; empty: nothing. See `events.EVENTS`."""
 
 
 class World:
@@ -77,6 +79,8 @@ class World:
         self.split_zones = False
         self.zookeeper_up = True
         self.counts: dict[str, int] = {}
+        self.causes: dict[str, set[str]] = {}
+        """By stream: for which reasons it may stand still, or be the subject of an alarm, by now."""
         self.story: list[tuple[float, str, str]] | None = [] if keep_story else None
         self.strike: Callable[[str, int], None] = lambda _point, _replica: None
         """Called where a fault would hurt most, with the replica's number: may kill or freeze it at once."""
@@ -124,25 +128,3 @@ class World:
 
     def count(self, what: str) -> None:
         self.counts[what] = self.counts.get(what, 0) + 1
-
-
-HOLE, HEADLESS, BAD = -1, -2, 1000
-"""What an offset holds: nothing, a message without a table, or (from BAD on) an undecodable message of a table."""
-
-
-class StreamLog:
-    """One partition: the table number of each offset, or one of the kinds above."""
-
-    def __init__(self, stream: StreamId, zone: int) -> None:
-        self.stream = stream
-        self.zone = zone
-        self.kinds: list[int] = []
-        self.dead: set[int] = set()
-
-    @property
-    def end(self) -> int:
-        return len(self.kinds)
-
-    def good(self, table: int, begin: int, end: int) -> tuple[int, ...]:
-        """Offsets of the table's storable messages in [begin, end)."""
-        return tuple(o for o in range(begin, min(end, self.end)) if self.kinds[o] == table)

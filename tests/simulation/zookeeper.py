@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from blockhouse.errors import Retryable
-from blockhouse.metadata.model import Metadata
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.coordination.locks import Lease
-from blockhouse_aggregator.coordination.markers import Claim, StreamMarker
+from blockhouse_aggregator.coordination.markers import Decisions, StreamMarker, StreamMarkers
 from blockhouse_aggregator.coordination.session import Listener, SessionState
+from blockhouse_aggregator.runtime.adapters import StoredMarkers
 from tests.simulation.clock import Process
 from tests.simulation.world import World
+from tests.simulation.znodes import SimZnodes
 
 TICK = 0.5
+IDS = 1000
+"""Ids of tables in one schema history and in the next are so far from each other."""
 
 
 class ZkSession:
@@ -35,6 +38,11 @@ class ZkSession:
         self.heard = 0.0
         self.lost_since = 0.0
         self.listeners: list[Listener] = []
+        self.znodes = ensemble.znodes
+
+    @staticmethod
+    def path(*names: str) -> str:
+        return "/" + "/".join(names)
 
     def add_listener(self, listener: Listener) -> None:
         self.listeners.append(listener)
@@ -72,6 +80,8 @@ class LockRequest:
         self.table = table
         self.granted = granted
         self.generation = session.generation
+        self.path = f"/locks/{table}"
+        self.node = session.ensemble.number()
 
 
 class Ensemble:
@@ -81,11 +91,32 @@ class Ensemble:
         self.world = world
         self.sessions: list[ZkSession] = []
         self.queues: dict[str, list[LockRequest]] = {}
-        self.started: dict[StreamId, StreamMarker] = {}
+        self._numbers = 0
+        self.znodes = SimZnodes(self._locked, lambda: world.chance(world.setting.chances.proof_lost))
         setting = world.setting
+        self.history = 0
+        """The number of the schema history that is there: one that is set up again is another one."""
         self.tables = {f"default.t{number}" for number in range(setting.tables - setting.new_tables)}
         """Those that are in the schema history."""
         world.later(TICK, self._tick)
+
+    def marker(self, stream: StreamId) -> StreamMarker | None:
+        """As every aggregator would read it now."""
+        stands_in: Any = ZkSession(self, Process("anyone"), 0)
+        return StreamMarkers(stands_in).get(stream)
+
+    @property
+    def identity(self) -> str:
+        """Of the schema history."""
+        return f"history {self.history}"
+
+    def number(self) -> str:
+        self._numbers += 1
+        return str(self._numbers)
+
+    def _locked(self, path: str) -> bool:
+        _, _, table, node = path.split("/")
+        return any(request.node == node for request in self.queues.get(table, []))
 
     def reachable(self, session: ZkSession) -> bool:
         """The ensemble's majority is in zone 0."""
@@ -126,6 +157,15 @@ class Ensemble:
         for table, queue in self.queues.items():
             queue[:] = [request for request in queue if request.session is not session]
             self._grant(table)
+
+    def expire_all(self) -> None:
+        for session in list(self.sessions):
+            self.expire(session)
+
+    def forget_streams(self) -> dict[str, tuple[bytes, int]]:
+        """What was known of them, which is gone by now."""
+        lost, self.znodes.nodes = self.znodes.nodes, {}
+        return lost
 
     def ask(self, request: LockRequest) -> None:
         self.queues.setdefault(request.table, []).append(request)
@@ -203,18 +243,22 @@ class SimSchemas:
     """`ports.Schemas`: tables have one revision each, and come into the history when an owner meets them."""
 
     def __init__(self, ensemble: Ensemble, histories: Mapping[str, TableHistory]) -> None:
-        self._known = ensemble.tables
+        self._ensemble = ensemble
         self._histories = histories
 
     async def identity(self) -> str:
-        return "one"
+        return self._ensemble.identity
 
     async def all(self) -> Mapping[str, TableHistory]:
-        return {name: history for name, history in self._histories.items() if name in self._known}
+        return {name: self._history(name) for name in sorted(self._ensemble.tables)}
 
     async def ensure_id(self, table: str) -> TableHistory:
-        self._known.add(table)
-        return self._histories[table]
+        self._ensemble.tables.add(table)
+        return self._history(table)
+
+    def _history(self, name: str) -> TableHistory:
+        found = self._histories[name]
+        return found.model_copy(update={"id": found.id + IDS * self._ensemble.history})
 
     async def append(self, table: str, known_revisions: int, revision: Revision) -> TableHistory:
         raise AssertionError("no table changes here")
@@ -222,59 +266,31 @@ class SimSchemas:
     def close(self) -> None: ...
 
 
-class SimMarkers:
-    """`ports.Markers`."""
+class _SimThreads:
+    """What is asked of the ensemble takes a trip there and back, when it is reachable at all."""
 
     def __init__(self, session: ZkSession) -> None:
         self._session = session
-        self._claimed: dict[StreamId, str] = {}
 
-    async def _reached(self) -> None:
+    async def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         ensemble = self._session.ensemble
         await asyncio.sleep(ensemble.world.trip(self._session.zone, 0))
         if not ensemble.reachable(self._session):
             raise Retryable("zookeeper: away", after=0.5)
-
-    async def marker(self, stream: StreamId) -> StreamMarker | None:
-        await self._reached()
-        return self._session.ensemble.started.get(stream)
-
-    async def mark_started(self, stream: StreamId, metadata: Metadata, history: str, *, afresh: bool) -> None:
-        await self._reached()
-        new = StreamMarker(
-            topic_id=metadata.topic_id, started_ms=0, replica="", seq=metadata.seq, position=metadata.position
-        )
-        found = self._session.ensemble.started.setdefault(stream, new)
-        if found.topic_id != new.topic_id or afresh:
-            self._session.ensemble.started[stream] = new
-
-    async def prove(self, stream: StreamId, claim: Claim, lease: Lease) -> None:
-        """As `StreamMarkers.prove`: the lock's node is there, and no one else has claimed the stream since we did."""
-        await self._reached()
-        ensemble, request = self._session.ensemble, cast(LockRequest, lease._lock)
-        queue = ensemble.queues.get(lease.table, [])
-        if not queue or queue[0] is not request or request.generation != self._session.generation:
-            raise Retryable(f"{stream}: its lock is another owner's by now", after=0.5)
-        found = ensemble.started.get(stream)
-        ours = self._claimed.get(stream) == claim.owner
-        if found is None or found.seq > claim.seq or (ours and found.owner != claim.owner):
-            raise Retryable(f"{stream}: another owner continues", after=0.5)
-        update = {"owner": claim.owner, "seq": claim.seq, "position": claim.position}
-        ensemble.started[stream] = found.model_copy(update=update)
-        self._claimed[stream] = claim.owner
+        answer = function(*arguments)
         await asyncio.sleep(ensemble.world.trip(self._session.zone, 0))
-
-    async def accepted(self, stream: StreamId) -> str:
-        await self._reached()
-        return ""
-
-    async def consume_acceptance(self, stream: StreamId) -> None:
-        await self._reached()
-
-    async def block_decision(self, stream: StreamId, table: str) -> None:
-        await self._reached()
-
-    async def consume_block_decision(self, stream: StreamId, table: str, decision: Any) -> None:
-        raise AssertionError("no operator decides anything here")
+        return answer
 
     def close(self) -> None: ...
+
+
+class SimMarkers(StoredMarkers):
+    """The product's, over simulated nodes."""
+
+    def __init__(self, session: ZkSession, replica: str, now_ms: Callable[[], int]) -> None:
+        stands_in: Any = session
+        self._markers = StreamMarkers(stands_in)
+        self._decisions = Decisions(stands_in)
+        self._replica = replica
+        self._now_ms = now_ms
+        self._threads: Any = _SimThreads(session)

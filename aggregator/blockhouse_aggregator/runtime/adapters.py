@@ -12,7 +12,7 @@ from typing import ParamSpec, TypeVar, cast
 import structlog
 
 from blockhouse.config.pipeline import AggregatorConfig
-from blockhouse.errors import Permanent
+from blockhouse.errors import Blocked, Permanent
 from blockhouse.metadata.model import Metadata
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.streams import StreamId
@@ -56,6 +56,7 @@ RETRY_PAUSE = 0.1
 LOCK_THREADS = 64
 MARKER_THREADS = 8
 REACHES_SECONDS = 10.0
+OTHER_TOPIC = "StartedOnOtherTopic"
 
 
 class Threads:
@@ -351,6 +352,10 @@ class StoredMarkers:
         if afresh:
             new = new.model_copy(update={"former": ("",)})  # unless there is a marker to name them
         found = await self._threads.run(self._markers.ensure, stream, new)
+        if not afresh and found.topic_id != new.topic_id and found.topic_id and new.topic_id:
+            # We were frozen after our first commit, and another owner has started it on a topic made since.
+            text = f"{stream}: it was started as one of topic id {found.topic_id} meanwhile, not of {new.topic_id}"
+            raise Blocked(text, reason=OTHER_TOPIC)
         if found.topic_id != new.topic_id or (afresh and found != new):
             await self._threads.run(self._markers.replace, stream, found, found.followed_by(new))
 

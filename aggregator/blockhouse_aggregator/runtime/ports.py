@@ -201,7 +201,8 @@ class Markers(Protocol):
         ...
 
     async def mark_started(self, stream: StreamId, metadata: Metadata, history: str, *, afresh: bool) -> None:
-        """After its first commit; `afresh` replaces an older marker. Raises Retryable."""
+        """After its first commit; `afresh` replaces an older marker. Raises Retryable, and Blocked when the stream was
+        started on another topic meanwhile."""
         ...
 
     async def prove(self, stream: StreamId, claim: Claim, lease: Any) -> None:

@@ -7,10 +7,11 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
+from blockhouse.errors import Blocked
 from blockhouse.metadata import codec
 from blockhouse.metadata.model import InFlight, Metadata, Window
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.protocol.commits import Applied, CommitOutcome
+from blockhouse_aggregator.protocol.commits import Applied, CommitOutcome, Refused
 from blockhouse_aggregator.protocol.events import Commit
 from blockhouse_aggregator.protocol.state import Block, Stage, StreamState, TableState, metadata_of
 from blockhouse_aggregator.protocol.takeover import Facts
@@ -88,3 +89,22 @@ async def test_what_an_owner_before_committed_is_marked_before_more_is() -> None
 
     number = COMMIT.metadata.seq
     assert done == [("marked", number - 1), ("committed", number), ("committed", number)]
+
+
+async def test_a_stream_that_is_another_owners_on_another_topic_by_now_is_taken_over_again() -> None:
+    async def commit(*_: object) -> CommitOutcome:
+        return Applied()
+
+    async def mark(*_: object, afresh: bool) -> None:
+        raise Blocked("started as one of another topic", reason="StartedOnOtherTopic")
+
+    async def identity() -> str:
+        return "h"
+
+    ports = SimpleNamespace(group=SimpleNamespace(commit=commit), markers=SimpleNamespace(mark_started=mark))
+    context = SimpleNamespace(room=MetadataRoom(4000), ports=ports, catalog=SimpleNamespace(identity=identity))
+    report = cast(StreamReport, SimpleNamespace(committed=lambda *_: None))
+    found = MetadataWriter(StreamId("a", "events", 0), cast(StreamContext, context), report, asyncio.Event())
+    facts = SimpleNamespace(marker_topic_id=None, topic_id="T", metadata=None, adopted=False)
+    found.started(cast(Facts, facts), restarted=False)
+    assert await found.write(COMMIT) == Refused("StartedOnOtherTopic")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,6 +52,50 @@ def problem(*answers: str | Exception, topic_id: str = "T1", closed: bool = Fals
 )
 def test_what_is_in_the_way_of_a_commit(answers: Sequence[str | Exception], expected: str) -> None:
     assert problem(*answers) == expected
+
+
+def cut(sealed: tuple[int, int], *answers: bool | Exception, known: int = 3) -> tuple[str, list[tuple[int, int]]]:
+    """What is in the way of a round of (stop, leader epoch), at position 20 read in `known`; and what was asked."""
+    asked: list[tuple[int, int]] = []
+
+    class Leader:
+        async def reaches(self, stream: StreamId, position: int, leader_epoch: int) -> bool:
+            asked.append((position, leader_epoch))
+            answer = answers[len(asked) - 1]
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    async def run() -> str:
+        leader: Any = Leader()
+        state: Any = SimpleNamespace(position=20, leader_epoch=known)
+        found: Any = SimpleNamespace(stop=sealed[0], leader_epoch=sealed[1])
+        return await TopicWatch(STREAM, asyncio.Event()).cut(leader, state, found)
+
+    return asyncio.run(run()), asked
+
+
+@pytest.mark.parametrize(
+    ("sealed", "answer", "expected"),
+    [
+        ((25, 4), False, "LogTruncated"),
+        ((25, 4), True, ""),
+        ((25, -1), False, "LogTruncated"),  # the client does not report it: it may be any
+        ((18, 4), False, "LogTruncated"),  # below the position, where only older epochs are natural
+        ((18, -1), True, ""),
+    ],
+)
+def test_a_round_that_ends_in_another_epoch_is_committed_only_if_the_log_was_not_cut(
+    sealed: tuple[int, int], answer: bool, expected: str
+) -> None:
+    assert cut(sealed, answer) == (expected, [(20, 3)])
+    assert cut(sealed, Retryable("away", after=0.0), answer) == (expected, [(20, 3)] * 2)
+
+
+@pytest.mark.parametrize(("sealed", "known"), [((25, 3), 3), ((18, 3), 3), ((18, 2), 3), ((25, 4), -1)])
+def test_a_leader_is_not_asked_for_every_round(sealed: tuple[int, int], known: int) -> None:
+    """Of the same epoch, of older ones below the position, or from a position of which the epoch is not known."""
+    assert cut(sealed, known=known) == ("", [])
 
 
 def test_metadata_of_brokers_without_topic_ids_names_none() -> None:

@@ -10,13 +10,13 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.protocol.state import Stage
 from tests.simulation.replica import Node
 from tests.simulation.run import Universe, setting_of, universe
-from tests.simulation.safeguards import FOLDERS, OUTSIDE, patches
+from tests.simulation.safeguards import ELSEWHERE, FOLDERS, OUTSIDE, patches, why_left_out
 from tests.simulation.world import Chances, Setting
 
 CALM = replace(
     setting_of(0), clusters=1, partitions=1, replicas=2, tables=2, faults=0, window=100, window_seconds=3600, split=1,
     quorum_timeout=2.0, session_timeout=6.0, server_session=6.0, cleaner=12.0, max_age=0.3, metadata_units=4095,
-    slots=8, lease=5.0, chances=Chances(), zoned=False, new_tables=0,
+    slots=8, lease=5.0, chances=Chances(), zoned=False, new_tables=0, event="",
 )  # fmt: skip
 
 
@@ -307,8 +307,8 @@ def test_a_lock_that_a_stranger_keeps_makes_its_table_late_and_no_other() -> Non
 
 
 def test_every_safeguard_is_tried_in_simulated_worlds_or_has_a_reason_not_to_be() -> None:
-    tried = patches([])
-    everything = {path.stem for folder in FOLDERS for path in folder.glob("*.patch")}
-    left_out = everything - tried.keys()
-    assert all(name.startswith(tuple(OUTSIDE)) for name in left_out)
-    assert all(any(name.startswith(prefix) for name in left_out) for prefix in OUTSIDE), "a reason without a patch"
+    everything = {path.stem: path for folder in FOLDERS for path in folder.glob("*.patch")}
+    left_out = {name: why_left_out(name, path) for name, path in everything.items()}
+    assert patches([]).keys() == {name for name, why in left_out.items() if not why}
+    unused = {*OUTSIDE.values(), *ELSEWHERE.values()} - set(left_out.values())
+    assert not unused, "a reason without a patch"

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import structlog
 
-from blockhouse.errors import Retryable
+from blockhouse.errors import Blocked, Retryable
 from blockhouse.metadata import codec
 from blockhouse.metadata.model import Metadata
 from blockhouse.streams import StreamId
@@ -87,20 +87,22 @@ class MetadataWriter:
         commits more: dying there as well, it would leave metadata that no marker knows, as if one had been lost.
         """
         if self._unmarked is not None:
-            await self._mark_started(self._unmarked)
+            if refused := await self._mark_started(self._unmarked):
+                return refused
             self._unmarked = None
         text = codec.encode(commit.metadata)
         outcome = await self._context.ports.group.commit(self._stream, commit.epoch, commit.offset, text)
         self._report.committed(outcome, len(text))
         self._written_at = loop_time()
         if isinstance(outcome, Applied):
-            await self._mark_started(commit.metadata)
-        elif isinstance(outcome, Refused) and outcome.reason == "OffsetMetadataTooLarge":
+            return await self._mark_started(commit.metadata) or outcome
+        if isinstance(outcome, Refused) and outcome.reason == "OffsetMetadataTooLarge":
             room = self._context.room.refused(len(text))
             log.error("stream.metadata_refused", stream=str(self._stream), units=len(text), now=room)
         return outcome
 
-    async def _mark_started(self, metadata: Metadata) -> None:
+    async def _mark_started(self, metadata: Metadata) -> Refused | None:
+        """A refusal when the stream is another owner's by now, on another topic: it is to be taken over again."""
         markers = self._context.ports.markers
         while not self._marked and not self._closed.is_set():
             try:
@@ -112,6 +114,10 @@ class MetadataWriter:
             except Retryable as error:
                 log.warning("stream.marker_waits", stream=str(self._stream), error=str(error))
                 await pause(self._closed, MARKER_RETRY)
+            except Blocked as error:
+                log.warning("stream.not_marked", stream=str(self._stream), error=str(error))
+                return Refused(error.reason)
+        return None
 
 
 def is_smallest(before: StreamState, after: StreamState) -> bool:

@@ -157,6 +157,8 @@ class StreamOwner:
         ids = {table.table: await self.context.catalog.id_of(table.table) for table in sealed.tables}
         event = Scanned(scan_report(sealed, ids), resumed)
         async with self._committing:
+            if self.state is not None and await self._log_is_another(self.state, sealed):
+                return False
             if self.state is None or self.closed.is_set() or self._held(sealed):
                 return False
             after, effects = step(self.state, event, self.context.now_ms())
@@ -170,6 +172,14 @@ class StreamOwner:
             self.state = after
             await self._perform(effects)
         return not self.closed.is_set()
+
+    async def _log_is_another(self, state: StreamState, sealed: Sealed) -> bool:
+        """Whether what was read may have taken the place of what the stream has read before: it is then taken over
+        again, which finds out."""
+        problem = await self._topic.cut(self.context.ports.group, state, sealed)
+        if problem:
+            self._rebuild(problem)
+        return bool(problem)
 
     def _held(self, sealed: Sealed) -> bool:
         """Whether the round holds a block of a table that a rollout holds by now: it is then read again without it, so

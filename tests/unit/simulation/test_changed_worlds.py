@@ -1,0 +1,151 @@
+"""Topics, logs, offsets and markers that become others under the real driver, steered by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from blockhouse.errors import Blocked
+from blockhouse.metadata.model import Metadata, Window
+from blockhouse.streams import StreamId
+from tests.simulation.clock import Process
+from tests.simulation.logs import HOLE
+from tests.simulation.run import Universe, universe
+from tests.simulation.zookeeper import SimMarkers, ZkSession
+from tests.unit.simulation.test_directed_worlds import CALM, given, owner_of, produced, stored
+
+STREAM = StreamId("a", "events", 0)
+
+
+def stop_of(made: Universe) -> str:
+    """Why the stream stands still; empty while it does not."""
+    name = made.clusters["a"].owner(0)
+    running = (node.aggregator for node in made.nodes if node.name == name and node.driver.alive)
+    owner = next((a.owners[STREAM] for a in running if a is not None and STREAM in a.owners), None)
+    return owner.stop.reason if owner is not None and owner.stop is not None else ""
+
+
+def expects(made: Universe, *reasons: str) -> None:
+    made.world.causes[str(STREAM)] = set(reasons)
+
+
+def test_nothing_of_a_topic_that_is_made_again_is_committed_before_a_person_accepts_it() -> None:
+    with universe(given(tables=1)) as made:
+        made.run(3)
+        produced(made, 0, 5)
+        assert made.run(5, lambda: stored(made, 0) == 5)
+        cluster = made.clusters["a"]
+        expects(made, "TopicRecreated")
+        cluster.topic += 1
+        cluster.logs[0].create_again(cluster.topic)
+        produced(made, 0, 9)
+        assert made.run(10, lambda: stop_of(made) == "TopicRecreated")
+        made.run(5)
+        assert stored(made, 0) == 5
+        made.operator.begin()
+        made.settle()
+        assert made.world.harm is None
+        assert stored(made, 0) == 14
+
+
+def test_a_round_read_behind_a_replay_of_a_log_that_was_cut_is_not_committed() -> None:
+    """The replay's reader knows the new leader by then, and does not ask when it seeks behind what was cut."""
+    with universe(given(tables=2, lease=60.0)) as made:
+        made.run(3)
+        owner = owner_of(made)
+        log = made.clusters["a"].logs[0]
+        made.shard.tables[0].fetches_stopped = True
+        log.kinds.extend([1, 0, 0, 0])
+        assert made.run(5, lambda: any(worker.inserting for worker in owner.workers.values()))
+        assert made.run(5, lambda: stored(made, 1) == 1)
+        expects(made, "LogTruncated", "ReplayRangeExpired", "ReplayDiffers", "BeyondLogEnd")
+        for worker in list(owner.workers.values()):
+            owner.kill_worker(worker)
+        log.cut(2)
+        log.kinds.extend([1] * 6)
+        made.shard.tables[0].fetches_stopped = False
+        assert made.run(20, lambda: stop_of(made) == "LogTruncated"), "it was read on"
+        assert stored(made, 1) == 1
+        made.operator.begin()
+        made.settle()
+        assert made.world.harm is None
+        assert stored(made, 1) == 7
+
+
+@pytest.mark.parametrize("marker", [False, True])
+def test_a_new_leader_that_has_everything_stops_nothing(marker: bool) -> None:
+    """A transaction's marker of the new epoch may be the last record that was read."""
+    with universe(given(tables=1)) as made:
+        made.run(3)
+        for _ in range(3):
+            produced(made, 0, 3)
+            made.run(3)
+            log = made.clusters["a"].logs[0]
+            log.content.elect()
+            log.kinds.extend([HOLE] * marker)
+            made.run(3)
+            owner_of(made).kill()
+            for node in made.nodes:
+                made.world.later(1.0, node.start)
+        made.settle()
+        assert made.world.harm is None
+        assert stored(made, 0) == 9
+
+
+def test_offsets_that_went_back_with_their_metadata_are_accepted_from_where_the_rows_end() -> None:
+    with universe(given(tables=1)) as made:
+        made.run(3)
+        for _ in range(4):
+            produced(made, 0, 3)
+            made.run(2)
+        expects(made, "OffsetsWentBack")
+        assert made.events._go_back(made.clusters["a"], restores=False)
+        assert made.run(30, lambda: stop_of(made) == "OffsetsWentBack")
+        made.operator.begin()
+        produced(made, 0, 3)
+        made.settle()
+        assert made.world.harm is None
+        assert stored(made, 0) == 15
+
+
+def test_streams_whose_markers_are_lost_continue_where_they_are_once_a_person_accepts_it() -> None:
+    with universe(CALM) as made:
+        made.run(3)
+        produced(made, 0, 6)
+        made.run(3)
+        assert made.events.markers()
+        assert made.run(40, lambda: stop_of(made) == "MarkerMissing")
+        produced(made, 0, 3)
+        made.operator.begin()
+        made.settle()
+        assert made.world.harm is None
+        assert stored(made, 0) == 9
+
+
+def test_the_late_marker_of_a_former_topic_does_not_replace_that_of_the_present_one() -> None:
+    """An owner that was frozen after its first commit of the former topic writes its marker when it continues."""
+    with universe(CALM) as made:
+        session: Any = ZkSession(made.ensemble, Process("an aggregator"), 0)
+        markers = SimMarkers(session, "r0", lambda: 0)
+        former = Metadata("r0", 1, 0, "topic-a-0", 0, 5, Window())
+        present = Metadata("r1", 1, 0, "topic-a-1", 0, 7, Window())
+
+        async def mark(metadata: Metadata, *, afresh: bool = False) -> str:
+            try:
+                await markers.mark_started(STREAM, metadata, "h", afresh=afresh)
+            except Blocked as error:
+                return error.reason
+            return ""
+
+        answers: list[str] = []
+
+        async def both() -> None:
+            answers.extend([await mark(present), await mark(former), await mark(present)])
+
+        made.world.loop.spawn(both())
+        made.run(1)
+        assert answers == ["", "StartedOnOtherTopic", ""]
+        found = made.ensemble.marker(STREAM)
+        assert found is not None
+        assert (found.topic_id, found.position) == ("topic-a-1", 7)
