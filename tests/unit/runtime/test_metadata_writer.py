@@ -108,3 +108,29 @@ async def test_a_stream_that_is_another_owners_on_another_topic_by_now_is_taken_
     facts = SimpleNamespace(marker_topic_id=None, topic_id="T", metadata=None, adopted=False)
     found.started(cast(Facts, facts), restarted=False)
     assert await found.write(COMMIT) == Refused("StartedOnOtherTopic")
+
+
+async def test_what_was_committed_before_a_restart_is_not_marked_in_its_place() -> None:
+    """While it stood still, the stream had metadata of the former topic and no marker."""
+    marked: list[int] = []
+
+    async def commit(*_: object) -> CommitOutcome:
+        return Applied()
+
+    async def mark(_stream: StreamId, metadata: Metadata, _history: str, *, afresh: bool) -> None:
+        marked.append(metadata.seq)
+
+    async def answer(*_: object) -> str:
+        return "h"
+
+    markers = SimpleNamespace(mark_started=mark, consume_acceptance=answer)
+    ports = SimpleNamespace(group=SimpleNamespace(commit=commit), markers=markers)
+    context = SimpleNamespace(room=MetadataRoom(4000), ports=ports, catalog=SimpleNamespace(identity=answer))
+    report = cast(StreamReport, SimpleNamespace(committed=lambda *_: None))
+    found = MetadataWriter(StreamId("a", "events", 0), cast(StreamContext, context), report, asyncio.Event())
+    before = replace(COMMIT.metadata, seq=COMMIT.metadata.seq + 90)
+    facts = SimpleNamespace(marker_topic_id=None, topic_id="T2", metadata=before, adopted=False)
+    found.started(cast(Facts, facts), restarted=False)
+    found.started(cast(Facts, facts), restarted=True)
+    await found.write(COMMIT)
+    assert marked == [COMMIT.metadata.seq]

@@ -50,8 +50,8 @@ class MetadataWriter:
         former = bool(facts.topic_id) and facts.marker_topic_id not in (None, "", facts.topic_id)
         self._restarted = restarted or former  # the owner before us was, and died before it wrote the marker
         self._marked = facts.marker_topic_id == facts.topic_id and not restarted
-        if facts.marker_topic_id is None and not restarted and not facts.adopted:
-            self._unmarked = facts.metadata
+        left_to_us = facts.marker_topic_id is None and not restarted and not facts.adopted
+        self._unmarked = facts.metadata if left_to_us else None
 
     @property
     def idle_for(self) -> float:
