@@ -8,7 +8,7 @@ from typing import Any
 from blockhouse.config.mirror import MirrorConfig
 from blockhouse.errors import Retryable
 from blockhouse.placement.model import TopicPartition as Key
-from blockhouse_mirror.audit.compare import Offsets, PartitionAudit, compare
+from blockhouse_mirror.audit.compare import Compacted, Offsets, PartitionAudit, compare
 from blockhouse_mirror.audit.reading import read
 from blockhouse_mirror.kafka.bounds import Bounds, LogBounds
 from blockhouse_mirror.kafka.positions import read_positions
@@ -25,6 +25,7 @@ def audit(config: MirrorConfig) -> Iterator[PartitionAudit]:
     topics = MirrorTopics(config)
     try:
         found = topics.look()
+        compacted = topics.compacted(found)
     finally:
         topics.close()
     targets = {key: Key(topic.target, key.partition) for topic in found.topics for key in topic.all_partitions}
@@ -35,7 +36,10 @@ def audit(config: MirrorConfig) -> Iterator[PartitionAudit]:
         if position is not None:
             if key not in sources or target not in copies:
                 raise Retryable(f"the leader of {key.topic}/{key.partition} does not answer where its log ends")
-            yield _partition(config, found.target_cluster, key, position, target, sources[key], copies[target])
+            ends = sources[key], copies[target]
+            yield _partition(
+                config, found.target_cluster, key, position, target, *ends, Compacted(*compacted[key.topic])
+            )
 
 
 def _partition(
@@ -46,6 +50,7 @@ def _partition(
     target: Key,
     source_bounds: Bounds,
     target_bounds: Bounds,
+    compacted: Compacted,
 ) -> PartitionAudit:
     def in_source(message: Any) -> int | None:
         return None if provenance.came_from(message.headers() or (), target_cluster) else int(message.offset())
@@ -57,12 +62,14 @@ def _partition(
         return origin.offset
 
     own = (position.cluster, position.topic_id, key.partition)
-    source = read(config.source, key, position.offset, in_source)
-    copied = read(config.target, target, target_bounds.end, on_target)
+    # What stands behind the position is not judged, but may be why compaction took what stood before it.
+    end = max(position.offset, source_bounds.end) if compacted.source else position.offset
+    source = read(config.source, key, end, in_source, times_kept=True)
+    copied = read(config.target, target, target_bounds.end, on_target, times_kept=False)
     begin = max(position.start, source_bounds.begin)
     if target_bounds.begin > 0:  # the target's retention has taken what was before the first copy
         begin = max(begin, int(copied.offsets.min()) if copied.offsets.size else position.offset)
-    return compare(key.topic, key.partition, source, copied, begin, position.offset)
+    return compare(key.topic, key.partition, source, copied, begin, position.offset, compacted=compacted)
 
 
 def shown(offsets: Offsets) -> str:

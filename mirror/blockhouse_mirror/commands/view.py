@@ -82,12 +82,14 @@ def show_partition(console: Console, one: MirrorPartition, found: MirrorStatus) 
 
 def audit_table(found: Iterable[PartitionAudit]) -> Table:
     """A line a partition; offsets are those of the source."""
-    table = Table("partition", "records", "missing", "doubled", "changed", "strange", "reordered", "first offsets")
+    table = Table(
+        "partition", "records", "missing", "doubled", "changed", "strange", "reordered", "judged", "first offsets"
+    )
     for each in found:
         first = [f"{name} {shown(offsets)}" for name, offsets in each.faults.items() if offsets.size]
         counts = [str(offsets.size) for offsets in each.faults.values()]
         name = f"{each.topic}/{each.partition}"
-        table.add_row(name, str(each.compared), *counts, str(each.reordered), "; ".join(first))
+        table.add_row(name, str(each.compared), *counts, str(each.reordered), each.judged, "; ".join(first))
     return table
 
 
@@ -95,4 +97,5 @@ def audit_line(each: PartitionAudit) -> dict[str, Any]:
     """As JSON, with every offset."""
     faults = {name: offsets.tolist() for name, offsets in each.faults.items()}
     key = {"topic": each.topic, "partition": each.partition, "compared": each.compared}
-    return key | faults | {"reordered": each.reordered, "exact": each.exact}
+    judged = {"judged": each.judged, "exact": each.exact}
+    return key | faults | {"reordered": each.reordered} | judged

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from blockhouse.config.mirror import MirrorConfig
@@ -11,6 +11,7 @@ from blockhouse.errors import BlockhouseError
 from blockhouse.fleet.kafka_admin import KafkaFleet
 from blockhouse.placement.model import TopicPartition as Key
 
+CLEANUP = "cleanup.policy"
 HEADERS_ROOM = 4096
 """Bytes that `max.message.bytes` of the target is above the source's: the header of the hop comes on top."""
 
@@ -69,6 +70,12 @@ class MirrorTopics:
         )
         return Discovery(source_cluster, target_cluster, topics)
 
+    def compacted(self, found: Discovery) -> dict[str, tuple[bool, bool]]:
+        """By topic of the source, whether it and its copy are compacted now."""
+        sources, targets = ([topic.name for topic in found.topics], [topic.target for topic in found.topics])
+        at_source, at_target = _compacted(self._source, sources), _compacted(self._target, targets)
+        return {topic.name: (topic.name in at_source, topic.target in at_target) for topic in found.topics}
+
     def close(self) -> None:
         self._source.close()
         self._target.close()
@@ -103,3 +110,8 @@ class MirrorTopics:
         if (limit := desired.get("max.message.bytes")) is not None:
             desired["max.message.bytes"] = str(int(limit) + HEADERS_ROOM)
         return desired
+
+
+def _compacted(cluster: KafkaFleet, topics: Collection[str]) -> set[str]:
+    found = cluster.topic_settings(topics, [CLEANUP])
+    return {topic for topic, given in found.items() if CLEANUP in given and "compact" in given[CLEANUP].value}

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 from blockhouse.config.load import parse_as
 from blockhouse.config.mirror import MirrorConfig
 from blockhouse.placement.model import TopicPartition
 from blockhouse_mirror.audit import judge
-from blockhouse_mirror.audit.compare import PartitionAudit, Records, compare
-from blockhouse_mirror.audit.reading import digest
+from blockhouse_mirror.audit.compare import BROKERS_TIME, Compacted, PartitionAudit, Records, compare
+from blockhouse_mirror.audit.reading import digest, moment
 from blockhouse_mirror.commands.view import audit_line
 from blockhouse_mirror.kafka.bounds import Bounds
 from blockhouse_mirror.protocol.position import Position
 from blockhouse_mirror.protocol.provenance import HEADER, OriginFormat
+from tests.unit.mirror.auditing import made
 
 CONFIG = parse_as(
     MirrorConfig,
@@ -27,7 +27,7 @@ CONFIG = parse_as(
 
 def records(*offsets: int, changed: tuple[int, ...] = ()) -> Records:
     digests = [offset * 7 + 1 + 1_000 * (offset in changed) for offset in offsets]
-    return Records(np.array(offsets, np.int64), np.array(digests, np.uint64))
+    return made(offsets, digests)
 
 
 def audited(source: Records, target: Records, begin: int = 0, end: int = 100) -> PartitionAudit:
@@ -75,7 +75,7 @@ def test_copies_do_not_count_as_out_of_order_as_well() -> None:
 
 
 def test_a_copy_that_differs_from_the_first_one_is_doubled() -> None:
-    target = Records(np.array([1, 1], np.int64), np.array([8, 9], np.uint64))
+    target = made([1, 1], [8, 9])
 
     assert faults(audited(records(1), target)) == {"doubled": [1]}
 
@@ -98,8 +98,69 @@ def test_a_line_of_json_has_every_offset() -> None:
         "changed": [],
         "strange": [],
         "reordered": 1,
+        "judged": "every record",
         "exact": False,
     }
+
+
+# --- compaction, and timestamps of brokers ----------------------------------------------------------------------
+
+
+def compacted(
+    source: Records, target: Records, *, at_source: bool = True, at_target: bool = True, end: int = 100
+) -> PartitionAudit:
+    return compare("t", 3, source, target, 0, end, compacted=Compacted(at_source, at_target))
+
+
+def keyed(*records: tuple[int, int], changed: tuple[int, ...] = (), fleeting: tuple[int, ...] = ()) -> Records:
+    """Records as (offset, key)."""
+    offsets, keys = [offset for offset, _ in records], [key for _, key in records]
+    return made(offsets, [offset * 7 + (offset in changed) for offset in offsets], (), keys, fleeting)
+
+
+def test_what_compaction_took_at_either_end_is_no_fault() -> None:
+    found = compacted(keyed((1, 8), (2, 9), (4, 8), (5, 9)), keyed((3, 9), (4, 8), (5, 9)))
+
+    assert (found.exact, found.judged) == (True, "survivors"), "1 and 2 at the target, 3 at the source"
+
+
+def test_the_last_record_of_a_key_has_to_be_there() -> None:
+    found = compacted(keyed((1, 8), (2, 9), (4, 8)), keyed((1, 8), (2, 9)))
+
+    assert faults(found) == {"missing": [4]}
+
+
+def test_a_survivor_that_differs_or_that_the_source_never_had_is_at_fault() -> None:
+    source = keyed((1, 8), (4, 8))
+    target = keyed((4, 8), (6, 7), changed=(4,))
+
+    assert faults(compacted(source, target)) == {"changed": [4], "strange": [6]}
+
+
+def test_an_end_that_is_not_compacted_has_lost_nothing_to_compaction() -> None:
+    assert faults(compacted(keyed((1, 8), (4, 8)), keyed((4, 8)), at_target=False)) == {"missing": [1]}
+    assert faults(compacted(keyed((4, 8)), keyed((1, 8), (4, 8)), at_source=False)) == {"strange": [1]}
+
+
+def test_a_null_value_may_be_gone_with_all_before_it() -> None:
+    tombstone = keyed((1, 8), (4, 8), fleeting=(4,))
+
+    assert compacted(tombstone, keyed()).exact
+    assert compacted(keyed(), tombstone).exact
+
+
+def test_what_is_not_mirrored_yet_supersedes_at_the_source_alone() -> None:
+    assert compacted(keyed((9, 8)), keyed((1, 8)), end=5).exact, "the source's compaction knew the later record"
+    found = compacted(keyed((1, 8), (9, 8)), keyed(), end=5)
+    assert faults(found) == {"missing": [1]}, "the target's could not"
+
+
+def test_timestamps_count_where_the_target_keeps_those_of_the_mirror() -> None:
+    source, other = made([1, 2], [1, 2], [10, 20]), made([1, 2], [1, 2], [10, 21])
+
+    assert faults(audited(source, other)) == {"changed": [2]}
+    found = audited(source, made([1, 2], [1, 2], [10, BROKERS_TIME]))
+    assert (found.exact, found.untimed, found.judged) == (True, 1, "every record, 1 without timestamps")
 
 
 # --- reading ----------------------------------------------------------------------------------------------------
@@ -152,7 +213,6 @@ def test_the_header_of_a_mirror_changes_no_digest() -> None:
         Message(headers=[("x", b"")]),
         Message(headers=[("x", b"1"), ("y", b"2")]),
         Message(headers=[("y", b"2"), ("x", b"1")]),
-        Message(timestamp=(1, 6)),
     ],
 )
 def test_every_part_of_a_record_counts(other: Message) -> None:
@@ -163,8 +223,9 @@ def test_a_null_is_not_a_text_that_looks_like_one() -> None:
     assert digest(Message(key=b"-", value=None)) != digest(Message(key=None, value=b"-"))
 
 
-def test_the_time_of_a_broker_is_not_compared() -> None:
-    assert digest(Message(timestamp=(2, 5))) == digest(Message(timestamp=(2, 6)))
+def test_the_time_of_a_broker_is_what_a_mirror_passes_on_and_no_target_can_be_judged_by() -> None:
+    assert [moment(Message(timestamp=(kind, 5)), kept=True) for kind in (1, 2)] == [5, 5]
+    assert [moment(Message(timestamp=(kind, 5)), kept=False) for kind in (1, 2)] == [5, BROKERS_TIME]
 
 
 # --- one partition ----------------------------------------------------------------------------------------------
@@ -184,13 +245,13 @@ def judged(
     source_bounds: Bounds = Bounds(0, 10),
     target_bounds: Bounds = Bounds(0, 10),
 ) -> PartitionAudit:
-    def read(cluster: Any, key: Any, end: int, offset_of: Callable[[Any], int | None]) -> Records:
+    def read(cluster: Any, key: Any, end: int, offset_of: Callable[[Any], int | None], *, times_kept: bool) -> Records:
         messages = source if cluster.name == "a" else target
         offsets = [offset for each in messages if (offset := offset_of(each)) is not None]
-        return Records(np.array(offsets, np.int64), np.zeros(len(offsets), np.uint64))
+        return made(offsets)
 
     monkeypatch.setattr(judge, "read", read)
-    return judge._partition(CONFIG, "B", KEY, POSITION, KEY, source_bounds, target_bounds)
+    return judge._partition(CONFIG, "B", KEY, POSITION, KEY, source_bounds, target_bounds, Compacted())
 
 
 def test_a_partition_is_judged_from_where_the_mirror_began_to_its_position(monkeypatch: pytest.MonkeyPatch) -> None:
