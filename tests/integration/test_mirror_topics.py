@@ -1,16 +1,18 @@
-"""Topics that are not plain logs under a mirror: transactions with aborts, compaction, timestamps of a broker."""
+"""Topics that are not plain logs under a mirror: transactions, compaction, timestamps of a broker, refusals."""
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from blockhouse_mirror.audit.compare import PartitionAudit
 from e2e.stack import Stack
 from tests.integration.conftest import Names
-from tests.integration.mirror_process import MirrorFactory, ends, until
+from tests.integration.mirror_process import Feed, MirrorFactory, ends, until
 
 pytestmark = pytest.mark.integration
 COMPACTED = {
@@ -48,15 +50,15 @@ def versions(bootstrap: str, topic: str, numbers: range) -> None:
         assert producer.flush(30) == 0
 
 
-def kept(bootstrap: str, topic: str) -> int:
-    """How many records of a topic's one partition can be read."""
+def read_all(bootstrap: str, topic: str) -> list[Message]:
+    """All records of a topic's one partition."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "kept", "enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    count = 0
+    found = []
     while (message := consumer.poll(30)) is not None and message.error() is None:
-        count += 1
+        found.append(message)
     consumer.close()
-    return count
+    return found
 
 
 def test_aborted_compacted_and_broker_stamped_topics_are_mirrored_and_judged_by_what_they_are(
@@ -98,8 +100,67 @@ def test_aborted_compacted_and_broker_stamped_topics_are_mirrored_and_judged_by_
 def compacts(stack: Stack, topic: str) -> bool:
     """Whether both ends have lost some of 300 records; further ones let the segments behind them be closed."""
     versions(stack.kafka["a"].bootstrap, topic, range(99, 100))
-    return all(kept(stack.kafka[cluster].bootstrap, topic) < 200 for cluster in "ab")
+    return all(len(read_all(stack.kafka[cluster].bootstrap, topic)) < 200 for cluster in "ab")
 
 
 def judged(found: PartitionAudit) -> tuple[int, str]:
     return found.compared, found.judged
+
+
+def test_what_the_target_refuses_becomes_a_letter_and_its_partition_continues_in_order(
+    stack: Stack, mirror: MirrorFactory, names: Names
+) -> None:
+    a, b = stack.kafka["a"], stack.kafka["b"]
+    large, keyless, other = (names.unique("topic") for _ in range(3))
+    for topic in (large, keyless, other):
+        a.create_topic(topic, partitions=1)
+    b.create_topic(large, partitions=1, config={"max.message.bytes": "10000"})
+    b.create_topic(keyless, partitions=1, config={"cleanup.policy": "compact"})
+    producer = Producer({"bootstrap.servers": a.bootstrap})
+    for number in range(30):
+        size, key = (50_000, b"k") if number in (11, 12) else (100, b"k" if number != 21 else None)
+        producer.produce(large, os.urandom(size), f"{number}".encode(), partition=0, headers=[("number", f"{number}")])
+        producer.produce(keyless, b"x", key, partition=0)
+        producer.flush()
+    letters = names.unique("letters")
+    changes = {"onRefused": "DeadLetter", "deadLetters": {"topic": letters}}
+    km = mirror("|".join((large, keyless, other)), targetTopics={"interval": "1s", "sync": []}, **changes)
+    km.start()
+    until(lambda: km.caught_up({(large, 0): 30, (keyless, 0): 30}), "both pass what is refused")
+    found = {each.topic: each for each in (km.partition(large, 0), km.partition(keyless, 0)) if each is not None}
+    assert {topic: (each.dead_letters, each.records) for topic, each in found.items()} == {
+        large: (2, 28),
+        keyless: (1, 29),
+    }
+    Feed(a.bootstrap, other, [0], seed=1).write(100)
+    until(lambda: km.caught_up({(other, 0): 100}), "its neighbour continues")
+    assert km.terminate() == 0
+    audited = {each.topic: each for each in km.audit()}
+    assert all(each.exact for each in audited.values())
+    assert (audited[large].refused.tolist(), audited[keyless].refused.tolist()) == ([11, 12], [21])
+    assert audited[large].judged == "every record, 2 refused"
+    written = read_all(b.bootstrap, letters)
+    assert sorted(message.key() or b"" for message in written) == [b"", b"11", b"12"]
+    by_key = {message.key(): message for message in written}
+    assert len(by_key[b"11"].value() or b"") == 50_000
+    headers = dict(by_key[b"12"].headers() or [])
+    assert headers["number"] == b"12"
+    assert headers["blockhouse.topic"] == f"{large}/0".encode()
+
+
+def test_two_mirrors_that_rename_create_no_copies_of_copies(stack: Stack, mirror: MirrorFactory, names: Names) -> None:
+    topic, near, far = (names.unique("topic") for _ in range(3))
+    stack.kafka["a"].create_topic(topic, partitions=1)
+    include = [f".*{topic}"]
+    there = mirror(topic, topics={"include": include, "rename": {"prefix": f"{near}."}})
+    source, target = there.document["source"], there.document["target"]
+    back = mirror(topic, source=target, target=source, topics={"include": include, "rename": {"prefix": f"{far}."}})
+    there.start()
+    until(lambda: len(there.audit()) == 1, "the topic is created, and its position is written")
+    back.start()
+    until(lambda: (found := back.status()) is not None and bool(found.copies), "the way back knows the copy")
+    found = back.status()
+    assert found is not None
+    assert (found.copies, found.partitions, found.errors) == ({f"{near}.{topic}": topic}, (), {})
+    admin = AdminClient({"bootstrap.servers": stack.kafka["a"].bootstrap})
+    assert [name for name in admin.list_topics(timeout=10).topics if topic in name] == [topic]

@@ -43,6 +43,8 @@ class MirrorPartition(Answer):
     """Of these records."""
     left_out: int = 0
     """Records that came from the target and were not mirrored back."""
+    dead_letters: int = 0
+    """Records that the target refused and that `onRefused: DeadLetter` kept in the topic for them."""
     skipped: int = 0
     """Records lost to gaps that `onGap: Skip` passed."""
     stopped: str = ""
@@ -86,6 +88,8 @@ class MirrorStatus(Answer):
     """From source append to target acknowledgement: the mean of all records so far."""
     partitions: tuple[MirrorPartition, ...]
     offending: tuple[OffendingPartition, ...]
+    copies: dict[str, str] = {}
+    """Topics of the source that are left out, each with the topic of the target that another mirror copies to it."""
     errors: dict[str, str]
     """What does not work now, by what was tried: one of OWN_ERRORS, or a topic that the target cannot have alike."""
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -46,10 +46,11 @@ NEITHER = Compacted()
 
 @dataclass(frozen=True, slots=True)
 class PartitionAudit:
-    """What was found; `missing`, `doubled`, `changed` and `strange` have source offsets, ascending.
+    """What was found; `missing`, `doubled`, `changed`, `strange` and `refused` have source offsets, ascending.
 
     `compared` is how many records were judged. `reordered` counts records that stand before one of a lower offset.
-    `strange` are on the target and not in the source, which still reaches back there. Of topics that are `compacted`
+    `strange` are on the target and not in the source, which still reaches back there; `refused` are not on the target
+    and have a dead letter there, which is no fault. Of topics that are `compacted`
     what compaction may have taken at either end is neither missing nor strange; `untimed` records were compared without
     their timestamps, which the target's broker replaced.
     """
@@ -64,6 +65,7 @@ class PartitionAudit:
     reordered: int
     compacted: Compacted = NEITHER
     untimed: int = 0
+    refused: Offsets = field(default_factory=lambda: np.empty(0, np.int64))
 
     @property
     def faults(self) -> Mapping[str, Offsets]:
@@ -81,9 +83,10 @@ class PartitionAudit:
 
     @property
     def judged(self) -> str:
-        """By what, in words: every record, or what compaction leaves; with or without timestamps."""
+        """By what, in words: every record, or what compaction leaves; how many had no timestamp, or a dead letter."""
         words = "survivors" if any(self.compacted) else "every record"
-        return f"{words}, {self.untimed} without timestamps" if self.untimed else words
+        words += f", {self.untimed} without timestamps" if self.untimed else ""
+        return words + (f", {self.refused.size} refused" if self.refused.size else "")
 
 
 def compare(
@@ -95,10 +98,12 @@ def compare(
     end: int,
     *,
     compacted: Compacted = NEITHER,
+    letters: Collection[int] = (),
 ) -> PartitionAudit:
     """Judge the source offsets [begin, end): what is in `source` there, against what `target` names as its origin.
 
-    Where an end is compacted, both may hold records from `end` on: by these compaction may have taken earlier ones.
+    `letters` are source offsets that have a dead letter. Where an end is compacted, both may hold records from `end`
+    on: by these compaction may have taken earlier ones.
     """
     within = (target.offsets >= begin) & (target.offsets < end)
     offsets = target.offsets[within]
@@ -111,12 +116,14 @@ def compare(
         missing = np.setdiff1d(missing, _replaceable(source, target, end))
     if compacted.source:
         strange = np.setdiff1d(strange, _replaceable(source, target))
+    refused = np.intersect1d(missing, np.fromiter(letters, np.int64, len(letters)))
+    missing = np.setdiff1d(missing, refused)
     common, left, right = np.intersect1d(expected, unique, assume_unique=True, return_indices=True)
     changed, untimed = _differing(source, np.flatnonzero(judged)[left], target, np.flatnonzero(within)[first[right]])
     # The first copies alone: what is doubled is counted as that.
     reordered = int(np.count_nonzero(np.diff(offsets[np.sort(first)]) < 0))
     found = missing, unique[counts > 1], common[changed], strange
-    return PartitionAudit(topic, partition, int(expected.size), *found, reordered, compacted, untimed)
+    return PartitionAudit(topic, partition, int(expected.size), *found, reordered, compacted, untimed, refused)
 
 
 def _differing(source: Records, left: Offsets, target: Records, right: Offsets) -> tuple[Flags, int]:

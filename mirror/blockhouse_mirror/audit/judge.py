@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from blockhouse.config.mirror import MirrorConfig
@@ -26,6 +27,7 @@ def audit(config: MirrorConfig) -> Iterator[PartitionAudit]:
     try:
         found = topics.look()
         compacted = topics.compacted(found)
+        letters = _letters(config, topics.dead_letters())
     finally:
         topics.close()
     targets = {key: Key(topic.target, key.partition) for topic in found.topics for key in topic.all_partitions}
@@ -37,9 +39,9 @@ def audit(config: MirrorConfig) -> Iterator[PartitionAudit]:
             if key not in sources or target not in copies:
                 raise Retryable(f"the leader of {key.topic}/{key.partition} does not answer where its log ends")
             ends = sources[key], copies[target]
-            yield _partition(
-                config, found.target_cluster, key, position, target, *ends, Compacted(*compacted[key.topic])
-            )
+            kept = letters[position.cluster, position.topic_id, key.partition]
+            ways = Compacted(*compacted[key.topic]), kept
+            yield _partition(config, found.target_cluster, key, position, target, *ends, *ways)
 
 
 def _partition(
@@ -51,6 +53,7 @@ def _partition(
     source_bounds: Bounds,
     target_bounds: Bounds,
     compacted: Compacted,
+    letters: Collection[int],
 ) -> PartitionAudit:
     def in_source(message: Any) -> int | None:
         return None if provenance.came_from(message.headers() or (), target_cluster) else int(message.offset())
@@ -69,7 +72,22 @@ def _partition(
     begin = max(position.start, source_bounds.begin)
     if target_bounds.begin > 0:  # the target's retention has taken what was before the first copy
         begin = max(begin, int(copied.offsets.min()) if copied.offsets.size else position.offset)
-    return compare(key.topic, key.partition, source, copied, begin, position.offset, compacted=compacted)
+    return compare(
+        key.topic, key.partition, source, copied, begin, position.offset, compacted=compacted, letters=letters
+    )
+
+
+def _letters(config: MirrorConfig, partitions: Collection[Key]) -> dict[tuple[str, str, int], set[int]]:
+    """Source offsets that have a dead letter, by cluster id, topic id and partition of their source."""
+    found: dict[tuple[str, str, int], set[int]] = defaultdict(set)
+
+    def note(message: Any) -> None:
+        if (origin := provenance.newest(message.headers() or ())) is not None:
+            found[origin.cluster, origin.topic_id, origin.partition].add(origin.offset)
+
+    for key, bounds in LogBounds(config.target).of(partitions).items():
+        read(config.target, key, bounds.end, note, times_kept=False)
+    return found
 
 
 def shown(offsets: Offsets) -> str:

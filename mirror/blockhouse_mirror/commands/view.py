@@ -47,6 +47,8 @@ def show_status(console: Console, found: MirrorStatus) -> None:
     for heavy in found.offending:
         name, rate = f"{heavy.topic}/{heavy.partition}", byte_rate(heavy.bytes_per_second)
         console.print(f"offending: {name} at {rate}: {heavy.advice}")
+    for topic, original in found.copies.items():
+        console.print(f"left out: {topic} is the copy of {original or 'a topic'} of {found.target}", markup=False)
     for what, error in found.errors.items():
         console.print(f"{what}: {error}", style="red", markup=False)
 
@@ -71,6 +73,7 @@ def show_partition(console: Console, one: MirrorPartition, found: MirrorStatus) 
         "weighs": byte_rate(one.bytes_per_second),
         "mirrored": f"{one.records} records, {one.bytes} bytes since the driver started",
         "left out": f"{one.left_out} that came from {found.target}; {one.skipped} lost to gaps that were passed",
+        "refused": f"{one.dead_letters} kept as dead letters",
     }
     for name, text in rows.items():
         table.add_row(name, text)
@@ -97,5 +100,5 @@ def audit_line(each: PartitionAudit) -> dict[str, Any]:
     """As JSON, with every offset."""
     faults = {name: offsets.tolist() for name, offsets in each.faults.items()}
     key = {"topic": each.topic, "partition": each.partition, "compared": each.compared}
-    judged = {"judged": each.judged, "exact": each.exact}
+    judged = {"refused": each.refused.tolist(), "judged": each.judged, "exact": each.exact}
     return key | faults | {"reordered": each.reordered} | judged

@@ -59,7 +59,7 @@ def describe_mirror(
     if spec.suspend:
         found.append(condition(ConditionType.SUSPENDED, True, Reason.SUSPENDED, "spec.suspend is true"))
     else:
-        found += [_mirroring(seen), _topics(page), _load(page, load_interval), _offending(page)]
+        found += [_mirroring(seen), _topics(page), _load(page, load_interval), _offending(page), _dead_letters(page)]
     return status, tuple(each for each in found if each is not None)
 
 
@@ -233,6 +233,17 @@ def _offending(page: MirrorStatus | None) -> Condition | None:
     worst = max(page.offending, key=lambda each: each.bytes_per_second)
     words = f"{counted(len(page.offending), 'partition', 'partitions')}, first {worst.topic}/{worst.partition}"
     return condition(kind, True, Reason.PARTITION_TOO_HEAVY, _cut(f"{words}: {worst.advice}"))
+
+
+def _dead_letters(page: MirrorStatus | None) -> Condition | None:
+    """Without a count: the status would be written for each letter."""
+    if page is None:
+        return None
+    kind = ConditionType.DEAD_LETTERS
+    first = next((each for each in page.partitions if each.dead_letters), None)
+    if first is None:
+        return condition(kind, False, Reason.NONE_REFUSED)
+    return condition(kind, True, Reason.RECORDS_REFUSED, _cut(f"of {first.topic}/{first.partition} first"))
 
 
 def _about_stopped(stopped: list[MirrorPartition]) -> str:

@@ -18,6 +18,7 @@ from blockhouse_mirror.kafka.bounds import Bounds
 from blockhouse_mirror.protocol.position import Position
 from blockhouse_mirror.protocol.provenance import HEADER, OriginFormat
 from tests.unit.mirror.auditing import made
+from tests.unit.mirror.driving import Limits
 
 CONFIG = parse_as(
     MirrorConfig,
@@ -98,69 +99,20 @@ def test_a_line_of_json_has_every_offset() -> None:
         "changed": [],
         "strange": [],
         "reordered": 1,
+        "refused": [],
         "judged": "every record",
         "exact": False,
     }
 
 
-# --- compaction, and timestamps of brokers ----------------------------------------------------------------------
+def test_what_has_a_dead_letter_is_refused_and_not_missing() -> None:
+    source = records(1, 2, 5)
 
+    found = compare("t", 3, source, records(1), 0, 100, letters={2, 1, 9})
 
-def compacted(
-    source: Records, target: Records, *, at_source: bool = True, at_target: bool = True, end: int = 100
-) -> PartitionAudit:
-    return compare("t", 3, source, target, 0, end, compacted=Compacted(at_source, at_target))
-
-
-def keyed(*records: tuple[int, int], changed: tuple[int, ...] = (), fleeting: tuple[int, ...] = ()) -> Records:
-    """Records as (offset, key)."""
-    offsets, keys = [offset for offset, _ in records], [key for _, key in records]
-    return made(offsets, [offset * 7 + (offset in changed) for offset in offsets], (), keys, fleeting)
-
-
-def test_what_compaction_took_at_either_end_is_no_fault() -> None:
-    found = compacted(keyed((1, 8), (2, 9), (4, 8), (5, 9)), keyed((3, 9), (4, 8), (5, 9)))
-
-    assert (found.exact, found.judged) == (True, "survivors"), "1 and 2 at the target, 3 at the source"
-
-
-def test_the_last_record_of_a_key_has_to_be_there() -> None:
-    found = compacted(keyed((1, 8), (2, 9), (4, 8)), keyed((1, 8), (2, 9)))
-
-    assert faults(found) == {"missing": [4]}
-
-
-def test_a_survivor_that_differs_or_that_the_source_never_had_is_at_fault() -> None:
-    source = keyed((1, 8), (4, 8))
-    target = keyed((4, 8), (6, 7), changed=(4,))
-
-    assert faults(compacted(source, target)) == {"changed": [4], "strange": [6]}
-
-
-def test_an_end_that_is_not_compacted_has_lost_nothing_to_compaction() -> None:
-    assert faults(compacted(keyed((1, 8), (4, 8)), keyed((4, 8)), at_target=False)) == {"missing": [1]}
-    assert faults(compacted(keyed((4, 8)), keyed((1, 8), (4, 8)), at_source=False)) == {"strange": [1]}
-
-
-def test_a_null_value_may_be_gone_with_all_before_it() -> None:
-    tombstone = keyed((1, 8), (4, 8), fleeting=(4,))
-
-    assert compacted(tombstone, keyed()).exact
-    assert compacted(keyed(), tombstone).exact
-
-
-def test_what_is_not_mirrored_yet_supersedes_at_the_source_alone() -> None:
-    assert compacted(keyed((9, 8)), keyed((1, 8)), end=5).exact, "the source's compaction knew the later record"
-    found = compacted(keyed((1, 8), (9, 8)), keyed(), end=5)
-    assert faults(found) == {"missing": [1]}, "the target's could not"
-
-
-def test_timestamps_count_where_the_target_keeps_those_of_the_mirror() -> None:
-    source, other = made([1, 2], [1, 2], [10, 20]), made([1, 2], [1, 2], [10, 21])
-
-    assert faults(audited(source, other)) == {"changed": [2]}
-    found = audited(source, made([1, 2], [1, 2], [10, BROKERS_TIME]))
-    assert (found.exact, found.untimed, found.judged) == (True, 1, "every record, 1 without timestamps")
+    assert (found.refused.tolist(), found.missing.tolist()) == ([2], [5])
+    assert found.judged == "every record, 1 refused"
+    assert compare("t", 3, source, records(1, 5), 0, 100, letters={2}).exact
 
 
 # --- reading ----------------------------------------------------------------------------------------------------
@@ -251,7 +203,7 @@ def judged(
         return made(offsets)
 
     monkeypatch.setattr(judge, "read", read)
-    return judge._partition(CONFIG, "B", KEY, POSITION, KEY, source_bounds, target_bounds, Compacted())
+    return judge._partition(CONFIG, "B", KEY, POSITION, KEY, source_bounds, target_bounds, Compacted(), ())
 
 
 def test_a_partition_is_judged_from_where_the_mirror_began_to_its_position(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,3 +243,20 @@ def test_where_retention_has_taken_all_copies_nothing_is_judged(monkeypatch: pyt
 
     assert (found.exact, found.compared) == (True, 0)
     assert not judged(monkeypatch, [Message(o) for o in range(2, 6)], []).exact, "it never had any"
+
+
+def test_letters_are_found_by_the_origin_they_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = TopicPartition("km-m-dead-letters", 0)
+    inside = [mirrored(3), Message(headers=[("x", b"y")]), mirrored(4, topic_id="older"), mirrored(5, partition=1)]
+
+    def read(cluster: Any, key: Any, end: int, note: Callable[[Any], None], *, times_kept: bool) -> None:
+        assert (cluster.name, key, end) == ("b", at, 10)
+        for each in inside:
+            note(each)
+
+    monkeypatch.setattr(judge, "read", read)
+    monkeypatch.setattr(judge, "LogBounds", lambda _: Limits({at: Bounds(0, 10)}))
+
+    found = judge._letters(CONFIG, [at])
+
+    assert found == {("A", "t-id", 0): {3}, ("A", "older", 0): {4}, ("A", "t-id", 1): {5}}

@@ -169,6 +169,16 @@ def test_the_other_conditions(more: dict[str, Any], kind: ConditionType, expecte
     assert state(conditions, ConditionType.READY) == ("True", "AllMirrored"), "nothing waits for these"
 
 
+def test_letters_are_a_warning_and_keep_nothing_from_being_ready() -> None:
+    _, well = described()
+    _, warns = described(answer=page(partition(), partition(1, dead_letters=3)))
+
+    assert state(well, ConditionType.DEAD_LETTERS) == ("False", "NoneRefused")
+    assert state(warns, ConditionType.DEAD_LETTERS) == ("True", "RecordsRefused")
+    assert state(warns, ConditionType.READY) == ("True", "AllMirrored")
+    assert {change.reason: change.warning for change in transitions(well, warns)} == {"RecordsRefused": True}
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
