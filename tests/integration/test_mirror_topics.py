@@ -164,3 +164,24 @@ def test_two_mirrors_that_rename_create_no_copies_of_copies(stack: Stack, mirror
     assert (found.copies, found.partitions, found.errors) == ({f"{near}.{topic}": topic}, (), {})
     admin = AdminClient({"bootstrap.servers": stack.kafka["a"].bootstrap})
     assert [name for name in admin.list_topics(timeout=10).topics if topic in name] == [topic]
+
+
+def test_a_restarted_driver_knows_the_load_at_once(stack: Stack, mirror: MirrorFactory, names: Names) -> None:
+    topic = names.unique("topic")
+    stack.kafka["a"].create_topic(topic, partitions=1)
+    km = mirror(topic, load={"interval": "4s", "history": "Topic", "default": "1"})
+    with Feed(stack.kafka["a"].bootstrap, topic, [0], seed=1):
+        km.start()
+        until(lambda: (found := km.partition(topic, 0)) is not None and found.rate_source == "partition", "it measures")
+    measured = km.partition(topic, 0)
+    assert measured is not None
+    assert km.terminate() == 0
+
+    km.start()
+    until(km.mirroring, "it mirrors again")
+
+    found = km.partition(topic, 0)
+    assert found is not None
+    assert found.rate_source == "history"
+    assert found.bytes_per_second == pytest.approx(measured.bytes_per_second, rel=0.5)
+    assert found.bytes_per_second > 1000

@@ -96,6 +96,9 @@ class Load(Settings):
 
     window: Duration = Field(default=3 * 3600, ge=10, le=7 * DAY)
     """The part of the history that counts."""
+    history: Literal["Memory", "Topic"] = "Memory"
+    """Where measured load is kept: in the driver, or also in the compacted topic `km-NAME-load` on the target, with
+    which the next driver begins."""
     default: Size = Field(default=50 * KIBI, ge=1, le=1 << 40)
     """Bytes/s of a partition of which nothing is known."""
     interval: Duration = Field(default=30, ge=1, le=3600)
@@ -220,6 +223,11 @@ class MirrorConfig(Settings):
         return self.own_topics[0] if self.on_refused == "DeadLetter" else ""
 
     @property
+    def load_topic(self) -> str:
+        """The topic on the target that keeps the history of load; empty when none does."""
+        return self.own_topics[1] if self.load.history == "Topic" else ""
+
+    @property
     def own_topics(self) -> tuple[str, ...]:
         """Names on the target that the mirror keeps for itself: nothing is mirrored into them."""
-        return (self.dead_letters.topic or f"{self.group}-dead-letters",)
+        return self.dead_letters.topic or f"{self.group}-dead-letters", f"{self.group}-load"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from blockhouse.contract.base import Answer, Endpoint
 
-OWN_ERRORS = frozenset({"discovery", "positions", "assignment", "load"})
+OWN_ERRORS = frozenset({"discovery", "positions", "assignment", "load", "history"})
 """Keys of `errors` that are about the driver itself; all others are topics of the source."""
 
 
@@ -37,6 +37,8 @@ class MirrorPartition(Answer):
     """Since when something at the position waits."""
     bytes_per_second: float = 0.0
     """What it weighs."""
+    rate_source: str = ""
+    """From what its weight is: `partition` was measured, `history` by a former driver, `topic`, or `default`."""
     records: int = 0
     """Mirrored since this driver started."""
     bytes: int = 0

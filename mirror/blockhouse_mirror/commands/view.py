@@ -16,6 +16,12 @@ from blockhouse_mirror.audit.judge import shown
 LATEST = 10
 """Partitions listed: those that stand still, and the latest ones."""
 LATE_SECONDS = 1.0
+SOURCES = {
+    "partition": "measured",
+    "history": "measured by a former driver",
+    "topic": "as others of its topic",
+    "default": "not measured yet",
+}
 
 
 def show_status(console: Console, found: MirrorStatus) -> None:
@@ -70,7 +76,7 @@ def show_partition(console: Console, one: MirrorPartition, found: MirrorStatus) 
         "state": state_of(one),
         "task": one.task or "none",
         "position": f"{one.position} of {one.end}, {one.lag_seconds:.1f} s behind",
-        "weighs": byte_rate(one.bytes_per_second),
+        "weighs": f"{byte_rate(one.bytes_per_second)}, {SOURCES.get(one.rate_source, one.rate_source)}",
         "mirrored": f"{one.records} records, {one.bytes} bytes since the driver started",
         "left out": f"{one.left_out} that came from {found.target}; {one.skipped} lost to gaps that were passed",
         "refused": f"{one.dead_letters} kept as dead letters",

@@ -68,6 +68,7 @@ def _partition(driver: Driver, each: Partition, task: str) -> MirrorPartition:
         end=each.lateness.end,
         lag_seconds=each.lateness.seconds(boot_time()),
         bytes_per_second=driver.assigner.weights.get(each.key, 0.0),
+        rate_source=driver.assigner.sources.get(each.key, ""),
         records=each.records,
         bytes=each.bytes,
         left_out=each.left_out,

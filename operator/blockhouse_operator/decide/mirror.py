@@ -122,8 +122,8 @@ def _unwell(page: MirrorStatus) -> bool:
 
 
 def _own_errors(page: MirrorStatus) -> dict[str, str]:
-    """What fails of the driver itself. Of load it is no failure: nothing waits for it."""
-    return {what: text for what, text in page.errors.items() if what in OWN_ERRORS and what != "load"}
+    """What fails of the driver itself. Of load and its history it is no failure: nothing waits for them."""
+    return {what: text for what, text in page.errors.items() if what in OWN_ERRORS - {"load", "history"}}
 
 
 def _served(page: MirrorStatus) -> bool:
