@@ -40,9 +40,9 @@ def _mirrors(cluster: KafkaCluster) -> list[str]:
     try:
         listed = admin.list_consumer_groups(request_timeout=TIMEOUT).result(TIMEOUT + 1)
     except (KafkaException, FutureTimeoutError) as error:
-        text = f"cluster {cluster.name} does not answer which groups it has, so that no topic is created"
+        text = f"cluster {cluster.name} does not answer which groups it has, by which copies are known"
         raise Retryable(text, after=1.0) from error
     if listed.errors:
-        text = f"not all brokers of cluster {cluster.name} answer which groups it has, so that no topic is created"
+        text = f"not all brokers of cluster {cluster.name} answer which groups it has, by which copies are known"
         raise Retryable(text, after=1.0)
     return sorted(each.group_id for each in listed.valid if each.group_id.startswith(GROUPS))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from blockhouse.config.mirror import MirrorConfig
-from blockhouse.errors import BlockhouseError
+from blockhouse.errors import BlockhouseError, Retryable
 from blockhouse.fleet.kafka_admin import KafkaFleet
 from blockhouse.placement.model import TopicPartition as Key
 from blockhouse_mirror.kafka.copies import copies
@@ -61,9 +61,13 @@ class MirrorTopics:
         Permanent when one of the clusters does not answer at all."""
         counts = self._counts()
         existing = Counter(key.topic for key in self._target.partitions())
-        left_out = self._left_out([name for name in counts if self._name(name) not in existing])
-        kept = {name: count for name, count in counts.items() if name not in left_out}
-        problems = self._keep(kept, existing)
+        new = [name for name in counts if self._name(name) not in existing]
+        try:
+            left_out, problems = self._left_out(new), {}
+        except Retryable as error:  # they are created at a later look; what is there already waits for nothing
+            left_out, problems = {}, dict.fromkeys(new, str(error))
+        kept = {name: count for name, count in counts.items() if name not in left_out and name not in problems}
+        problems |= self._keep(kept, existing)
         return replace(self.look(), problems=problems, copies=left_out)
 
     def look(self) -> Discovery:
@@ -106,7 +110,7 @@ class MirrorTopics:
 
     def _left_out(self, topics: list[str]) -> dict[str, str]:
         """Those of these topics of the source, none of which the target has, that are copies of topics of the target:
-        creating them would have no end. One that the target has is mirrored: who made it meant it."""
+        creating them would have no end. One that the target has is mirrored: who made it meant it. Raises Retryable."""
         if not topics:
             return {}
         ids = self._source.topic_ids()

@@ -49,6 +49,10 @@ class Progress:
     def settled(self) -> bool:
         return not self._in_flight
 
+    def in_flight(self, number: int) -> int:
+        """The source offset of the record that was sent `number` records after the oldest one in flight."""
+        return self._in_flight[number][0]
+
     def sent(self, offset: int, size: int, timestamp_ms: int) -> None:
         """A record was handed to the producer; `size` in bytes."""
         self._in_flight.append((offset, size, timestamp_ms))

@@ -12,6 +12,7 @@ import queue
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from confluent_kafka import KafkaError, KafkaException
@@ -36,13 +37,13 @@ from blockhouse_mirror.gate.messages import (
 from blockhouse_mirror.protocol.progress import Progress
 from blockhouse_mirror.protocol.takeover import after_tail
 from blockhouse_mirror.work.alone import Alone
-from blockhouse_mirror.work.forwarding import Forwarding
+from blockhouse_mirror.work.forwarding import CAREFUL, Forwarding
 from blockhouse_mirror.work.grant_clock import GrantClock
 from blockhouse_mirror.work.lease import LeaseFigures, MirrorLease
 from blockhouse_mirror.work.link import Link, Tails, report_of
 from blockhouse_mirror.work.source import Key, Source
 from blockhouse_mirror.work.tail import Tail, read_tails
-from blockhouse_mirror.work.target import CONSEQUENCES, Target
+from blockhouse_mirror.work.target import CONSEQUENCES, LINGER_MS, Target
 
 TAIL_SECONDS = 30.0
 LEAST_SHARE = 256 << 10
@@ -68,7 +69,7 @@ class _Lease:
         self._welcome = welcome = self._gate.welcome
         self._name = f"blockhouse-mirror-{lease.mirror}"
         self._source = Source(lease.source, self._name, welcome.in_flight)
-        self._target = self._make_target()
+        self._target = self._make_target(LINGER_MS)
         self._orders: queue.SimpleQueue[FromDriver | Tails | None] = queue.SimpleQueue()
         self._clock = GrantClock(welcome.grant_seconds)
         self._links: dict[Key, Link] = {}
@@ -83,12 +84,12 @@ class _Lease:
             welcome.target_cluster,
             self._links,
             self._refuse,
-            lambda: Alone(self._make_target, welcome.dead_letters),
+            lambda: Alone(lambda: self._make_target(0), welcome.dead_letters),
         )
 
-    def _make_target(self) -> Target:
+    def _make_target(self, linger_ms: int) -> Target:
         welcome = self._welcome
-        return Target(self._lease.target, self._name, 2 * welcome.in_flight, welcome.compression)
+        return Target(self._lease.target, self._name, 2 * welcome.in_flight, welcome.compression, linger_ms)
 
     def run(self) -> LeaseFigures:
         threading.Thread(target=self._listen, name="gate-reader", daemon=True).start()
@@ -223,10 +224,16 @@ class _Lease:
     def _refused(self, broken: str) -> None:
         """A record was refused: the producer sends nothing more, and the lease ends as if it had crashed."""
         self._report(last=True)  # what was acknowledged before is a position, also that of the record at fault
-        refused = {link.key: (link, error) for link, error in self._failures if error.code() not in CONSEQUENCES}
-        for link, error in refused.values():
+        refused: dict[Link, tuple[KafkaError, int]] = {}
+        reported: Counter[Link] = Counter()
+        for link, error in self._failures:
+            reported[link] += 1
+            if error.code() not in CONSEQUENCES:
+                refused[link] = error, reported[link]
+        for link, (error, count) in refused.items():
             text = f"offset {link.progress.position}: {error.str()}"
-            self._fail(link.assigned, "RecordRefused", text, careful_until=link.progress.read)
+            until = min(link.progress.in_flight(count - 1) + CAREFUL, link.progress.read)
+            self._fail(link.assigned, "RecordRefused", text, careful_until=until)
         if not refused:
             sys.stderr.write(f"mirror task: the producer ends: {broken}\n")
 

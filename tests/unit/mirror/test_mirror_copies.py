@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from blockhouse.errors import Permanent
+from blockhouse.errors import Permanent, Retryable
 from blockhouse.placement.model import TopicPartition as Key
 from blockhouse_mirror.kafka import copies as module
 from blockhouse_mirror.kafka import topics as topics_module
@@ -123,6 +123,22 @@ def test_a_topic_that_was_created_again_is_asked_about_again(
     clusters[0].topics["b.u"] = "another"
 
     assert [topic.target for topic in topics.discover().topics] == ["a.b.u"]
+
+
+def test_while_it_is_not_known_what_is_a_copy_only_new_topics_wait(
+    clusters: tuple[Fleet, Fleet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(cluster: Any, topics: Collection[str], origin: str) -> dict[str, str]:
+        raise Retryable("a broker is gone")
+
+    monkeypatch.setattr(topics_module, "copies", silent)
+    clusters[1].topics["a.t"] = "a.t-id"
+
+    found = MirrorTopics(config("topics: {rename: {prefix: 'a.'}}\n")).discover()
+
+    assert [topic.name for topic in found.topics] == ["t"]
+    assert (found.problems, found.copies) == ({"b.u": "a broker is gone"}, {})
+    assert sorted(clusters[1].topics) == ["a.t", "u"]
 
 
 def test_nothing_is_mirrored_into_what_the_mirror_keeps_for_itself(
