@@ -102,10 +102,10 @@ class Target:
         pass
 
 
-def run(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+def run(brokers: Brokers, monkeypatch: pytest.MonkeyPatch, target: type[Target] = Target) -> None:
     monkeypatch.setattr(module, "GateConnection", lambda *_, **__: Gate(brokers))
     monkeypatch.setattr(module, "Source", lambda *_: Source())
-    monkeypatch.setattr(module, "Target", lambda *_: Target(brokers))
+    monkeypatch.setattr(module, "Target", lambda *_: target(brokers))
     settings = config()
     lease = MirrorLease("m", "task0", 1, 1, GateAddress("127.0.0.1", 1, b""), settings.source, settings.target)
     list(run_leases([lease]))
@@ -147,3 +147,29 @@ def test_a_record_without_a_letter_stops_its_partition_before_it_and_not_its_tas
     assert "offset 2" in stopped.message
     released = next(each for each in brokers.answers if isinstance(each, Released))
     assert released.offset == 2
+
+
+class Batch(Target):
+    """Refuses the second and third of five records, and none of them is on the target then."""
+
+    def poll(self, seconds: float) -> None:
+        waiting, self._waiting = self._waiting, []
+        for _, offset, delivered in waiting:
+            self.broken = "fatal"
+            code = KafkaError.INVALID_RECORD if offset in (1, 2) else KafkaError._PURGE_INFLIGHT
+            delivered(Error(code), Message(-1))
+
+
+def test_after_a_refused_batch_what_was_in_it_and_some_more_is_sent_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = Brokers(set(), "dead")
+    brokers.orders.get()
+    brokers.orders.put(Assign(partitions=(ASSIGNED,)))
+    codes: list[int] = []
+    monkeypatch.setattr(module, "CAREFUL", 2)
+    monkeypatch.setattr(module, "end_process", codes.append)
+
+    run(brokers, monkeypatch, Batch)
+
+    (refused,) = [each for each in brokers.answers if isinstance(each, Failed)]
+    assert (refused.reason, refused.careful_until) == ("RecordRefused", 2 + 2)
+    assert codes == [module.EXIT_UNCLEAN], "what was in flight must not be sent by anyone"
