@@ -111,13 +111,13 @@ def compare(
     judged = (source.offsets >= begin) & (source.offsets < end)
     expected = source.offsets[judged]
     missing = np.setdiff1d(expected, unique)
+    refused = np.intersect1d(missing, np.fromiter(letters, np.int64, len(letters)))
+    missing = np.setdiff1d(missing, refused)
     strange = np.setdiff1d(unique, expected)
     if compacted.target:  # which was sent nothing yet of what the source has behind `end`
         missing = np.setdiff1d(missing, _replaceable(source, target, end))
     if compacted.source:
         strange = np.setdiff1d(strange, _replaceable(source, target))
-    refused = np.intersect1d(missing, np.fromiter(letters, np.int64, len(letters)))
-    missing = np.setdiff1d(missing, refused)
     common, left, right = np.intersect1d(expected, unique, assume_unique=True, return_indices=True)
     changed, untimed = _differing(source, np.flatnonzero(judged)[left], target, np.flatnonzero(within)[first[right]])
     # The first copies alone: what is doubled is counted as that.

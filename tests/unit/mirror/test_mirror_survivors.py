@@ -56,6 +56,14 @@ def test_what_is_not_mirrored_yet_supersedes_at_the_source_alone() -> None:
     assert faults(found) == {"missing": [1]}, "the target's could not"
 
 
+def test_a_letter_counts_where_compaction_could_have_taken_its_record() -> None:
+    source = keyed((1, 8), (4, 9), fleeting=(4,))
+
+    found = compare("t", 3, source, keyed((1, 8)), 0, 9, compacted=Compacted(True, True), letters={4})
+
+    assert (found.exact, found.refused.tolist(), found.judged) == (True, [4], "survivors, 1 refused")
+
+
 def test_timestamps_count_where_the_target_keeps_those_of_the_mirror() -> None:
     source, other = made([1, 2], [1, 2], [10, 20]), made([1, 2], [1, 2], [10, 21])
 
