@@ -23,6 +23,7 @@ ON_THE_WAY = frozenset(
         "SchemaChanging",
         "Starting",
         "Waiting",
+        "TasksUneven",
     }
 )
 """Reasons of an ordinary start or change: no warning."""
