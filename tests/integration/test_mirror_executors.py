@@ -1,11 +1,12 @@
 """A mirror whose tasks are in executors of their own, as on a Spark cluster: nothing assumes one process.
 
-It takes a minute and 1.5 GB, so it runs only where `MIRROR_EXECUTORS` is set.
+It takes minutes and 1.5 GB, so it runs only where `MIRROR_EXECUTORS` is set.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from secrets import randbelow
 
 import psutil
@@ -25,8 +26,13 @@ PARTITIONS = 4
 
 
 def executors(mirror: MirrorProcess) -> list[psutil.Process]:
-    found = psutil.Process(mirror.pid).children(recursive=True)
-    return [each for each in found if any("CoarseGrainedExecutorBackend" in word for word in each.cmdline())]
+    return [each for each in psutil.Process(mirror.pid).children(recursive=True) if _executes(each)]
+
+
+def _executes(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):  # of a zombie, too
+        return any("CoarseGrainedExecutorBackend" in word for word in process.cmdline())
+    return False
 
 
 def position(mirror: MirrorProcess) -> int:
