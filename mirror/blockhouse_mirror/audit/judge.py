@@ -85,7 +85,10 @@ def _letters(config: MirrorConfig, partitions: Collection[Key]) -> dict[tuple[st
         if (origin := provenance.newest(message.headers() or ())) is not None:
             found[origin.cluster, origin.topic_id, origin.partition].add(origin.offset)
 
-    for key, bounds in LogBounds(config.target).of(partitions).items():
+    bounds_of = LogBounds(config.target).of(partitions)
+    if len(bounds_of) < len(partitions):
+        raise Retryable("the leader of a partition with dead letters does not answer where its log ends")
+    for key, bounds in bounds_of.items():
         read(config.target, key, bounds.end, note, times_kept=False)
     return found
 

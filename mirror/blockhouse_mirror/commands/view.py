@@ -54,7 +54,7 @@ def show_status(console: Console, found: MirrorStatus) -> None:
         name, rate = f"{heavy.topic}/{heavy.partition}", byte_rate(heavy.bytes_per_second)
         console.print(f"offending: {name} at {rate}: {heavy.advice}")
     for topic, original in found.copies.items():
-        console.print(f"left out: {topic} is the copy of {original or 'a topic'} of {found.target}", markup=False)
+        console.print(f"left out: {topic} is the copy of {original} of {found.target}", markup=False)
     for what, error in found.errors.items():
         console.print(f"{what}: {error}", style="red", markup=False)
 

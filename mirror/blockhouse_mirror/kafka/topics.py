@@ -54,7 +54,7 @@ class MirrorTopics:
     def __init__(self, config: MirrorConfig) -> None:
         self._config = config
         self._source, self._target = KafkaFleet(config.source), KafkaFleet(config.target)
-        self._copies: dict[tuple[str, str], str] = {}  # by name and id: what is a copy stays one
+        self._copies: dict[tuple[str, str], str] = {}  # ids of originals, by name and id: what is a copy stays one
 
     def discover(self) -> Discovery:
         """Let the target have every topic with its partitions and settings (M6), and look. Raises Retryable or
@@ -67,7 +67,7 @@ class MirrorTopics:
         except Retryable as error:  # they are created at a later look; what is there already waits for nothing
             left_out, problems = {}, dict.fromkeys(new, str(error))
         kept = {name: count for name, count in counts.items() if name not in left_out and name not in problems}
-        problems |= self._keep(kept, existing)
+        problems |= self._keep(kept, existing) | self._taken()
         return replace(self.look(), problems=problems, copies=left_out)
 
     def look(self) -> Discovery:
@@ -104,22 +104,30 @@ class MirrorTopics:
         keys = (key for key in self._source.partitions() if matches(key.topic))
         return dict(Counter(key.topic for key in keys if self._name(key.topic) not in own))
 
+    def _taken(self) -> dict[str, str]:
+        """Topics of the source that a name of the configuration keeps from being mirrored."""
+        given = self._config.dead_letters.topic
+        names = {key.topic for key in self._source.partitions()} if given else set()
+        text = f"{given} on the target is for dead letters: give deadLetters.topic another name, or exclude this topic"
+        return {name: text for name in names if self._name(name) == given and self._config.topics.matches(name)}
+
     def _name(self, topic: str) -> str:
         """Of the copy of a topic of the source."""
         return self._config.topics.rename.target_of(topic)
 
     def _left_out(self, topics: list[str]) -> dict[str, str]:
         """Those of these topics of the source, none of which the target has, that are copies of topics of the target:
-        creating them would have no end. One that the target has is mirrored: who made it meant it. Raises Retryable."""
+        creating them would have no end. One that the target has is mirrored: who made it meant it. So is a copy whose
+        original is gone, as of a topic that is mirrored both ways and was deleted at one end. Raises Retryable."""
         if not topics:
             return {}
         ids = self._source.topic_ids()
         unknown = [name for name in topics if (name, ids.get(name, "")) not in self._copies]
         if unknown:
-            originals = {topic_id: name for name, topic_id in self._target.topic_ids().items()}
-            for name, original in copies(self._config.source, unknown, self._target.cluster_id()).items():
-                self._copies[name, ids.get(name, "")] = originals.get(original, "")
-        known = {name: self._copies.get((name, ids.get(name, ""))) for name in topics}
+            found = copies(self._config.source, unknown, self._target.cluster_id())
+            self._copies |= {(name, ids.get(name, "")): original for name, original in found.items()}
+        originals = {topic_id: name for name, topic_id in self._target.topic_ids().items()}
+        known = {name: originals.get(self._copies.get((name, ids.get(name, "")), "")) for name in topics}
         return {name: original for name, original in known.items() if original is not None}
 
     def _keep(self, counts: dict[str, int], existing: Mapping[str, int]) -> dict[str, str]:

@@ -112,6 +112,17 @@ def test_a_copy_whose_name_the_target_has_is_mirrored(
     assert (found.copies, questions) == ({}, [])
 
 
+def test_a_copy_whose_original_is_gone_is_mirrored(
+    clusters: tuple[Fleet, Fleet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a topic that is mirrored both ways, and was deleted at one end."""
+    asked(monkeypatch, {"t": "id before it was deleted"})
+
+    found = MirrorTopics(config("topics: {include: [t]}\n")).discover()
+
+    assert ([topic.target for topic in found.topics], found.copies) == (["t"], {})
+
+
 def test_a_topic_that_was_created_again_is_asked_about_again(
     clusters: tuple[Fleet, Fleet], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,3 +160,14 @@ def test_nothing_is_mirrored_into_what_the_mirror_keeps_for_itself(
 
     assert MirrorTopics(config("onRefused: DeadLetter\n")).discover().topics == ()
     assert "km-m-dead-letters" in clusters[1].topics, "created for letters"
+
+
+def test_a_topic_whose_name_was_given_to_letters_is_a_problem(
+    clusters: tuple[Fleet, Fleet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked(monkeypatch, {})
+
+    found = MirrorTopics(config("deadLetters: {topic: t}\n")).discover()
+
+    assert [topic.name for topic in found.topics] == ["b.u"]
+    assert "deadLetters.topic" in found.problems["t"]
