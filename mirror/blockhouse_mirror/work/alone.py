@@ -6,6 +6,7 @@ is refused becomes a dead letter, if there is a topic for them, and counts as pa
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ from blockhouse_mirror.protocol import dead_letter
 from blockhouse_mirror.protocol.dead_letter import Outgoing
 from blockhouse_mirror.protocol.progress import Progress
 from blockhouse_mirror.work.source import GONE
-from blockhouse_mirror.work.target import CONSEQUENCES, Delivered, Target
+from blockhouse_mirror.work.target import CONSEQUENCES, REPORT_SECONDS, Delivered, Target
 
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 FAULTS = TOO_LARGE | {KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_RECORD}
@@ -25,37 +26,42 @@ FAULTS = TOO_LARGE | {KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_RECORD}
 class Alone:
     """Of one partition. `letters` is the topic for what is refused, empty for none. Not thread-safe."""
 
-    def __init__(self, make: Callable[[], Target], letters: str) -> None:
+    def __init__(self, progress: Progress, make: Callable[[], Target], letters: str) -> None:
+        self.broken = ""
+        """Why it is not known what became of the record; empty while it is, or may still be heard."""
         self.refusal: tuple[str, str] | None = None
         """Why the partition cannot continue: a reason and what happened. Nothing of it is in flight then."""
-        self._make, self._letters = make, letters
+        self._progress, self._make, self._letters = progress, make, letters
         self._target = make()
         self._error: KafkaError | None = None
         self._next: list[Outgoing] = []
         self._why = ""
 
-    @property
-    def broken(self) -> str:
-        """Why it is not known what became of the record; empty while it is."""
-        return self._target.broken if self._error is None else ""
-
-    def send(self, progress: Progress, record: Outgoing, offset: int, size: int, delivered: Delivered) -> None:
+    def send(self, record: Outgoing, offset: int, size: int, delivered: Delivered) -> None:
         """Send the record at the source `offset`; nothing else of the partition is in flight. `delivered` is called
         when it is on the target. `size` in bytes."""
+        progress = self._progress
         assert progress.settled, "one at a time"
-        self._progress, self._record, self._offset = progress, record, offset
-        self._after, self._delivered = progress.after, delivered
-        self._next, self._why = [], ""
+        self._record, self._offset, self._after, self._delivered = record, offset, progress.after, delivered
+        self._next, self._why, self._silent_at = [], "", 0.0
         progress.sent(offset, size, record.timestamp_ms)
         self._hand_over(record, self._answered)
 
-    def poll(self) -> bool:
-        """Hear of what was sent; True when it just became a dead letter."""
+    def poll(self, seconds: float) -> bool:
+        """Hear of what was sent, within so many seconds; True when it just became a dead letter."""
         letters = self._progress.letters
-        self._target.poll(0)
+        if self._progress.settled:
+            return False
+        self._target.poll(0.0 if self._error is not None else seconds)
         if (error := self._error) is not None:
             self._error = None
             self._refused(error)
+        elif self._target.broken and not self._progress.settled:
+            # Its end is heard before what became of the record, and only that counts.
+            now = time.monotonic()
+            self._silent_at = self._silent_at or now
+            if now - self._silent_at > REPORT_SECONDS:
+                self.broken = self._target.broken
         return self._progress.letters > letters
 
     def _hand_over(self, record: Outgoing, heard: Delivered) -> None:
@@ -68,13 +74,19 @@ class Alone:
     def _answered(self, error: KafkaError | None, message: Any) -> None:
         if error is None:
             self._delivered(None, message)
-        elif error.code() not in CONSEQUENCES:
-            self._error = error
+        else:
+            self._failed(error)
 
     def _kept(self, error: KafkaError | None, _: Any) -> None:
         if error is None:
             self._progress.lettered(self._after)
-        elif error.code() not in CONSEQUENCES:
+        else:
+            self._failed(error)
+
+    def _failed(self, error: KafkaError) -> None:
+        if error.code() in CONSEQUENCES:
+            self.broken = error.str()
+        else:
             self._error = error
 
     def _refused(self, error: KafkaError) -> None:
@@ -86,7 +98,7 @@ class Alone:
         elif error.code() not in TOO_LARGE:
             self._next = []
         if self._next:
-            self._target = self._make()  # the former one sends nothing more
+            self._target, self._silent_at = self._make(), 0.0  # the former one sends nothing more
             self._hand_over(self._next.pop(0), self._kept)
             return
         self._progress.unsent(self._after)

@@ -19,6 +19,8 @@ Delivered = Callable[[KafkaError | None, Any], None]
 CONSEQUENCES = {KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 """Errors of records that only share a producer with the one that was refused."""
 LINGER_MS = 5
+REPORT_SECONDS = 2.0
+"""How long after the end of a producer what became of its records may still be reported."""
 FULL_WAIT = 0.05
 
 

@@ -43,7 +43,7 @@ from blockhouse_mirror.work.lease import LeaseFigures, MirrorLease
 from blockhouse_mirror.work.link import Link, Tails, report_of
 from blockhouse_mirror.work.source import Key, Source
 from blockhouse_mirror.work.tail import Tail, read_tails
-from blockhouse_mirror.work.target import CONSEQUENCES, LINGER_MS, Target
+from blockhouse_mirror.work.target import CONSEQUENCES, LINGER_MS, REPORT_SECONDS, Target
 
 TAIL_SECONDS = 30.0
 LEAST_SHARE = 256 << 10
@@ -84,7 +84,7 @@ class _Lease:
             welcome.target_cluster,
             self._links,
             self._refuse,
-            lambda: Alone(lambda: self._make_target(0), welcome.dead_letters),
+            lambda progress: Alone(progress, lambda: self._make_target(0), welcome.dead_letters),
         )
 
     def _make_target(self, linger_ms: int) -> Target:
@@ -223,6 +223,9 @@ class _Lease:
 
     def _refused(self, broken: str) -> None:
         """A record was refused: the producer sends nothing more, and the lease ends as if it had crashed."""
+        deadline = time.monotonic() + REPORT_SECONDS
+        while not self._failures and self._target.broken and time.monotonic() < deadline:
+            self._target.poll(WATCH_SECONDS)
         self._report(last=True)  # what was acknowledged before is a position, also that of the record at fault
         refused: dict[Link, tuple[KafkaError, int]] = {}
         reported: Counter[Link] = Counter()

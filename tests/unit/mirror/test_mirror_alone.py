@@ -71,8 +71,8 @@ class World:
         return Target(self)
 
     def alone(self, letters: str = "dead") -> Alone:
-        found = Alone(self.make, letters)
-        found.send(self.progress, RECORD, 7, 9, self.deliver)
+        found = Alone(self.progress, self.make, letters)
+        found.send(RECORD, 7, 9, self.deliver)
         return found
 
     def deliver(self, error: Any, message: Message) -> None:
@@ -89,7 +89,7 @@ def test_what_the_target_takes_is_no_letter() -> None:
     world = World(None)
     alone = world.alone()
 
-    assert not alone.poll()
+    assert not alone.poll(0)
     assert (world.sent, world.delivered, world.place) == ([RECORD], 1, (8, 8, 41))
     assert (alone.refusal, alone.broken, world.made) == (None, "", 1)
 
@@ -100,9 +100,9 @@ def test_what_is_wrong_with_a_record_makes_it_a_letter(code: int, at_once: bool)
     world = World(code, None, at_once=at_once)
     alone = world.alone()
 
-    assert not alone.poll()
+    assert not alone.poll(0)
     assert world.place[0] == 7, "the letter is on its way"
-    assert alone.poll()
+    assert alone.poll(0)
 
     letter = world.sent[1]
     assert (letter.topic, letter.partition, letter.key, letter.value) == ("dead", ANY, b"k", b"value")
@@ -119,7 +119,7 @@ def test_a_letter_that_is_too_large_is_without_its_value_and_states_its_size() -
     world = World(KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.MSG_SIZE_TOO_LARGE, None)
     alone = world.alone()
 
-    assert [alone.poll() for _ in range(3)] == [False, False, True]
+    assert [alone.poll(0) for _ in range(3)] == [False, False, True]
 
     letter = world.sent[2]
     assert (letter.key, letter.value) == (b"k", None)
@@ -146,7 +146,7 @@ def test_what_no_letter_can_be_for_stops_at_the_record(
     alone = world.alone(letters)
 
     for _ in answers:
-        assert not alone.poll()
+        assert not alone.poll(0)
 
     assert alone.refusal is not None
     assert alone.refusal[0] == reason
@@ -154,11 +154,40 @@ def test_what_no_letter_can_be_for_stops_at_the_record(
     assert (world.place, world.progress.settled, world.progress.read) == ((7, 7, 30), True, 7)
 
 
+def test_a_producer_whose_end_is_heard_before_the_refusal_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(KafkaError.INVALID_RECORD, None)
+    alone = world.alone()
+    alone._target.poll, poll = lambda _: None, alone._target.poll  # type: ignore[method-assign]
+    alone._target.broken = "fatal"
+
+    assert not alone.poll(0)
+    assert alone.broken == ""
+    alone._target.poll = poll  # type: ignore[method-assign]
+    assert not alone.poll(0), "now the letter is on its way"
+    assert alone.poll(0)
+    assert (alone.broken, world.progress.letters) == ("", 1)
+
+
+def test_a_producer_that_ends_and_never_reports_leaves_the_record_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    moment = [1.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: moment[0])
+    world = World(None)
+    alone = world.alone()
+    alone._target.poll = lambda _: None  # type: ignore[method-assign]
+    alone._target.broken = "fatal"
+
+    alone.poll(0)
+    moment[0] += module.REPORT_SECONDS + 1
+    alone.poll(0)
+
+    assert (alone.broken, world.progress.settled) == ("fatal", False)
+
+
 def test_an_end_of_the_producer_that_is_no_refusal_leaves_the_record_in_flight() -> None:
     world = World(KafkaError._PURGE_INFLIGHT)
     alone = world.alone()
 
-    alone.poll()
+    alone.poll(0)
 
     assert alone.broken
     assert (alone.refusal, world.progress.settled, world.place[0]) == (None, False, 7)

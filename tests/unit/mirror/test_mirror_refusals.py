@@ -19,7 +19,7 @@ from tests.unit.mirror.test_mirror_lease import ASSIGNED, WELCOME, Gate, Message
 
 
 class Source:
-    """Five records; what is paused is read again from where it is put."""
+    """Five records."""
 
     def __init__(self) -> None:
         self.position, self.paused = 0, False
@@ -39,9 +39,6 @@ class Source:
 
     def resume(self, keys: Any) -> None:
         self.paused = False
-
-    def seek(self, key: Any, offset: int) -> None:
-        self.position = offset
 
     def end(self, key: Any) -> int:
         return 5
