@@ -6,11 +6,14 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from e2e.stack import Stack, StackSpec
 from e2e.stack.tables import create_replicated_table, drop_replicated_table
+from tests.integration.mirror_process import MirrorFactory, MirrorProcess
 
 _numbers = itertools.count(1)
 
@@ -116,3 +119,18 @@ def table(stack: Stack, names: Names) -> Iterator[TableFactory]:
     finally:
         for name in created:
             drop_replicated_table(stack, name)
+
+
+@pytest.fixture
+def mirror(stack: Stack, tmp_path: Path, names: Names) -> Iterator[MirrorFactory]:
+    """mirror(include, **changes): one from cluster a to b that is not started; killed afterwards."""
+    made: list[MirrorProcess] = []
+
+    def make(include: str, **changes: Any) -> MirrorProcess:
+        made.append(MirrorProcess(stack, tmp_path, names.unique("km"), include, **changes))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.kill()
+        print(f"--- {each.log}\n{each.log.read_text()[-4000:] if each.log.exists() else ''}")

@@ -211,3 +211,14 @@ class MirrorProcess:
     def audit(self) -> list[PartitionAudit]:
         """What the judge finds."""
         return list(audit(self.config))
+
+
+MirrorFactory = Callable[..., MirrorProcess]
+
+
+def assert_exact(mirror: MirrorProcess, records: int) -> None:
+    """After its end, which writes the last positions."""
+    assert mirror.terminate() == 0
+    found = mirror.audit()
+    assert [each for each in found if not each.exact] == []
+    assert sum(each.compared for each in found) == records

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from secrets import randbelow
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -14,34 +11,10 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions
 
 from e2e.stack import Stack
 from tests.integration.conftest import Names
-from tests.integration.mirror_process import Feed, MirrorProcess, ends, until
+from tests.integration.mirror_process import Feed, MirrorFactory, assert_exact, ends, until
 
 pytestmark = pytest.mark.integration
 SEED = int(os.environ.get("SEED") or randbelow(1 << 31))
-MirrorFactory = Callable[..., MirrorProcess]
-
-
-@pytest.fixture
-def mirror(stack: Stack, tmp_path: Path, names: Names) -> Iterator[MirrorFactory]:
-    """mirror(include, **changes): one that is not started; killed afterwards."""
-    made: list[MirrorProcess] = []
-
-    def make(include: str, **changes: Any) -> MirrorProcess:
-        made.append(MirrorProcess(stack, tmp_path, names.unique("km"), include, **changes))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.kill()
-        print(f"--- {each.log}\n{each.log.read_text()[-4000:] if each.log.exists() else ''}")
-
-
-def assert_exact(mirror: MirrorProcess, records: int) -> None:
-    """After its end, which writes the last positions."""
-    assert mirror.terminate() == 0
-    found = mirror.audit()
-    assert [each for each in found if not each.exact] == []
-    assert sum(each.compared for each in found) == records
 
 
 def test_every_record_is_mirrored_unchanged_in_its_order_and_place(

@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+from confluent_kafka import Producer
 
 from e2e.stack import Stack
 from tests.integration.conftest import Names
@@ -155,6 +156,38 @@ def test_a_second_driver_fences_the_first(stack: Stack, mirror: tuple[str, Mirro
     until(lambda: second.caught_up(ends(stack, topic, PARTITIONS)), "everything is mirrored")
     assert second.terminate() == 0
     assert [each for each in second.audit() if not each.exact] == []
+
+
+@pytest.mark.skipif("MIRROR_SEEDS" not in os.environ, reason="it takes a minute: set MIRROR_SEEDS")
+@pytest.mark.parametrize("number", range(SEEDS))
+def test_a_crash_among_refusals_doubles_at_most_a_letter(
+    stack: Stack, mirror: tuple[str, MirrorProcess], number: int
+) -> None:
+    seed = SEED + number
+    print(f"SEED={seed}")
+    topic, km = mirror
+    chance = random.Random(seed)
+    stack.kafka["b"].create_topic(topic, partitions=PARTITIONS, config={"max.message.bytes": "10000"})
+    refused = sorted(chance.sample(range(600), 8))
+    producer = Producer({"bootstrap.servers": stack.kafka["a"].bootstrap})
+    for offset in range(600):
+        producer.produce(topic, chance.randbytes(20_000 if offset in refused else 100), partition=0)
+    assert producer.flush(60) == 0
+    km.document |= {"onRefused": "DeadLetter", "targetTopics": {"interval": "1s", "sync": []}}
+    km.start()
+    until(lambda: letters(km, topic) > 1, "there are letters")
+    time.sleep(chance.uniform(0, 1.5))  # the moment is the case
+    kill_worker(stack, km, chance)
+    until(lambda: km.caught_up({(topic, 0): 600}), "everything is mirrored")
+    assert km.terminate() == 0
+    found = km.audit()
+    assert [each for each in found if not each.exact] == []
+    assert {offset for each in found for offset in each.refused.tolist()} == set(refused)
+
+
+def letters(mirror: MirrorProcess, topic: str) -> int:
+    found = mirror.partition(topic, 0)
+    return found.dead_letters if found is not None else 0
 
 
 def _lives(process: psutil.Process) -> bool:

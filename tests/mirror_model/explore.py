@@ -53,6 +53,9 @@ def harm(setting: Setting, world: World) -> str | None:
         lost = [offset for offset in setting.records if offset < position.offset and offset not in on_target]
         if lost:
             return f"LOSS: the position {position.offset} passes {lost}, the target has {on_target}"
+        passed = {offset for offset, kind in enumerate(setting.text[: position.offset]) if kind == "f"}
+        if not passed <= world.letters:
+            return f"LOSS: the position {position.offset} passes {passed}, there are letters of {set(world.letters)}"
     if len(set(on_target)) < len(on_target):
         return f"DUPLICATE: the target has {on_target}"
     if on_target != sorted(on_target):

@@ -41,12 +41,11 @@ def _records(setting: Setting, world: World, name: str, worker: Worker) -> Moves
                 begin = max([begin, *(origin.offset + 1 for origin in origins)])
         yield f"{name} reads the tail and begins at {begin}", to(mode=Mode.RUNS, begin=begin, read=begin, tail=tail)
     if worker.mode is Mode.RUNS:
-        ends = _ending(world, name, worker)
-        if worker.read < len(setting.text) and not ends and not worker.failed:
-            header: tuple[bytes, ...] = ()
-            if setting.text[worker.read] == "r":
-                header = (FORMAT.encode(worker.read, worker.progress(setting).after),)
-            yield f"{name} reads offset {worker.read}", to(read=worker.read + 1, queue=worker.queue + header)
+        yield from _reading(setting, world, name, worker)
+        if worker.letter >= 0:
+            after = to(letter=-1)._replace(letters=world.letters | {worker.letter})
+            yield f"the dead letter of {worker.letter} is acknowledged to {name}", after
+            yield f"the dead letter of {worker.letter} of {name} arrives", world._replace(letters=after.letters)
         if worker.queue:
             yield (
                 f"{name} sends {_offset(worker.queue[0])}",
@@ -66,6 +65,28 @@ def _records(setting: Setting, world: World, name: str, worker: Worker) -> Moves
         )
         if not worker.alive and worker.mode is not Mode.FROZEN:
             yield f"{_offset(worker.wire[0])} of {name} never arrives", to(wire=())
+
+
+def _reading(setting: Setting, world: World, name: str, worker: Worker) -> Moves:
+    done = worker.read == len(setting.text) or worker.letter >= 0
+    if done or worker.failed or _ending(world, name, worker):
+        return
+    if setting.text[worker.read] == "f":
+        yield from _refused(setting, world, name, worker)
+        return
+    header: tuple[bytes, ...] = ()
+    if setting.text[worker.read] == "r":
+        header = (FORMAT.encode(worker.read, worker.progress(setting).after),)
+    read = worker._replace(read=worker.read + 1, queue=worker.queue + header)
+    yield f"{name} reads offset {worker.read}", world.with_worker(name, read)
+
+
+def _refused(setting: Setting, world: World, name: str, worker: Worker) -> Moves:
+    """A record that the target refuses is sent alone: nothing follows before its letter is acknowledged."""
+    if worker.letter < 0 and worker.progress(setting).settled:
+        letter = worker.read if "letter-first" in setting.rules else -1
+        refused = world.with_worker(name, worker._replace(read=worker.read + 1, letter=letter))
+        yield f"offset {worker.read} of {name} is refused", refused
 
 
 def _misfortunes(setting: Setting, world: World, name: str, worker: Worker) -> Moves:

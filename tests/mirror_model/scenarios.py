@@ -24,12 +24,14 @@ NEEDED: dict[str, Scenario] = {
     "confirm": Scenario(Setting("rr")),
     "tail": Scenario(Setting("rr")),
     "no-jump": Scenario(Setting("rr", gaps=True), ("LOSS",)),
+    "letter-first": Scenario(Setting("rfr")),
     "marker": Scenario(Setting("rr", replaced=True)),
     "once-granted": Scenario(Setting("rr")),
 }
 SOUND: dict[str, Scenario] = {
     "every hand-over": Scenario(Setting("rr")),
     "a hole, a record that came from the target": Scenario(Setting("r.xr")),
+    "a record that is refused": Scenario(Setting("rfr")),
     "another driver": Scenario(Setting("rr", replaced=True)),
     "AtLeastOnce loses nothing": Scenario(Setting("rr", RULES - {"tail"}), ("LOSS",)),
     "records that expire": Scenario(Setting("rr", gaps=True), ("LOSS",)),

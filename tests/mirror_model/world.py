@@ -23,6 +23,7 @@ RULES = frozenset(
         "tail",  # the new task reads what is on the target behind the position
         "no-jump",  # a tail with a gap is not jumped: what follows the gap is mirrored again
         "marker",  # a new driver waits for tasks that the former one may have had
+        "letter-first",  # a record that the target refuses is passed only when its dead letter is acknowledged
         "once-granted",  # a partition that a task holds is granted to no other one
     }
 )
@@ -34,9 +35,9 @@ FORMAT = OriginFormat(SOURCE, "t-id", 0)
 
 
 class Setting(NamedTuple):
-    """What stays the same in one walk. `text` is the source's log: `r` a record, `x` one that came from the target, `.`
-    a hole. `gaps`: a record may expire unsent while later ones are sent. `freeze`: a process may be frozen and thawed.
-    `replaced`: another driver may take over."""
+    """What stays the same in one walk. `text` is the source's log: `r` a record, `f` one that the target refuses, `x`
+    one that came from the target, `.` a hole. `gaps`: a record may expire unsent while later ones are sent. `freeze`: a
+    process may be frozen and thawed. `replaced`: another driver may take over."""
 
     text: str
     rules: frozenset[str] = RULES
@@ -61,7 +62,8 @@ class Mode(StrEnum):
 
 class Worker(NamedTuple):
     """A task's process. `begin` and `tail` are where its progress began, `read` is its next source offset; `queue`,
-    `wire` and `acked` are the records it handed over: headers that wait, headers sent, target offsets. `left` is what
+    `wire` and `acked` are the records it handed over: headers that wait, headers sent, target offsets. `letter` is the
+    source offset of the dead letter that is on its way, -1 for none. `left` is what
     is left of its grant in seconds. `cut`: it and its driver do not reach each other. `failed`: a record expired."""
 
     mode: Mode = Mode.IDLE
@@ -72,6 +74,7 @@ class Worker(NamedTuple):
     queue: tuple[bytes, ...] = ()
     wire: tuple[bytes, ...] = ()
     acked: tuple[int, ...] = ()
+    letter: int = -1
     left: float = GRANT_SECONDS
     cut: bool = False
     failed: bool = False
@@ -82,21 +85,28 @@ class Worker(NamedTuple):
 
     def progress(self, setting: Setting) -> Progress:
         """The progress that led here; only to be read."""
-        return _progress(setting.text, self.begin, self.tail, self.read, self.acked)
+        return _progress(setting.text, self.begin, self.tail, self.read, self.acked, self.letter)
 
 
 @cache
-def _progress(text: str, begin: int, tail: int, read: int, acked: tuple[int, ...]) -> Progress:
-    found = Progress(begin, -1, tail)
+def _progress(text: str, begin: int, tail: int, read: int, acked: tuple[int, ...], letter: int) -> Progress:
+    found, acknowledged = Progress(begin, -1, tail), iter(acked)
     for offset in range(begin, read):
         match text[offset]:
             case "r":
                 found.sent(offset, 1, 0)
             case "x":
                 found.leave_out(offset)
+            case "f":
+                while not found.settled:  # it is sent alone
+                    found.acknowledged(next(acknowledged))
+                after = found.after
+                found.sent(offset, 1, 0)
+                if offset != letter:
+                    found.lettered(after)
             case _:
                 found.advance(offset + 1)
-    for target_offset in acked:
+    for target_offset in acknowledged:
         found.acknowledged(target_offset)
     return found
 
@@ -136,13 +146,15 @@ class Driver(NamedTuple):
 
 
 class World(NamedTuple):
-    """`log` has the provenance header of each record on the target; `stored` is the position committed there."""
+    """`log` has the provenance header of each record on the target, `letters` the source offset of each dead letter;
+    `stored` is the position committed there."""
 
     log: tuple[bytes, ...]
     stored: Position
     driver: Driver
     workers: tuple[tuple[str, Worker], ...]
     replaced: bool = False
+    letters: frozenset[int] = frozenset()
 
     def worker(self, name: str) -> Worker:
         return dict(self.workers)[name]

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from blockhouse.placement.model import TopicPartition
-from blockhouse_mirror.audit.compare import Records, compare
 from blockhouse_mirror.protocol import position as codec
 from blockhouse_mirror.protocol import provenance
 from blockhouse_mirror.protocol.lag import KEPT, Lateness
@@ -270,25 +266,3 @@ def test_lateness_is_since_the_end_was_first_seen_behind_the_position(steps: lis
         behind = [moment for moment, ended in seen if ended > position]
         assert lateness.seconds(now) == (now - min(behind) if behind else 0.0)
         assert lateness.records() == end - position
-
-
-logs = st.lists(st.integers(0, 12), max_size=15)
-
-
-@given(st.sets(st.integers(0, 12)), logs, st.integers(0, 6), st.integers(6, 13))
-def test_an_audit_is_exact_for_equal_logs_alone_and_counts_each_fault(
-    source: set[int], target: list[int], begin: int, end: int
-) -> None:
-    def records(offsets: list[int]) -> Records:
-        return Records(np.array(offsets, np.int64), np.array(offsets, np.uint64))
-
-    found = compare("t", 0, records(sorted(source)), records(target), begin, end)
-
-    expected = [offset for offset in sorted(source) if begin <= offset < end]
-    there = [offset for offset in target if begin <= offset < end]
-    counts = Counter(there)
-    assert found.exact == (expected == there)
-    assert found.missing.tolist() == [offset for offset in expected if offset not in counts]
-    assert found.doubled.tolist() == sorted(offset for offset, count in counts.items() if count > 1)
-    assert found.strange.tolist() == sorted(offset for offset in counts if offset not in expected)
-    assert found.lossless == (set(expected) <= set(there))

@@ -10,11 +10,13 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from blockhouse.balance.quiet import QuietHours
 from blockhouse.config.base import Settings
 from blockhouse.config.endpoints import NAME, KafkaCluster
-from blockhouse.config.pipeline import DAY, Admin, Gate, Spark
+from blockhouse.config.pipeline import DAY, MAX_TOPIC, Admin, Gate, Spark
 from blockhouse.config.units import Duration, Fraction, Size
 
 KIBI = 1 << 10
 MEBI = 1 << 20
+GROUPS = "km-"
+"""What the groups of mirrors begin with."""
 NO_EXACTLY_ONCE = "ExactlyOnce is not there yet: take EffectivelyOnce, which doubles nothing after a crash"
 
 
@@ -94,6 +96,9 @@ class Load(Settings):
 
     window: Duration = Field(default=3 * 3600, ge=10, le=7 * DAY)
     """The part of the history that counts."""
+    history: Literal["Memory", "Topic"] = "Memory"
+    """Where measured load is kept: in the driver, or also in the compacted topic `km-NAME-load` on the target, with
+    which the next driver begins."""
     default: Size = Field(default=50 * KIBI, ge=1, le=1 << 40)
     """Bytes/s of a partition of which nothing is known."""
     interval: Duration = Field(default=30, ge=1, le=3600)
@@ -131,6 +136,13 @@ class Rebalance(Settings):
     """The part of the partitions that may move in quiet hours at once."""
 
 
+class DeadLetters(Settings):
+    """Where records go that the target refuses, with `onRefused: DeadLetter`."""
+
+    topic: str = Field(default="", pattern=r"^[A-Za-z0-9._-]*$", max_length=MAX_TOPIC)
+    """Of the target; it is created if it is missing. Empty: `km-NAME-dead-letters`."""
+
+
 class MirrorSpark(Spark):
     """The Spark application of one mirror."""
 
@@ -158,6 +170,11 @@ class MirrorConfig(Settings):
     ExactlyOnce is refused: it is not there yet."""
     on_gap: Literal["Stop", "Skip"] = "Stop"
     """What happens where records are lost already (retention, a topic that was created again): stop, or count them."""
+    on_refused: Literal["Stop", "DeadLetter"] = "Stop"
+    """What happens to a record that the target refuses (its size, its timestamp, no key in a compacted topic): its
+    partition stops, or the record goes to `deadLetters.topic` and the partition continues."""
+    dead_letters: DeadLetters = DeadLetters()
+    """Where refused records go."""
     in_flight: Size = Field(default=64 * MEBI, ge=MEBI, le=1 << 40)
     """Bytes a task has sent and not acknowledged, at most."""
     commit_interval: Duration = Field(default=1, ge=0.05, le=60)
@@ -198,4 +215,19 @@ class MirrorConfig(Settings):
     @property
     def group(self) -> str:
         """The consumer group on the target that keeps positions."""
-        return f"km-{self.name}"
+        return f"{GROUPS}{self.name}"
+
+    @property
+    def dead_letter_topic(self) -> str:
+        """The topic on the target for records that it refuses; empty when these stop their partition."""
+        return self.own_topics[0] if self.on_refused == "DeadLetter" else ""
+
+    @property
+    def load_topic(self) -> str:
+        """The topic on the target that keeps the history of load; empty when none does."""
+        return self.own_topics[1] if self.load.history == "Topic" else ""
+
+    @property
+    def own_topics(self) -> tuple[str, ...]:
+        """Names on the target that the mirror keeps for itself: nothing is mirrored into them."""
+        return self.dead_letters.topic or f"{self.group}-dead-letters", f"{self.group}-load"

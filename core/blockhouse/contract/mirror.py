@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from blockhouse.contract.base import Answer, Endpoint
 
-OWN_ERRORS = frozenset({"discovery", "positions", "assignment", "load"})
+OWN_ERRORS = frozenset({"discovery", "positions", "assignment", "load", "history"})
 """Keys of `errors` that are about the driver itself; all others are topics of the source."""
 
 
@@ -37,12 +37,16 @@ class MirrorPartition(Answer):
     """Since when something at the position waits."""
     bytes_per_second: float = 0.0
     """What it weighs."""
+    rate_source: str = ""
+    """From what its weight is: `partition` was measured, `history` by a former driver, `topic`, or `default`."""
     records: int = 0
     """Mirrored since this driver started."""
     bytes: int = 0
     """Of these records."""
     left_out: int = 0
     """Records that came from the target and were not mirrored back."""
+    dead_letters: int = 0
+    """Records that the target refused and that `onRefused: DeadLetter` kept in the topic for them."""
     skipped: int = 0
     """Records lost to gaps that `onGap: Skip` passed."""
     stopped: str = ""
@@ -86,6 +90,8 @@ class MirrorStatus(Answer):
     """From source append to target acknowledgement: the mean of all records so far."""
     partitions: tuple[MirrorPartition, ...]
     offending: tuple[OffendingPartition, ...]
+    copies: dict[str, str] = {}
+    """Topics of the source that are left out, each with the topic of the target that another mirror copies to it."""
     errors: dict[str, str]
     """What does not work now, by what was tried: one of OWN_ERRORS, or a topic that the target cannot have alike."""
 

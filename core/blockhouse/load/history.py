@@ -61,6 +61,7 @@ class LoadHistory:
         self._sums = np.zeros((0, 2, 2))  # by row: bytes, messages; sum and count of the five minutes now
         self._seen = np.zeros(0)  # by row: the moment of its last sample
         self._estimated = np.zeros(0, bool)
+        self._restored = np.zeros(0, bool)  # by row: no sample of this process yet, only what a former one kept
         self._slot = -1
 
     def __len__(self) -> int:
@@ -131,16 +132,6 @@ class LoadHistory:
         """As `rates`, of one partition."""
         return self.rates([key], window, now, default)[key]
 
-    def same_hour(self, key: TopicPartition, at: float, days: int = 7) -> float | None:
-        """The highest p95 in bytes/s of the hour of `at` on the last `days` days; None without history."""
-        row, hour = self._rows.get(key), int(at // HOUR)
-        if row is None:
-            return None
-        slots = [hour - 24 * day for day in range(1, days + 1)]
-        codes = [self._hourly[row, slot % HOURS, P95] for slot in slots if self._hour_slots[slot % HOURS] == slot]
-        found = [float(decoded(np.asarray(code))) for code in codes if code != UNKNOWN]
-        return max(found, default=None)
-
     def _advance(self, slot: int) -> None:
         """Begin the five minutes `slot`; what was gathered in those before becomes a mean, full hours an hour."""
         if slot == self._slot:
@@ -192,6 +183,7 @@ class LoadHistory:
             if load.messages is not None and figures.plausible(load.messages):
                 self._sums[row, MESSAGES] += (load.messages, 1)
             self._seen[row] = at
+            self._restored[row] = False
             self._estimated[row] = load.quality is Quality.ESTIMATED
 
     def _rows_of(self, keys: list[TopicPartition]) -> list[int]:
@@ -208,7 +200,7 @@ class LoadHistory:
     def _grow(self) -> None:
         before = len(self._seen)
         after = min(max(2 * before, 256), self._capacity)
-        for name in ("_recent", "_hourly", "_sums", "_seen", "_estimated"):
+        for name in ("_recent", "_hourly", "_sums", "_seen", "_estimated", "_restored"):
             old = getattr(self, name)
             new = np.zeros((after, *old.shape[1:]), old.dtype)
             new[:before] = old
@@ -228,7 +220,7 @@ class LoadHistory:
             key: Rate(
                 float(bytes[n]) * share,
                 float(messages[n]) * share if math.isfinite(messages[n]) else None,
-                RateSource.PARTITION,
+                RateSource.HISTORY if self._restored[index[n]] else RateSource.PARTITION,
                 max(now - float(self._seen[index[n]]), 0.0),
                 Quality.ESTIMATED if self._estimated[index[n]] else Quality.MEASURED,
             )

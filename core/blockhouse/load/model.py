@@ -98,6 +98,8 @@ class RateSource(StrEnum):
     """From what a partition's rate was derived, best first."""
 
     PARTITION = "partition"
+    HISTORY = "history"
+    """The partition's own figures, kept by a former process: this one has not measured it yet."""
     TOPIC = "topic"
     """The topic's rate, shared out evenly among its partitions."""
     DEFAULT = "default"

@@ -12,7 +12,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, TopicPartition
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Retryable
-from blockhouse_mirror.audit.compare import Records
+from blockhouse_mirror.audit.compare import BROKERS_TIME, Records
 from blockhouse_mirror.protocol import provenance
 from blockhouse_mirror.work.source import END, Key, settings
 
@@ -24,27 +24,58 @@ OffsetOf = Callable[[Any], int | None]
 
 
 def digest(message: Any) -> bytes:
-    """Eight bytes of what a producer wrote: key, value, headers but those of mirrors, and its timestamp, which a broker
-    that keeps its own (LogAppendTime) does not keep."""
+    """Eight bytes of what a producer wrote: key, value, and headers but those of mirrors."""
     hashed = hashlib.blake2b(digest_size=8)
     parts: list[bytes | None] = [message.key(), message.value()]
     for name, value in provenance.without(message.headers() or ()):
         parts += [name.encode(), value]
-    kind, moment = message.timestamp()
-    if kind == TIMESTAMP_CREATE_TIME:
-        parts.append(str(moment).encode())
     for part in parts:
         hashed.update(b"-" if part is None else b"%d:" % len(part) + part)
     return hashed.digest()
 
 
-def read(cluster: KafkaCluster, key: Key, end: int, offset_of: OffsetOf) -> Records:
-    """All records of the partition below offset `end`. Raises Retryable when it cannot be read."""
+def moment(message: Any, *, kept: bool) -> int:
+    """Its timestamp in milliseconds; BROKERS_TIME for one that the broker set, unless that is what a mirror `kept`."""
+    kind, milliseconds = message.timestamp()
+    return int(milliseconds) if kept or kind == TIMESTAMP_CREATE_TIME else BROKERS_TIME
+
+
+class _Columns:
+    """Records, growing."""
+
+    def __init__(self, *, times_kept: bool) -> None:
+        self._times_kept = times_kept
+        self._offsets: list[int] = []
+        self._digests: list[bytes] = []
+        self._moments: list[int] = []
+        self._keys: list[int] = []
+        self._fleeting: list[bool] = []
+
+    def add(self, offset: int, message: Any) -> None:
+        key = message.key()
+        self._offsets.append(offset)
+        self._digests.append(digest(message))
+        self._moments.append(moment(message, kept=self._times_kept))
+        self._keys.append(hash(key))
+        self._fleeting.append(key is None or message.value() is None)
+
+    def records(self) -> Records:
+        return Records(
+            np.array(self._offsets, np.int64),
+            np.frombuffer(b"".join(self._digests), np.uint64),
+            np.array(self._moments, np.int64),
+            np.array(self._keys, np.int64),
+            np.array(self._fleeting, np.bool_),
+        )
+
+
+def read(cluster: KafkaCluster, key: Key, end: int, offset_of: OffsetOf, *, times_kept: bool) -> Records:
+    """All records of the partition below offset `end`, with the timestamps of brokers if `times_kept`: what a mirror
+    reads it passes on. Raises Retryable when it cannot be read."""
+    found = _Columns(times_kept=times_kept)
     if end <= 0:
-        return Records(np.empty(0, np.int64), np.empty(0, np.uint64))
+        return found.records()
     consumer = Consumer({**settings(cluster, "blockhouse-mirror-audit", PREFETCH), "auto.offset.reset": "earliest"})
-    offsets: list[int] = []
-    digests: list[bytes] = []
     try:
         consumer.assign([TopicPartition(*key, 0)])
         heard, over = time.monotonic(), False
@@ -61,10 +92,9 @@ def read(cluster: KafkaCluster, key: Key, end: int, offset_of: OffsetOf) -> Reco
                     break
                 offset = offset_of(message)
                 if offset is not None:
-                    offsets.append(offset)
-                    digests.append(digest(message))
+                    found.add(offset, message)
             if time.monotonic() - heard > SILENCE:
                 raise Retryable(f"{key[0]}/{key[1]} of cluster {cluster.name} cannot be read: {SILENCE:g} s of silence")
     finally:
         consumer.close()
-    return Records(np.array(offsets, np.int64), np.frombuffer(b"".join(digests), np.uint64))
+    return found.records()

@@ -16,6 +16,12 @@ from blockhouse_mirror.audit.judge import shown
 LATEST = 10
 """Partitions listed: those that stand still, and the latest ones."""
 LATE_SECONDS = 1.0
+SOURCES = {
+    "partition": "measured",
+    "history": "measured by a former driver",
+    "topic": "as others of its topic",
+    "default": "not measured yet",
+}
 
 
 def show_status(console: Console, found: MirrorStatus) -> None:
@@ -47,6 +53,8 @@ def show_status(console: Console, found: MirrorStatus) -> None:
     for heavy in found.offending:
         name, rate = f"{heavy.topic}/{heavy.partition}", byte_rate(heavy.bytes_per_second)
         console.print(f"offending: {name} at {rate}: {heavy.advice}")
+    for topic, original in found.copies.items():
+        console.print(f"left out: {topic} is the copy of {original} of {found.target}", markup=False)
     for what, error in found.errors.items():
         console.print(f"{what}: {error}", style="red", markup=False)
 
@@ -68,9 +76,10 @@ def show_partition(console: Console, one: MirrorPartition, found: MirrorStatus) 
         "state": state_of(one),
         "task": one.task or "none",
         "position": f"{one.position} of {one.end}, {one.lag_seconds:.1f} s behind",
-        "weighs": byte_rate(one.bytes_per_second),
+        "weighs": f"{byte_rate(one.bytes_per_second)}, {SOURCES.get(one.rate_source, one.rate_source)}",
         "mirrored": f"{one.records} records, {one.bytes} bytes since the driver started",
         "left out": f"{one.left_out} that came from {found.target}; {one.skipped} lost to gaps that were passed",
+        "refused": f"{one.dead_letters} kept as dead letters",
     }
     for name, text in rows.items():
         table.add_row(name, text)
@@ -82,12 +91,14 @@ def show_partition(console: Console, one: MirrorPartition, found: MirrorStatus) 
 
 def audit_table(found: Iterable[PartitionAudit]) -> Table:
     """A line a partition; offsets are those of the source."""
-    table = Table("partition", "records", "missing", "doubled", "changed", "strange", "reordered", "first offsets")
+    table = Table(
+        "partition", "records", "missing", "doubled", "changed", "strange", "reordered", "judged", "first offsets"
+    )
     for each in found:
         first = [f"{name} {shown(offsets)}" for name, offsets in each.faults.items() if offsets.size]
         counts = [str(offsets.size) for offsets in each.faults.values()]
         name = f"{each.topic}/{each.partition}"
-        table.add_row(name, str(each.compared), *counts, str(each.reordered), "; ".join(first))
+        table.add_row(name, str(each.compared), *counts, str(each.reordered), each.judged, "; ".join(first))
     return table
 
 
@@ -95,4 +106,5 @@ def audit_line(each: PartitionAudit) -> dict[str, Any]:
     """As JSON, with every offset."""
     faults = {name: offsets.tolist() for name, offsets in each.faults.items()}
     key = {"topic": each.topic, "partition": each.partition, "compared": each.compared}
-    return key | faults | {"reordered": each.reordered, "exact": each.exact}
+    judged = {"refused": each.refused.tolist(), "judged": each.judged, "exact": each.exact}
+    return key | faults | {"reordered": each.reordered} | judged

@@ -39,12 +39,13 @@ class Place(PartitionKey):
 
 
 class PartitionReport(Place):
-    """`records`, `bytes` and `left_out` since the assignment, `in_flight` bytes now; `end` is the source's log end as
-    the client knows it, -1 when unknown."""
+    """`records`, `bytes`, `left_out` and dead `letters` since the assignment, `in_flight` bytes now; `end` is the
+    source's log end as the client knows it, -1 when unknown."""
 
     records: int
     bytes: int
     left_out: int
+    letters: int
     in_flight: int
     end: int
 
@@ -68,12 +69,14 @@ class Released(Place):
 
 class Failed(PartitionKey):
     """The partition cannot continue, for this reason. `released`: nothing of it was sent under this grant, which ends;
-    otherwise `Released` follows, or the end of the task."""
+    otherwise `Released` follows, or the end of the task. `careful_until`: a record below that offset was refused with
+    others, so that it is not known which; -1 when it is."""
 
     type: Literal["failed"] = "failed"
     reason: str
     message: str
     released: bool
+    careful_until: int = -1
 
 
 class Ping(Message):
@@ -93,7 +96,8 @@ class Bye(Message):
 
 
 class Welcome(Greeting):
-    """What all partitions of the task share. Sizes in bytes, times in seconds."""
+    """What all partitions of the task share. Sizes in bytes, times in seconds. `dead_letters` is the topic for records
+    that the target refuses, empty for none."""
 
     type: Literal["welcome"] = "welcome"
     source_cluster: str
@@ -102,18 +106,19 @@ class Welcome(Greeting):
     in_flight: int
     report_interval: float
     compression: str
+    dead_letters: str
     grant_seconds: float
 
 
 class Assigned(Place):
     """Mirror this partition from here on, to the same partition of `target_topic`. `tail_cut`: the target's retention
-    has taken what was at the beginning of the tail. `careful`: the target has refused a record here, with others that
-    were sent beside it: send one at a time."""
+    has taken what was at the beginning of the tail. `careful_until`: the target has refused a record below that offset,
+    with others that were sent beside it: send one at a time."""
 
     topic_id: str
     target_topic: str
     tail_cut: bool
-    careful: bool
+    careful_until: int
 
 
 class Assign(Message):

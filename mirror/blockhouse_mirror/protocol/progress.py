@@ -16,7 +16,9 @@ class OutOfOrder(Exception):
 class Progress:
     """Of one partition, from the source offset and the target offset on at which the task begins."""
 
-    __slots__ = ("_epochs", "_in_flight", "after", "bytes", "in_flight_bytes", "left_out", "read", "records", "tail")
+    __slots__ = (
+        "_epochs", "_in_flight", "after", "bytes", "in_flight_bytes", "left_out", "letters", "read", "records", "tail",
+    )  # fmt: skip
 
     def __init__(self, offset: int, epoch: int, tail: int) -> None:
         self.read = offset
@@ -26,13 +28,13 @@ class Progress:
         self.tail = tail
         """Target offset behind the last record that is acknowledged."""
         self.in_flight_bytes = 0
-        self.records = self.bytes = self.left_out = 0
+        self.records = self.bytes = self.left_out = self.letters = 0
         self._in_flight: deque[tuple[int, int, int]] = deque()
         self._epochs: list[tuple[int, int]] = [(offset, epoch)]  # leader epochs, each by the offset it begins above
 
     @property
     def position(self) -> int:
-        """Source offset below which everything is on the target, was left out, or is a hole."""
+        """Source offset below which everything is on the target, a dead letter, left out, or a hole."""
         return self._in_flight[0][0] if self._in_flight else self.read
 
     @property
@@ -46,6 +48,10 @@ class Progress:
     @property
     def settled(self) -> bool:
         return not self._in_flight
+
+    def in_flight(self, number: int) -> int:
+        """The source offset of the record that was sent `number` records after the oldest one in flight."""
+        return self._in_flight[number][0]
 
     def sent(self, offset: int, size: int, timestamp_ms: int) -> None:
         """A record was handed to the producer; `size` in bytes."""
@@ -77,3 +83,19 @@ class Progress:
         self.bytes += size
         self.tail = target_offset + 1
         return timestamp_ms
+
+    def lettered(self, after: int) -> None:
+        """The one record in flight is not on the target, its dead letter is. The next record follows on what was there
+        before, `after`: as one that was left out, it is passed by a later task only if something came behind it."""
+        self.letters += 1
+        read = self.read
+        self.unsent(after)
+        self.read = read
+
+    def unsent(self, after: int) -> None:
+        """The one record in flight was refused: all is as before it was sent. Raises OutOfOrder if it is not alone."""
+        if len(self._in_flight) != 1:
+            raise OutOfOrder(f"{len(self._in_flight)} records were in flight when one was refused")
+        self.read, size, _ = self._in_flight.popleft()
+        self.in_flight_bytes -= size
+        self.after = after

@@ -21,7 +21,8 @@ from blockhouse.balance.triggers import (
     tasks_for,
 )
 from blockhouse.config.mirror import MirrorConfig
-from blockhouse.load.history import LoadHistory, Window
+from blockhouse.load.history import Window
+from blockhouse.load.kept import KeptHistory
 from blockhouse.load.model import RateSource, Sample
 from blockhouse.placement.model import TopicPartition
 
@@ -51,12 +52,14 @@ class Assigner:
         """What keeps the number of tasks from what the load asks for: Min, Max or Slots; empty when nothing does."""
         self.assignment = Assignment({})
         self.weights: dict[TopicPartition, float] = {}
+        self.sources: dict[TopicPartition, RateSource] = {}
+        """From what each weight is."""
         self.sampled_at: float | None = None
         """Unix time of the newest sample; None while nothing was measured."""
         self.rebalances = Rebalances()
         self.offending: tuple[Offending, ...] = ()
         self._config = config
-        self._history = LoadHistory(interesting=config.topics.matches)
+        self.history = KeptHistory(interesting=config.topics.matches)
         self._settings = RebalanceSettings(
             tolerance=load.tolerance,
             on_lag=rebalance.on_lag,
@@ -70,7 +73,7 @@ class Assigner:
 
     def measured(self, sample: Sample) -> None:
         """One more sample of the source's load. Raises Permanent for one of another cluster."""
-        self._history.add(sample)
+        self.history.add(sample)
         self.sampled_at = sample.at
 
     def decide(
@@ -79,8 +82,11 @@ class Assigner:
         """The assignment from now on; call it once a look. `lags` in seconds. Raises NotEnoughRoom."""
         now, moment = time.time(), datetime.now(UTC)
         load = self._config.load
-        rates = self._history.rates(partitions, Window(load.window), now, load.default)
-        self.weights = {key: rate.bytes for key, rate in rates.items()}
+        rates = self.history.rates(partitions, Window(load.window), now, load.default)
+        expected = self.history.same_hours(partitions, now)
+        # What this hour was on other days comes again: a count that followed the last hours alone would be late.
+        self.weights = {key: max(rate.bytes, expected.get(key, 0.0)) for key, rate in rates.items()}
+        self.sources = {key: rate.source for key, rate in rates.items()}
         guessed = frozenset(key for key, rate in rates.items() if rate.source is RateSource.DEFAULT)
         count = self._tasks(moment)
         look = Look(

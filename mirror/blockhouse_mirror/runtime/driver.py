@@ -20,6 +20,7 @@ from blockhouse.gate.server import GateServer
 from blockhouse.load.model import LoadSource
 from blockhouse_mirror.gate.messages import FROM_TASK, FromDriver, FromTask
 from blockhouse_mirror.kafka.bounds import LogBounds
+from blockhouse_mirror.kafka.load_topic import LoadTopic
 from blockhouse_mirror.kafka.positions import PositionGroup
 from blockhouse_mirror.kafka.topic_ids import TopicIds
 from blockhouse_mirror.kafka.topics import MirrorTopics
@@ -27,6 +28,7 @@ from blockhouse_mirror.runtime.assignment import Assigner
 from blockhouse_mirror.runtime.clock import boot_time
 from blockhouse_mirror.runtime.discovering import Discovering
 from blockhouse_mirror.runtime.grants import Grants
+from blockhouse_mirror.runtime.load_keeping import LoadKeeping
 from blockhouse_mirror.runtime.mirrored import Mirrored
 from blockhouse_mirror.runtime.position_writer import PositionWriter
 from blockhouse_mirror.runtime.reports import Reports
@@ -45,6 +47,9 @@ class Driver:
         self.assigner = Assigner(config, application.slots)
         self.exit_code = EXIT_OK
         self._load = load
+        replication = config.target_topics.replication_factor
+        store = LoadTopic(config.target, config.load_topic, replication) if config.load_topic else None
+        self._keeping = LoadKeeping(self.mirrored, self.assigner.history, store)
         self._topics = MirrorTopics(config)
         self._source, target = LogBounds(config.source), LogBounds(config.target)
         self._group = PositionGroup(config.target, config.group)
@@ -80,6 +85,7 @@ class Driver:
             await asyncio.gather(*background, return_exceptions=True)
             if self.exit_code == EXIT_OK:
                 await self.writer.write()
+                await self._keeping.keep(last=True)
         except BlockhouseError as error:
             self._fail(error)
         finally:
@@ -108,6 +114,7 @@ class Driver:
                 continue
             self.tasks.clusters = (found.source_cluster, found.target_cluster)
             self.writer.proven_at = boot_time()
+            await self._keeping.restore(found.source_cluster)
             self.mirrored.worked("discovery")
             return
 
@@ -145,6 +152,7 @@ class Driver:
             sample = await asyncio.to_thread(self._load.sample)
             if sample is not None:
                 self.assigner.measured(sample)
+                await self._keeping.keep()
             self.mirrored.worked("load")
         except BlockhouseError as error:
             self.mirrored.failed("load", error)

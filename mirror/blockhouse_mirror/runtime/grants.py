@@ -173,5 +173,5 @@ class Grants:
             topic_id=partition.topic.topic_id,
             target_topic=partition.topic.target,
             tail_cut=cut,
-            careful=partition.careful,
+            careful_until=partition.careful_until,
         )

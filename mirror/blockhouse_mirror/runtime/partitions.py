@@ -24,19 +24,20 @@ class Partition:
     lateness: Lateness = field(default_factory=Lateness)
     stop: Stop | None = None
     retry_at: float = 0.0
-    careful: bool = False
-    """The target has refused a batch of it: its records are sent one at a time, so that the one at fault shows."""
+    careful_until: int = -1
+    """The target has refused a batch of it: records below are sent one at a time, so that the one at fault shows."""
     waits: str = ""
     """Why it is not mirrored right now, where that passes by itself; empty when it is."""
     records: int = 0
     bytes: int = 0
     left_out: int = 0
+    letters: int = 0
     skipped: int = 0
     gap: tuple[int, int] = (-1, 0)
     """The offset at which a task found a gap last, and how often in a row."""
     generation: int = 0
-    """Of the grant that the three counters above were last added to."""
-    counted: tuple[int, int, int] = (0, 0, 0)
+    """Of the grant that the counters above were last added to."""
+    counted: tuple[int, int, int, int] = (0, 0, 0, 0)
 
     @property
     def key(self) -> Key:
@@ -55,13 +56,14 @@ class Partition:
         """How often in a row a gap was found there."""
         return self.gap[1] if self.gap[0] == offset else 0
 
-    def count(self, generation: int, records: int, size: int, left_out: int) -> None:
+    def count(self, generation: int, records: int, size: int, left_out: int, letters: int) -> None:
         """What a task has done since its grant."""
-        before = self.counted if generation == self.generation else (0, 0, 0)
-        self.generation, self.counted = generation, (records, size, left_out)
+        before = self.counted if generation == self.generation else (0, 0, 0, 0)
+        self.generation, self.counted = generation, (records, size, left_out, letters)
         self.records += records - before[0]
         self.bytes += size - before[1]
         self.left_out += left_out - before[2]
+        self.letters += letters - before[3]
 
 
 class Partitions:

@@ -59,7 +59,7 @@ class Reports:
         for report in message.partitions:
             partition = self._placed(task, report, Holder.GRANTED)
             if partition is not None:
-                partition.count(report.generation, report.records, report.bytes, report.left_out)
+                partition.count(report.generation, report.records, report.bytes, report.left_out, report.letters)
                 if report.end >= 0:
                     partition.lateness.seen(now, report.end)
 
@@ -83,10 +83,10 @@ class Reports:
         if partition is None or grant is None or grant.generation != failed.generation:
             return
         log.warning("mirror.partition_failed", task=task, partition=str(key), reason=failed.reason, why=failed.message)
-        if failed.reason == "RecordRefused" and partition.careful:
-            self._mirrored.stop(partition, Stop(Reason.REFUSED, f"the target refuses the record at {failed.message}"))
+        if failed.careful_until >= 0:
+            partition.careful_until, partition.waits = failed.careful_until, f"{failed.reason}: {failed.message}"
         elif failed.reason == "RecordRefused":
-            partition.careful, partition.waits = True, f"{failed.reason}: {failed.message}"
+            self._mirrored.stop(partition, Stop(Reason.REFUSED, f"the target refuses the record at {failed.message}"))
         else:
             # The next grant finds out what the logs hold, after another look at the topics: it may be another one now.
             partition.retry_at, partition.waits = boot_time() + RETRY, f"{failed.reason}: {failed.message}"

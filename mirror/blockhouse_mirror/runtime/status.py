@@ -52,6 +52,7 @@ def status_of(driver: Driver) -> MirrorStatus:
             )
             for each in assigner.offending
         ),
+        copies=dict(found.copies if found else {}),
         errors=driver.mirrored.errors | dict(found.problems if found else {}),
     )
 
@@ -67,9 +68,11 @@ def _partition(driver: Driver, each: Partition, task: str) -> MirrorPartition:
         end=each.lateness.end,
         lag_seconds=each.lateness.seconds(boot_time()),
         bytes_per_second=driver.assigner.weights.get(each.key, 0.0),
+        rate_source=driver.assigner.sources.get(each.key, ""),
         records=each.records,
         bytes=each.bytes,
         left_out=each.left_out,
+        dead_letters=each.letters,
         skipped=each.skipped,
         stopped=each.stop.reason if each.stop else "",
         waits=each.waits,
@@ -87,10 +90,7 @@ class MirrorCollector(Collector):
         driver = self._driver
         partitions = list(driver.mirrored.partitions)
         now = boot_time()
-        yield _counter("records", "Records mirrored", sum(each.records for each in partitions))
-        yield _counter("bytes", "Bytes of records mirrored", sum(each.bytes for each in partitions))
-        yield _counter("left_out", "Records that came from the target", sum(each.left_out for each in partitions))
-        yield _counter("skipped", "Records lost to gaps that were passed", sum(each.skipped for each in partitions))
+        yield from _counted(partitions)
         reports = driver.reports
         yield _counter("latency_seconds", "Sum of seconds from source append to acknowledgement", reports.latency_sum)
         yield _counter("acknowledged", "Records in that sum", reports.acknowledged)
@@ -121,6 +121,15 @@ class MirrorCollector(Collector):
             age = max(0.0, time.time() - driver.assigner.sampled_at)
             yield _gauge("load_age_seconds", "Since the newest sample of load", age)
         yield _gauge("offending_partitions", "Partitions no assignment helps", len(driver.assigner.offending))
+
+
+def _counted(partitions: list[Partition]) -> Iterable[Metric]:
+    """What became of records since the driver began."""
+    yield _counter("records", "Records mirrored", sum(each.records for each in partitions))
+    yield _counter("bytes", "Bytes of records mirrored", sum(each.bytes for each in partitions))
+    yield _counter("left_out", "Records that came from the target", sum(each.left_out for each in partitions))
+    yield _counter("dead_letters", "Records the target refused, kept apart", sum(each.letters for each in partitions))
+    yield _counter("skipped", "Records lost to gaps that were passed", sum(each.skipped for each in partitions))
 
 
 def registry_of(driver: Driver) -> CollectorRegistry:

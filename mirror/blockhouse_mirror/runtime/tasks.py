@@ -168,6 +168,7 @@ class Tasks:
                 in_flight=self._config.in_flight,
                 report_interval=self._config.commit_interval,
                 compression=self._config.compression,
+                dead_letters=self._config.dead_letter_topic,
                 grant_seconds=GRANT_SECONDS,
             )
         )

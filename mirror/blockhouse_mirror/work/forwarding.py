@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
 from blockhouse_mirror.protocol import provenance
+from blockhouse_mirror.protocol.dead_letter import Outgoing
+from blockhouse_mirror.protocol.progress import Progress
+from blockhouse_mirror.work.alone import Alone
 from blockhouse_mirror.work.link import Link
 from blockhouse_mirror.work.source import END, GAPS, GONE, REFUSED, Key, Source
 from blockhouse_mirror.work.target import CONSEQUENCES, Target
 
 BATCH = 1000
 READ_SECONDS = 0.02
+CAREFUL_SECONDS, POLL_SECONDS = 0.05, 0.005
+"""How long the records of one partition are sent alone before the other partitions are served, and how long the answer
+to one of them is waited for at once."""
+CAREFUL = 1000
+"""Offsets behind a dead letter within which records are still sent alone: refusals are seldom single, and one of a
+batch ends the task."""
+
+Send = Callable[[Link, Any, int, list[tuple[str, Any]]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Careful:
+    """A partition whose records are sent alone: by what, and what was read of it and waits."""
+
+    alone: Alone
+    waiting: deque[Any] = field(default_factory=deque)
 
 
 class Forwarding:
     """Of one lease. `share` is how many bytes a partition may have in flight; `refuse` ends one that cannot continue,
-    with a reason and what happened. `links` are added and removed by the lease."""
+    with a reason and what happened. `links` are added and removed by the lease. `alone` makes what sends the records of
+    a partition of which a batch was refused."""
 
     def __init__(
         self,
@@ -27,11 +51,14 @@ class Forwarding:
         target_cluster: str,
         links: Mapping[Key, Link],
         refuse: Callable[[Link, str, str], None],
+        alone: Callable[[Progress], Alone],
     ) -> None:
         self.share = 0
         self.records = 0
         self._source, self._target, self._target_cluster = source, target, target_cluster
-        self._links, self._refuse = links, refuse
+        self._links, self._refuse, self._make_alone = links, refuse, alone
+        self._careful: dict[Link, Careful] = {}
+        self._pausing: list[Key] = []
         self._paused: dict[Key, Link] = {}
 
     def forget(self, link: Link) -> None:
@@ -40,31 +67,40 @@ class Forwarding:
 
     def forward(self) -> None:
         """Read a batch and send it on."""
-        links, target_cluster, pause = self._links, self._target_cluster, list[Key]()
         for message in self._source.read(BATCH, READ_SECONDS):
-            link = links.get((message.topic(), message.partition()))
+            link = self._links.get((message.topic(), message.partition()))
             if link is None or link.ending:
                 continue
-            if (error := message.error()) is not None:
-                self._event(link, error, message.offset())
-                continue
-            offset, progress = message.offset(), link.progress
-            if offset < progress.read or (link.assigned.careful and not progress.settled):
-                continue  # read again after a pause
-            headers = message.headers() or []
-            epoch = message.leader_epoch()
-            progress.in_epoch(offset, -1 if epoch is None else epoch)
-            if headers and provenance.came_from(headers, target_cluster):
-                progress.leave_out(offset)
-                continue
-            self._send(link, message, offset, headers)
-            if self._waits(link):
-                link.paused = True
-                self._paused[link.key] = link
-                pause.append(link.key)
-        if pause:
+            if link.careful:
+                self._wait(link, message)
+            else:
+                self._take(link, message, self._send)
+        if self._pausing:
             # One whose target is slow must not hold the memory of the others.
-            self._source.pause(pause)
+            self._source.pause(self._pausing)
+            self._pausing = []
+
+    def _take(self, link: Link, message: Any, send: Send) -> None:
+        if (error := message.error()) is not None:
+            self._event(link, error, message.offset())
+            return
+        offset, progress = message.offset(), link.progress
+        if offset < progress.read:
+            return  # read again after a pause
+        headers = message.headers() or []
+        epoch = message.leader_epoch()
+        progress.in_epoch(offset, -1 if epoch is None else epoch)
+        if headers and provenance.came_from(headers, self._target_cluster):
+            progress.leave_out(offset)
+            return
+        send(link, message, offset, headers)
+        if progress.in_flight_bytes > self.share and not link.paused and not link.ending:
+            self._paused[link.key] = link
+            self._pause(link)
+
+    def _pause(self, link: Link) -> None:
+        link.paused = True
+        self._pausing.append(link.key)
 
     def _send(self, link: Link, message: Any, offset: int, headers: list[tuple[str, Any]]) -> None:
         assigned, progress = link.assigned, link.progress
@@ -92,29 +128,74 @@ class Forwarding:
     def _event(self, link: Link, error: KafkaError, offset: int) -> None:
         code = error.code()
         if code == END:
-            if not (link.assigned.careful and link.paused):  # else there were records before it that are read again
-                link.progress.advance(offset)
+            link.progress.advance(offset)
         elif code in GAPS or code in GONE or code in REFUSED:
             reason = "Gap" if code in GAPS else "SourceTopicGone" if code in GONE else "SourceRefused"
             self._refuse(link, reason, error.str())
         # anything else passes: the client tries again by itself
 
-    def _waits(self, link: Link) -> bool:
-        """Whether a partition that has just sent a record has to wait for acknowledgements now."""
-        full = link.assigned.careful or link.progress.in_flight_bytes > self.share
-        return full and not link.paused and not link.ending
-
     def resume(self) -> None:
-        ready = [key for key, link in self._paused.items() if self._may_continue(link)]
+        ready = [key for key, link in self._paused.items() if link.progress.in_flight_bytes <= self.share // 2]
         for key in ready:
-            link = self._paused.pop(key)
-            link.paused = False
-            if link.assigned.careful:
-                self._source.seek(key, link.progress.read)
+            self._paused.pop(key).paused = False
         if ready:
             self._source.resume(ready)
 
-    def _may_continue(self, link: Link) -> bool:
-        if link.assigned.careful:
-            return link.progress.settled
-        return link.progress.in_flight_bytes <= self.share // 2
+    # --- records that are sent alone ------------------------------------------------------------------------
+
+    def _wait(self, link: Link, message: Any) -> None:
+        """The record, or event, is for when all before it is settled."""
+        if link not in self._careful:
+            self._careful[link] = Careful(self._make_alone(link.progress))
+        self._careful[link].waiting.append(message)
+        if not link.paused:
+            self._pause(link)
+
+    def poll(self) -> str:
+        """Send on what waits, and hear what became of it. Why that is not known of one record; empty when it is."""
+        for link, careful in list(self._careful.items()):
+            self._advance(link, careful)
+            if careful.alone.refusal is not None and not link.ending:
+                self._refuse(link, *careful.alone.refusal)
+            elif careful.alone.broken:
+                return careful.alone.broken
+            if not link.progress.settled or (careful.waiting and not link.ending):
+                continue
+            if not link.ending:
+                link.paused = False
+                self._source.resume([link.key])
+            if link.ending or not link.careful:
+                del self._careful[link]
+        return ""
+
+    def _advance(self, link: Link, careful: Careful) -> None:
+        """One record after the other, for a short while: the other partitions wait for it."""
+        alone, progress, deadline = careful.alone, link.progress, time.monotonic() + CAREFUL_SECONDS
+        while time.monotonic() < deadline:
+            if alone.poll(POLL_SECONDS):
+                link.careful_until = max(link.careful_until, progress.read + CAREFUL)
+            if alone.refusal is not None or alone.broken or link.ending:
+                return
+            if not progress.settled:
+                continue
+            link.careful = progress.read < link.careful_until
+            if not link.careful:
+                break
+            if not careful.waiting:
+                return
+            self._take(link, careful.waiting.popleft(), partial(self._send_alone, alone))
+        while careful.waiting and not link.careful:
+            self._take(link, careful.waiting.popleft(), self._send)
+
+    def _send_alone(self, alone: Alone, link: Link, message: Any, offset: int, headers: list[tuple[str, Any]]) -> None:
+        origin = link.format.encode(offset, link.progress.after)
+        record = Outgoing(
+            link.assigned.target_topic,
+            link.assigned.partition,
+            message.key(),
+            message.value(),
+            message.timestamp()[1],
+            (*headers, (provenance.HEADER, origin)),
+        )
+        alone.send(record, offset, len(message), link.delivered)
+        self.records += 1

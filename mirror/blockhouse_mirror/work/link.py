@@ -21,8 +21,8 @@ class Link:
     """One partition: from the source to the target. `started` once it is read."""
 
     __slots__ = (
-        "_failures", "assigned", "ending", "format", "latency_max", "latency_sum", "paused", "progress", "seen",
-        "started",
+        "_failures", "assigned", "careful", "careful_until", "ending", "format", "latency_max", "latency_sum", "paused",
+        "progress", "seen", "started",
     )  # fmt: skip
 
     def __init__(self, assigned: Assigned, source_cluster: str, failures: list[tuple[Link, KafkaError]]) -> None:
@@ -30,6 +30,9 @@ class Link:
         self.progress = Progress(assigned.offset, assigned.epoch, assigned.tail)
         self.format = provenance.OriginFormat(source_cluster, assigned.topic_id, assigned.partition)
         self.started = self.paused = self.ending = False
+        self.careful_until = assigned.careful_until
+        self.careful = assigned.offset < assigned.careful_until
+        """Records are sent one at a time, until one at or above `careful_until` is next."""
         self.seen = (-1, 0, -1)
         self.latency_sum = self.latency_max = 0.0
         self._failures = failures
@@ -79,7 +82,7 @@ def report_of(links: Iterable[Link], source: Source) -> Report | None:
         latency_sum, latency_max = latency_sum + link.latency_sum, max(latency_max, link.latency_max)
         link.seen, link.latency_sum, link.latency_max = seen, 0.0, 0.0
         figures = {"records": progress.records, "bytes": progress.bytes, "left_out": progress.left_out}
-        waiting = {"in_flight": progress.in_flight_bytes, "end": end}
+        waiting = {"letters": progress.letters, "in_flight": progress.in_flight_bytes, "end": end}
         changed.append(PartitionReport.model_validate({**link.place(), **figures, **waiting}))
     if not changed:
         return None

@@ -59,10 +59,6 @@ class Source:
     def resume(self, keys: Iterable[Key]) -> None:
         self._consumer.resume([TopicPartition(*key) for key in keys])
 
-    def seek(self, key: Key, offset: int) -> None:
-        """Read a partition that is paused from there on."""
-        self._consumer.seek(TopicPartition(*key, offset))
-
     def read(self, most: int, seconds: float) -> list[Any]:
         """Messages and events of partitions (`confluent_kafka.Message`), at most so many, waiting at most so long."""
         return self._consumer.consume(most, seconds)

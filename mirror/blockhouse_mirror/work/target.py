@@ -19,10 +19,12 @@ Delivered = Callable[[KafkaError | None, Any], None]
 CONSEQUENCES = {KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 """Errors of records that only share a producer with the one that was refused."""
 LINGER_MS = 5
+REPORT_SECONDS = 2.0
+"""How long after the end of a producer what became of its records may still be reported."""
 FULL_WAIT = 0.05
 
 
-def settings(cluster: KafkaCluster, name: str, queue_bytes: int, compression: str) -> dict[str, Any]:
+def settings(cluster: KafkaCluster, name: str, queue_bytes: int, compression: str, linger_ms: int) -> dict[str, Any]:
     """librdkafka settings; `queue_bytes` is the most that may wait to be sent."""
     return {
         **cluster.client_config(),
@@ -31,7 +33,7 @@ def settings(cluster: KafkaCluster, name: str, queue_bytes: int, compression: st
         "enable.idempotence": True,
         "enable.gapless.guarantee": True,  # nothing is sent behind a record that was refused
         "message.timeout.ms": 0,
-        "linger.ms": LINGER_MS,
+        "linger.ms": linger_ms,
         "batch.size": 1_000_000,
         "compression.type": compression,
         # The broker decides: its own limit is of compressed batches, this one of a single record as it is.
@@ -46,8 +48,10 @@ def settings(cluster: KafkaCluster, name: str, queue_bytes: int, compression: st
 class Target:
     """Not thread-safe; `poll` calls the callbacks of what was delivered, on the caller's thread."""
 
-    def __init__(self, cluster: KafkaCluster, name: str, queue_bytes: int, compression: str) -> None:
-        self._producer = Producer(settings(cluster, name, queue_bytes, compression))
+    def __init__(
+        self, cluster: KafkaCluster, name: str, queue_bytes: int, compression: str, linger_ms: int = LINGER_MS
+    ) -> None:
+        self._producer = Producer(settings(cluster, name, queue_bytes, compression, linger_ms))
         self._produce = self._producer.produce
         self.broken = ""
         """Why nothing can be sent any more; empty while it can."""

@@ -12,6 +12,7 @@ import queue
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from confluent_kafka import KafkaError, KafkaException
@@ -35,13 +36,14 @@ from blockhouse_mirror.gate.messages import (
 )
 from blockhouse_mirror.protocol.progress import Progress
 from blockhouse_mirror.protocol.takeover import after_tail
-from blockhouse_mirror.work.forwarding import Forwarding
+from blockhouse_mirror.work.alone import Alone
+from blockhouse_mirror.work.forwarding import CAREFUL, Forwarding
 from blockhouse_mirror.work.grant_clock import GrantClock
 from blockhouse_mirror.work.lease import LeaseFigures, MirrorLease
 from blockhouse_mirror.work.link import Link, Tails, report_of
 from blockhouse_mirror.work.source import Key, Source
 from blockhouse_mirror.work.tail import Tail, read_tails
-from blockhouse_mirror.work.target import CONSEQUENCES, Target
+from blockhouse_mirror.work.target import CONSEQUENCES, LINGER_MS, REPORT_SECONDS, Target
 
 TAIL_SECONDS = 30.0
 LEAST_SHARE = 256 << 10
@@ -67,7 +69,7 @@ class _Lease:
         self._welcome = welcome = self._gate.welcome
         self._name = f"blockhouse-mirror-{lease.mirror}"
         self._source = Source(lease.source, self._name, welcome.in_flight)
-        self._target = Target(lease.target, self._name, 2 * welcome.in_flight, welcome.compression)
+        self._target = self._make_target(LINGER_MS)
         self._orders: queue.SimpleQueue[FromDriver | Tails | None] = queue.SimpleQueue()
         self._clock = GrantClock(welcome.grant_seconds)
         self._links: dict[Key, Link] = {}
@@ -76,7 +78,18 @@ class _Lease:
         self._stopping = False
         self._over = threading.Event()
         self._reported_at = 0.0
-        self._forwarding = Forwarding(self._source, self._target, welcome.target_cluster, self._links, self._refuse)
+        self._forwarding = Forwarding(
+            self._source,
+            self._target,
+            welcome.target_cluster,
+            self._links,
+            self._refuse,
+            lambda progress: Alone(progress, lambda: self._make_target(0), welcome.dead_letters),
+        )
+
+    def _make_target(self, linger_ms: int) -> Target:
+        welcome = self._welcome
+        return Target(self._lease.target, self._name, 2 * welcome.in_flight, welcome.compression, linger_ms)
 
     def run(self) -> LeaseFigures:
         threading.Thread(target=self._listen, name="gate-reader", daemon=True).start()
@@ -105,8 +118,9 @@ class _Lease:
             self._clock.check()
             self._forwarding.forward()
             self._target.poll(0)
-            if self._failures or self._target.broken:
-                self._refused()
+            unknown = self._forwarding.poll()
+            if self._failures or self._target.broken or unknown:
+                self._refused(self._target.broken or unknown)
                 return False
             self._forwarding.resume()
             self._release()
@@ -207,14 +221,24 @@ class _Lease:
 
     # --- the end of a partition -----------------------------------------------------------------------------
 
-    def _refused(self) -> None:
+    def _refused(self, broken: str) -> None:
         """A record was refused: the producer sends nothing more, and the lease ends as if it had crashed."""
+        deadline = time.monotonic() + REPORT_SECONDS
+        while not self._failures and self._target.broken and time.monotonic() < deadline:
+            self._target.poll(WATCH_SECONDS)
         self._report(last=True)  # what was acknowledged before is a position, also that of the record at fault
-        refused = {link.key: (link, error) for link, error in self._failures if error.code() not in CONSEQUENCES}
-        for link, error in refused.values():
-            self._fail(link.assigned, "RecordRefused", f"offset {link.progress.position}: {error.str()}")
+        refused: dict[Link, tuple[KafkaError, int]] = {}
+        reported: Counter[Link] = Counter()
+        for link, error in self._failures:
+            reported[link] += 1
+            if error.code() not in CONSEQUENCES:
+                refused[link] = error, reported[link]
+        for link, (error, count) in refused.items():
+            text = f"offset {link.progress.position}: {error.str()}"
+            until = min(link.progress.in_flight(count - 1) + CAREFUL, link.progress.read)
+            self._fail(link.assigned, "RecordRefused", text, careful_until=until)
         if not refused:
-            sys.stderr.write(f"mirror task: the producer ends: {self._target.broken}\n")
+            sys.stderr.write(f"mirror task: the producer ends: {broken}\n")
 
     def _end(self, link: Link) -> None:
         """Read no more of it; it is released when all that was sent is acknowledged."""
@@ -227,8 +251,9 @@ class _Lease:
             self._source.remove([link.key])
 
     def _refuse(self, link: Link, reason: str, message: str) -> None:
+        batch = reason == "RecordRefused" and not link.careful
         self._end(link)
-        self._fail(link.assigned, reason, message)
+        self._fail(link.assigned, reason, message, careful_until=link.progress.read + 1 if batch else -1)
 
     def _release(self) -> None:
         for key in [key for key, link in self._ending.items() if link.progress.settled]:
@@ -236,7 +261,9 @@ class _Lease:
             del self._links[key]
             self._gate.send(Released.model_validate(link.place()))
 
-    def _fail(self, assigned: Assigned, reason: str, message: str, *, released: bool = False) -> None:
+    def _fail(
+        self, assigned: Assigned, reason: str, message: str, *, released: bool = False, careful_until: int = -1
+    ) -> None:
         self._gate.send(
             Failed(
                 topic=assigned.topic,
@@ -245,6 +272,7 @@ class _Lease:
                 reason=reason,
                 message=message,
                 released=released,
+                careful_until=careful_until,
             )
         )
 

@@ -52,6 +52,9 @@ class ConditionType(StrEnum):
     MIRRORING = "Mirroring", "Every partition of the mirrored topics is mirrored by a task."
     TOPICS_IN_SYNC = "TopicsInSync", "Topics of the target have the partitions and settings of the source's."
     LOAD_KNOWN = "LoadKnown", "The load of the source was measured lately, so tasks follow it."
+    BALANCED = "Balanced", "No task of the mirror has much more load than the mean."
+    WITHIN_LATENCY = "WithinLatency", "No partition that is mirrored is later than spec.rebalance.onLag."
+    DEAD_LETTERS = "DeadLetters", "Since the driver began the target refused records, which are dead letters now."
     OFFENDING = "Offending", "A partition is more than one task can carry, or is late whatever the assignment."
 
 
@@ -156,6 +159,12 @@ class Reason(StrEnum):
     MIRROR_FAILING = "MirrorFailing", "Something that the mirror does fails and is tried again; the message has what."
     LOAD_MEASURED = "LoadMeasured", "The newest sample of load is young."
     LOAD_NOT_MEASURED = "LoadNotMeasured", "No sample of load, or an old one: partitions weigh what was last known."
+    TASKS_EVEN = "TasksEven", "No task is further above the mean than spec.load.tolerance."
+    TASKS_UNEVEN = "TasksUneven", "A task is further above the mean than spec.load.tolerance: partitions will move."
+    IN_TIME = "InTime", "No partition is later than spec.rebalance.onLag."
+    LATE = "Late", "A partition is later than spec.rebalance.onLag; status.lag has how late."
+    RECORDS_REFUSED = "RecordsRefused", "The message has the first partition; the letters state why."
+    NONE_REFUSED = "NoneRefused", "Since the driver began the target took every record."
     PARTITION_TOO_HEAVY = "PartitionTooHeavy", "status.offending names the partitions, with advice."
     NONE_OFFENDING = "NoneOffending", "An assignment helps every partition."
 

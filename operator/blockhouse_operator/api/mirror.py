@@ -54,6 +54,8 @@ class MirrorTemplate(Part):
     "start",
     "delivery",
     "on_gap",
+    "on_refused",
+    "dead_letters",
     "in_flight",
     "commit_interval",
     "compression",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from blockhouse.config.mirror import MirrorConfig
 from blockhouse.config.units import duration_text
 from blockhouse.contract.mirror import OWN_ERRORS, MirrorPartition, MirrorStatus
 from blockhouse_operator.api import mirror as api
@@ -15,6 +16,7 @@ from blockhouse_operator.decide.words import counted, shown_rate
 
 LONGEST = 400
 """Characters of a message: the status of a mirror of thousands of partitions stays small."""
+ROUNDING = 0.005
 OLD_SAMPLE = 300.0
 """Seconds after which a sample of load is old, and three times its interval at least."""
 
@@ -48,9 +50,9 @@ class MirrorSeen:
 
 
 def describe_mirror(
-    spec: KafkaMirrorSpec, seen: MirrorSeen, load_interval: float
+    spec: KafkaMirrorSpec, seen: MirrorSeen, config: MirrorConfig
 ) -> tuple[KafkaMirrorStatus, tuple[Condition, ...]]:
-    """The status without conditions, and these. `load_interval` in seconds."""
+    """The status without conditions, and these. `config` is what the spec makes of the program's settings."""
     status = KafkaMirrorStatus(phase=phase_of(spec, seen))
     page = None if spec.suspend else seen.answer
     if page is not None:
@@ -59,7 +61,8 @@ def describe_mirror(
     if spec.suspend:
         found.append(condition(ConditionType.SUSPENDED, True, Reason.SUSPENDED, "spec.suspend is true"))
     else:
-        found += [_mirroring(seen), _topics(page), _load(page, load_interval), _offending(page)]
+        found += [_mirroring(seen), _topics(page), _load(page, config.load.interval), _offending(page)]
+        found += [_balanced(page, config.load.tolerance), _in_time(page, config.rebalance.on_lag), _dead_letters(page)]
     return status, tuple(each for each in found if each is not None)
 
 
@@ -122,8 +125,8 @@ def _unwell(page: MirrorStatus) -> bool:
 
 
 def _own_errors(page: MirrorStatus) -> dict[str, str]:
-    """What fails of the driver itself. Of load it is no failure: nothing waits for it."""
-    return {what: text for what, text in page.errors.items() if what in OWN_ERRORS and what != "load"}
+    """What fails of the driver itself. Of load and its history it is no failure: nothing waits for them."""
+    return {what: text for what, text in page.errors.items() if what in OWN_ERRORS - {"load", "history"}}
 
 
 def _served(page: MirrorStatus) -> bool:
@@ -233,6 +236,35 @@ def _offending(page: MirrorStatus | None) -> Condition | None:
     worst = max(page.offending, key=lambda each: each.bytes_per_second)
     words = f"{counted(len(page.offending), 'partition', 'partitions')}, first {worst.topic}/{worst.partition}"
     return condition(kind, True, Reason.PARTITION_TOO_HEAVY, _cut(f"{words}: {worst.advice}"))
+
+
+def _balanced(page: MirrorStatus | None, tolerance: float) -> Condition | None:
+    """Uneven tasks wait for the cool-down, for lag or for quiet hours; a partition that is too heavy makes them so for
+    good."""
+    if page is None or not page.tasks:
+        return None
+    kind = ConditionType.BALANCED
+    if page.quality <= 1 + tolerance + ROUNDING:
+        return condition(kind, True, Reason.TASKS_EVEN)
+    return condition(kind, False, Reason.PARTITION_TOO_HEAVY if page.offending else Reason.TASKS_UNEVEN)
+
+
+def _in_time(page: MirrorStatus | None, most: float) -> Condition | None:
+    if page is None or not page.partitions:
+        return None
+    late = any(each.lag_seconds > most and not each.stopped for each in page.partitions)
+    return condition(ConditionType.WITHIN_LATENCY, not late, Reason.LATE if late else Reason.IN_TIME)
+
+
+def _dead_letters(page: MirrorStatus | None) -> Condition | None:
+    """Without a count: the status would be written for each letter."""
+    if page is None:
+        return None
+    kind = ConditionType.DEAD_LETTERS
+    first = next((each for each in page.partitions if each.dead_letters), None)
+    if first is None:
+        return condition(kind, False, Reason.NONE_REFUSED)
+    return condition(kind, True, Reason.RECORDS_REFUSED, _cut(f"of {first.topic}/{first.partition} first"))
 
 
 def _about_stopped(stopped: list[MirrorPartition]) -> str:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from blockhouse_operator.api.conditions import Condition, ConditionType
 
-BAD_WHEN_TRUE = frozenset({ConditionType.STALLED.value, ConditionType.OFFENDING.value})
+BAD_WHEN_TRUE = frozenset(
+    {ConditionType.STALLED.value, ConditionType.OFFENDING.value, ConditionType.DEAD_LETTERS.value}
+)
 NEUTRAL = frozenset({ConditionType.RECONCILING.value, ConditionType.SUSPENDED.value})
 ON_THE_WAY = frozenset(
     {
@@ -21,6 +23,7 @@ ON_THE_WAY = frozenset(
         "SchemaChanging",
         "Starting",
         "Waiting",
+        "TasksUneven",
     }
 )
 """Reasons of an ordinary start or change: no warning."""

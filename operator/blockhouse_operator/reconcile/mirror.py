@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
+from blockhouse.config.mirror import MirrorConfig
 from blockhouse.contract.mirror import MirrorStatus
 from blockhouse.errors import Permanent, Retryable
 from blockhouse_operator.adapters.kinds import (
@@ -75,14 +76,14 @@ class MirrorReconciler:
             return self._services.resync
         try:
             mirror = parse_mirror(live)
-            interval = settings.mirror(mirror).load.interval
+            config = settings.mirror(mirror)
         except InvalidSpec as error:
             await self._refuse(live, error)
             return self._services.resync
         if conflict := await self._conflict(mirror, live):
-            await self._write(mirror, live, MirrorSeen(conflict=conflict), interval)
+            await self._write(mirror, live, MirrorSeen(conflict=conflict), config)
             return self._services.resync
-        return await self._reconcile(mirror, live, interval)
+        return await self._reconcile(mirror, live, config)
 
     async def _leave(self, live: Object, other: str) -> None:
         """Another release runs it: report it once by an Event, and write nothing else."""
@@ -92,7 +93,7 @@ class MirrorReconciler:
             now = self._services.now()
             await self._services.kubernetes.emit(live, warning=True, reason="OtherOperator", message=other, at=now)
 
-    async def _reconcile(self, mirror: KafkaMirror, live: Object, load_interval: float) -> float:
+    async def _reconcile(self, mirror: KafkaMirror, live: Object, config: MirrorConfig) -> float:
         services, applied = self._services, Applied()
         contents = Contents(services.kubernetes, mirror.namespace, services.folder)
         refers_to = references(mirror.spec)
@@ -115,7 +116,7 @@ class MirrorReconciler:
             taken=tuple(applied.taken),
             refused=tuple(applied.refused),
         )
-        after = await self._write(mirror, live, seen, load_interval)
+        after = await self._write(mirror, live, seen, config)
         asked = await self._rebalance(mirror, live, token) if page is not None else not _wants_rebalance(live)
         raise_refused(mirror.name, applied)
         return services.resync if asked and _calm(after) and not applied.ending else SOON
@@ -187,9 +188,9 @@ class MirrorReconciler:
         return True
 
     async def _write(
-        self, mirror: KafkaMirror, live: Object, seen: MirrorSeen, load_interval: float
+        self, mirror: KafkaMirror, live: Object, seen: MirrorSeen, config: MirrorConfig
     ) -> tuple[Condition, ...]:
-        status, conditions = describe_mirror(mirror.spec, seen, load_interval)
+        status, conditions = describe_mirror(mirror.spec, seen, config)
         status = status.model_copy(update={"revision": revision(mirror)})
         return await self._report(live, mirror.status, status, conditions)
 

@@ -43,6 +43,12 @@ BOARD = Board(
                     (Query(f"sum(blockhouse_mirror_skipped_total{{{IN_NAMESPACE}}}) or vector(0)"),),
                     bad_above=1,
                 ),
+                Number(
+                    "Dead letters",
+                    "Records that the target refused and that `onRefused` kept in a topic of their own.",
+                    (Query(f"sum(blockhouse_mirror_dead_letters_total{{{IN_NAMESPACE}}}) or vector(0)"),),
+                    bad_above=1,
+                ),
             ),
         ),
         Row(

@@ -97,14 +97,6 @@ def test_another_cluster_is_refused() -> None:
         history.add(sample(START, cluster="d", a_0=1))
 
 
-def test_the_same_hour_of_other_days() -> None:
-    history = LoadHistory()
-    for hour in range(60):
-        history.add(sample(START + hour * HOUR, a_0=100.0 + hour))
-    assert history.same_hour(KEY, START + 60 * HOUR) == pytest.approx(136, rel=CLOSE)
-    assert history.same_hour(STRANGER, START + 60 * HOUR) is None
-
-
 def test_memory_is_bounded_in_samples_and_in_partitions() -> None:
     history = LoadHistory(capacity=1000)
     for number in range(300):

@@ -8,7 +8,7 @@ import pytest
 
 from blockhouse.balance.triggers import Cause
 from blockhouse.errors import Permanent
-from blockhouse.load.model import PartitionLoad, Sample
+from blockhouse.load.model import PartitionLoad, RateSource, Sample
 from blockhouse.placement.model import TopicPartition
 from blockhouse_mirror.runtime.assignment import Assigner
 from tests.unit.mirror.driving import config
@@ -119,3 +119,14 @@ def test_load_of_another_cluster_is_refused() -> None:
 
     with pytest.raises(Permanent):
         found.measured(sample({KEYS[0]: 1.0}, cluster="other", at=time.time() + 60))
+
+
+def test_a_partition_weighs_at_least_what_this_hour_was_on_other_days() -> None:
+    found, now = assigner("window: 1h"), time.time()
+    found.measured(sample({KEYS[0]: 4.0 * MIB, KEYS[1]: 1.0 * MIB}, at=now - 24 * 3600))
+    found.measured(sample({KEYS[0]: 1.0 * MIB, KEYS[1]: 2.0 * MIB}, at=now))
+
+    found.decide(frozenset(KEYS[:2]), {})
+
+    assert found.weights == {KEYS[0]: pytest.approx(4 * MIB, rel=0.001), KEYS[1]: pytest.approx(2 * MIB, rel=0.001)}
+    assert set(found.sources.values()) == {RateSource.PARTITION}

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 from blockhouse.config.load import parse_as
 from blockhouse.config.mirror import MirrorConfig
 from blockhouse.placement.model import TopicPartition
 from blockhouse_mirror.audit import judge
-from blockhouse_mirror.audit.compare import PartitionAudit, Records, compare
-from blockhouse_mirror.audit.reading import digest
+from blockhouse_mirror.audit.compare import BROKERS_TIME, Compacted, PartitionAudit, Records, compare
+from blockhouse_mirror.audit.reading import digest, moment
 from blockhouse_mirror.commands.view import audit_line
 from blockhouse_mirror.kafka.bounds import Bounds
 from blockhouse_mirror.protocol.position import Position
 from blockhouse_mirror.protocol.provenance import HEADER, OriginFormat
+from tests.unit.mirror.auditing import made
+from tests.unit.mirror.driving import Limits
 
 CONFIG = parse_as(
     MirrorConfig,
@@ -27,7 +28,7 @@ CONFIG = parse_as(
 
 def records(*offsets: int, changed: tuple[int, ...] = ()) -> Records:
     digests = [offset * 7 + 1 + 1_000 * (offset in changed) for offset in offsets]
-    return Records(np.array(offsets, np.int64), np.array(digests, np.uint64))
+    return made(offsets, digests)
 
 
 def audited(source: Records, target: Records, begin: int = 0, end: int = 100) -> PartitionAudit:
@@ -75,7 +76,7 @@ def test_copies_do_not_count_as_out_of_order_as_well() -> None:
 
 
 def test_a_copy_that_differs_from_the_first_one_is_doubled() -> None:
-    target = Records(np.array([1, 1], np.int64), np.array([8, 9], np.uint64))
+    target = made([1, 1], [8, 9])
 
     assert faults(audited(records(1), target)) == {"doubled": [1]}
 
@@ -98,8 +99,20 @@ def test_a_line_of_json_has_every_offset() -> None:
         "changed": [],
         "strange": [],
         "reordered": 1,
+        "refused": [],
+        "judged": "every record",
         "exact": False,
     }
+
+
+def test_what_has_a_dead_letter_is_refused_and_not_missing() -> None:
+    source = records(1, 2, 5)
+
+    found = compare("t", 3, source, records(1), 0, 100, letters={2, 1, 9})
+
+    assert (found.refused.tolist(), found.missing.tolist()) == ([2], [5])
+    assert found.judged == "every record, 1 refused"
+    assert compare("t", 3, source, records(1, 5), 0, 100, letters={2}).exact
 
 
 # --- reading ----------------------------------------------------------------------------------------------------
@@ -152,7 +165,6 @@ def test_the_header_of_a_mirror_changes_no_digest() -> None:
         Message(headers=[("x", b"")]),
         Message(headers=[("x", b"1"), ("y", b"2")]),
         Message(headers=[("y", b"2"), ("x", b"1")]),
-        Message(timestamp=(1, 6)),
     ],
 )
 def test_every_part_of_a_record_counts(other: Message) -> None:
@@ -163,8 +175,9 @@ def test_a_null_is_not_a_text_that_looks_like_one() -> None:
     assert digest(Message(key=b"-", value=None)) != digest(Message(key=None, value=b"-"))
 
 
-def test_the_time_of_a_broker_is_not_compared() -> None:
-    assert digest(Message(timestamp=(2, 5))) == digest(Message(timestamp=(2, 6)))
+def test_the_time_of_a_broker_is_what_a_mirror_passes_on_and_no_target_can_be_judged_by() -> None:
+    assert [moment(Message(timestamp=(kind, 5)), kept=True) for kind in (1, 2)] == [5, 5]
+    assert [moment(Message(timestamp=(kind, 5)), kept=False) for kind in (1, 2)] == [5, BROKERS_TIME]
 
 
 # --- one partition ----------------------------------------------------------------------------------------------
@@ -184,13 +197,13 @@ def judged(
     source_bounds: Bounds = Bounds(0, 10),
     target_bounds: Bounds = Bounds(0, 10),
 ) -> PartitionAudit:
-    def read(cluster: Any, key: Any, end: int, offset_of: Callable[[Any], int | None]) -> Records:
+    def read(cluster: Any, key: Any, end: int, offset_of: Callable[[Any], int | None], *, times_kept: bool) -> Records:
         messages = source if cluster.name == "a" else target
         offsets = [offset for each in messages if (offset := offset_of(each)) is not None]
-        return Records(np.array(offsets, np.int64), np.zeros(len(offsets), np.uint64))
+        return made(offsets)
 
     monkeypatch.setattr(judge, "read", read)
-    return judge._partition(CONFIG, "B", KEY, POSITION, KEY, source_bounds, target_bounds)
+    return judge._partition(CONFIG, "B", KEY, POSITION, KEY, source_bounds, target_bounds, Compacted(), ())
 
 
 def test_a_partition_is_judged_from_where_the_mirror_began_to_its_position(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,3 +243,20 @@ def test_where_retention_has_taken_all_copies_nothing_is_judged(monkeypatch: pyt
 
     assert (found.exact, found.compared) == (True, 0)
     assert not judged(monkeypatch, [Message(o) for o in range(2, 6)], []).exact, "it never had any"
+
+
+def test_letters_are_found_by_the_origin_they_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = TopicPartition("km-m-dead-letters", 0)
+    inside = [mirrored(3), Message(headers=[("x", b"y")]), mirrored(4, topic_id="older"), mirrored(5, partition=1)]
+
+    def read(cluster: Any, key: Any, end: int, note: Callable[[Any], None], *, times_kept: bool) -> None:
+        assert (cluster.name, key, end) == ("b", at, 10)
+        for each in inside:
+            note(each)
+
+    monkeypatch.setattr(judge, "read", read)
+    monkeypatch.setattr(judge, "LogBounds", lambda _: Limits({at: Bounds(0, 10)}))
+
+    found = judge._letters(CONFIG, [at])
+
+    assert found == {("A", "t-id", 0): {3}, ("A", "older", 0): {4}, ("A", "t-id", 1): {5}}

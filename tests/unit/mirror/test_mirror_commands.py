@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
-import numpy as np
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
@@ -20,8 +19,9 @@ from blockhouse.cli import build_app
 from blockhouse.config.mirror import MirrorConfig
 from blockhouse.contract.mirror import MirrorPartition, MirrorStatus, MirrorTask, OffendingPartition
 from blockhouse_mirror.audit import judge
-from blockhouse_mirror.audit.compare import PartitionAudit, Records, compare
+from blockhouse_mirror.audit.compare import PartitionAudit, compare
 from blockhouse_mirror.commands.view import LATEST, show_partition, show_status, state_of
+from tests.unit.mirror.auditing import made
 from tests.unit.mirror.driving import SMALLEST
 
 WELL = MirrorPartition(topic="events", partition=0, task="task1", holder="task1", position=5, end=7)
@@ -184,10 +184,7 @@ def test_a_wrong_configuration_is_exit_code_2(tmp_path: Path, command: str, caps
 
 
 def audited(*copies: int) -> PartitionAudit:
-    def records(offsets: tuple[int, ...]) -> Records:
-        return Records(np.array(offsets, np.int64), np.zeros(len(offsets), np.uint64))
-
-    return compare("events", 0, records((1, 2)), records(copies), 0, 9)
+    return compare("events", 0, made((1, 2)), made(copies), 0, 9)
 
 
 @pytest.mark.parametrize(

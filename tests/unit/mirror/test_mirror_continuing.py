@@ -21,7 +21,7 @@ ASSIGNED = Assigned(
     topic_id="t-id",
     target_topic="t",
     tail_cut=False,
-    careful=False,
+    careful_until=-1,
 )
 
 

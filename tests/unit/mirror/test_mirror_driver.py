@@ -123,7 +123,7 @@ PLACE = {"topic": "t", "partition": 0, "offset": 60, "epoch": 4, "tail": 50}
 
 
 def report(generation: int, offset: int = 60) -> Report:
-    figures = {"records": 10, "bytes": 100, "left_out": 2, "in_flight": 0, "end": 95}
+    figures = {"records": 10, "bytes": 100, "left_out": 2, "letters": 3, "in_flight": 0, "end": 95}
     one = PartitionReport.model_validate({**PLACE, "offset": offset, "generation": generation, **figures})
     return Report(partitions=(one,), acknowledged=10, latency_sum_ms=5_000, latency_max_ms=900)
 
@@ -170,9 +170,9 @@ async def test_a_released_partition_is_settled_and_free(clusters: Clusters, driv
     assert position.holder is Holder.SETTLED
 
 
-def failed(generation: int, reason: str) -> Failed:
+def failed(generation: int, reason: str, **more: int) -> Failed:
     one = {"topic": "t", "partition": 0, "generation": generation, "released": False}
-    return Failed.model_validate({**one, "reason": reason, "message": "offset 7: too large"})
+    return Failed.model_validate({**one, "reason": reason, "message": "offset 7: too large", **more})
 
 
 async def test_a_refused_batch_is_sent_again_one_by_one_and_a_refused_record_stops_its_partition(
@@ -180,8 +180,8 @@ async def test_a_refused_batch_is_sent_again_one_by_one_and_a_refused_record_sto
 ) -> None:
     """The first refusal may be of a neighbour in the same batch."""
     generation = await granted(clusters, driver)
-    driver.reports.heard("task1", failed(generation, "RecordRefused"))
-    assert partition(driver).careful
+    driver.reports.heard("task1", failed(generation, "RecordRefused", careful_until=25))
+    assert partition(driver).careful_until == 25
     assert partition(driver).stop is None
 
     driver.reports.heard("task1", failed(generation, "RecordRefused"))

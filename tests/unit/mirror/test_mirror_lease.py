@@ -24,6 +24,7 @@ WELCOME = Welcome(
     in_flight=1 << 20,
     report_interval=0.05,
     compression="none",
+    dead_letters="",
     grant_seconds=60,
 )
 ASSIGNED = Assigned(
@@ -36,7 +37,7 @@ ASSIGNED = Assigned(
     topic_id="t-id",
     target_topic="t",
     tail_cut=False,
-    careful=False,
+    careful_until=-1,
 )
 
 

@@ -126,7 +126,7 @@ def test_a_position_makes_it_less_late(partitions: Partitions) -> None:
 
 def test_counts_of_a_grant_are_added_once_however_often_they_are_reported(partitions: Partitions) -> None:
     partition = get(partitions)
-    for report in ((1, 3, 30, 0), (1, 5, 50, 1), (1, 5, 50, 1), (2, 2, 20, 0), (2, 4, 40, 2)):
+    for report in ((1, 3, 30, 0, 1), (1, 5, 50, 1, 1), (1, 5, 50, 1, 1), (2, 2, 20, 0, 0), (2, 4, 40, 2, 4)):
         partition.count(*report)
 
-    assert (partition.records, partition.bytes, partition.left_out) == (9, 90, 3)
+    assert (partition.records, partition.bytes, partition.left_out, partition.letters) == (9, 90, 3, 5)

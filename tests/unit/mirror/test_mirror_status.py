@@ -32,7 +32,7 @@ async def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     assert stopped is not None
     made.mirrored.ownership.granted(P, made.assigner.assignment.owners()[P])
     held.lateness.seen(80.0, 90)
-    held.count(1, 7, 700, 2)
+    held.count(1, 7, 700, 2, 1)
     stopped.stop = Stop(Reason.RETENTION, "gone")
     stopped.skipped = 3
     made.mirrored.errors["load"] = "no answer"
@@ -54,7 +54,7 @@ def test_the_status_has_what_a_person_asks_for(driver: Driver) -> None:
     held, stopped = found.partitions
     assert (held.topic, held.partition, held.task, held.holder) == ("t", 0, task.name, task.name)
     assert (held.position, held.end, held.lag_seconds) == (10, 90, 20.0)
-    assert (held.records, held.bytes, held.left_out) == (7, 700, 2)
+    assert (held.records, held.bytes, held.left_out, held.dead_letters) == (7, 700, 2, 1)
     assert (stopped.holder, stopped.stopped, stopped.message, stopped.skipped) == ("", "RetentionOvertook", "gone", 3)
     assert (found.load_age_seconds, found.latency_seconds, found.errors) == (None, 0.5, {"load": "no answer"})
 
@@ -79,6 +79,7 @@ def test_metrics_agree_with_the_status(driver: Driver) -> None:
         "records_total": 7,
         "bytes_total": 700,
         "left_out_total": 2,
+        "dead_letters_total": 1,
         "skipped_total": 3,
         "acknowledged_total": 4,
         "latency_seconds_total": 2,

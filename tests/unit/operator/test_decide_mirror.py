@@ -14,6 +14,7 @@ from blockhouse_operator.decide.mirror_claims import MirrorClaimant, mirror_conf
 from blockhouse_operator.decide.seen import PodSeen
 from blockhouse_operator.decide.transitions import transitions
 from blockhouse_operator.decide.words import shown_rate
+from blockhouse_operator.desired import settings
 from tests.unit.operator.mirrors import mirror, page, partition
 
 READY_POD, NEW_POD = PodSeen(ready=True), PodSeen(ready=False)
@@ -24,7 +25,8 @@ HEAVY = OffendingPartition(topic="t", partition=0, bytes_per_second=2e7, share=1
 
 def described(*changes: tuple[str, Any], **seen: Any) -> tuple[KafkaMirrorStatus, tuple[Condition, ...]]:
     content = {"pod": READY_POD, "answer": page(partition())} | seen
-    return describe_mirror(mirror(*changes).spec, MirrorSeen(**content), 30.0)
+    described = mirror(*changes)
+    return describe_mirror(described.spec, MirrorSeen(**content), settings.mirror(described))
 
 
 def state(conditions: tuple[Condition, ...], kind: ConditionType) -> tuple[str, str]:
@@ -158,6 +160,10 @@ def test_a_status_of_many_partitions_stays_small() -> None:
             ConditionType.LOAD_KNOWN,
             ("False", "LoadNotMeasured"),
         ),
+        ({"quality": 1.104}, ConditionType.BALANCED, ("True", "TasksEven")),
+        ({"quality": 1.2}, ConditionType.BALANCED, ("False", "TasksUneven")),
+        ({"quality": 1.2, "offending": (HEAVY,)}, ConditionType.BALANCED, ("False", "PartitionTooHeavy")),
+        ({}, ConditionType.WITHIN_LATENCY, ("True", "InTime")),
         ({}, ConditionType.OFFENDING, ("False", "NoneOffending")),
         ({"offending": (HEAVY,)}, ConditionType.OFFENDING, ("True", "PartitionTooHeavy")),
     ],
@@ -167,6 +173,24 @@ def test_the_other_conditions(more: dict[str, Any], kind: ConditionType, expecte
 
     assert state(conditions, kind) == expected
     assert state(conditions, ConditionType.READY) == ("True", "AllMirrored"), "nothing waits for these"
+
+
+def test_a_late_partition_is_a_warning_unless_it_stands_still_anyway() -> None:
+    _, well = described(answer=page(partition(), partition(1, stopped="RecordRefused", lag_seconds=1e6)))
+    _, late = described(answer=page(partition(lag_seconds=61.0)))
+
+    assert state(well, ConditionType.WITHIN_LATENCY) == ("True", "InTime")
+    assert state(late, ConditionType.WITHIN_LATENCY) == ("False", "Late")
+
+
+def test_letters_are_a_warning_and_keep_nothing_from_being_ready() -> None:
+    _, well = described()
+    _, warns = described(answer=page(partition(), partition(1, dead_letters=3)))
+
+    assert state(well, ConditionType.DEAD_LETTERS) == ("False", "NoneRefused")
+    assert state(warns, ConditionType.DEAD_LETTERS) == ("True", "RecordsRefused")
+    assert state(warns, ConditionType.READY) == ("True", "AllMirrored")
+    assert {change.reason: change.warning for change in transitions(well, warns)} == {"RecordsRefused": True}
 
 
 @pytest.mark.parametrize(
