@@ -13,7 +13,7 @@ from e2e.demo.mirror.scenario import plan
 DEFAULT_FOLDER = Path(".run/demo-mirror")
 SERVERS = "servers"
 
-_HELP = """Mirror two Kafka clusters while load grows, wanders and falls; kill a worker and the driver; audit every record.
+_HELP = """Mirror while load grows, wanders and falls; kill a worker and the driver; audit every record.
 
 Everything runs on this machine and is stopped at the end, also after Ctrl-C. Exit code 0 only if there were more tasks
 when load grew and fewer when it fell, partitions moved when others became hot, a worker and the driver were killed with
