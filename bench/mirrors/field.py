@@ -29,7 +29,7 @@ from e2e.stack.server import StackError
 
 PARTITIONS = 8
 VALUE, KEY = 1000, 16
-"""Bytes. Half of a value are random letters and digits, half are words: lz4 makes about two thirds of it."""
+"""Bytes. Half of a value are random letters and digits, half are words: lz4 makes about half of it."""
 RECORD = VALUE + KEY
 HEADERS: list[tuple[str, str | bytes | None]] = [("trace", b"0123456789abcdef")]
 DISTINCT = 512
@@ -73,7 +73,7 @@ class Field:
 
     def delete(self, topic: str) -> None:
         for cluster in self.kafka.values():
-            admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+            admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
             admin.delete_topics([topic])[topic].result(30)
 
     def arrived(self, topic: str) -> int:

@@ -1,11 +1,10 @@
-"""The loop that people write first: consume from one cluster, produce to the other one, flush and commit each second.
+"""The loop that people write first: consume from one cluster, produce to the other one, commit each second.
 
     python -m bench.mirrors.loop SOURCE TARGET TOPIC KIND
 
-KIND `whole` keeps keys, headers and timestamps, writes as safely as a mirror does (acks=all, idempotence) and reads
-each report; `bare` sends values alone and reads none. Both read and write with the settings of a mirror's clients
-and keep the partition. At least once: what was sent since the last commit is sent again after a crash. Runs until it is
-killed.
+KIND `whole` keeps keys, headers and timestamps, writes as safely as a mirror does (acks=all, idempotence), and commits
+what is acknowledged: at least once. `bare` sends values alone and commits what it has read, so that a crash may lose
+some. Both read and write with the settings of a mirror's clients and keep the partition. Runs until it is killed.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from operator import ge
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -34,45 +34,49 @@ def main() -> None:
     consumer = Consumer({**source.settings(reading, f"loop-{topic}", MEMORY), "enable.partition.eof": False})
     consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
     producer = Producer({**target.settings(writing, "loop", 2 * MEMORY, "lz4"), **(BARE if kind == "bare" else {})})
-    send = bare(producer, topic) if kind == "bare" else whole(producer, topic)
-    committed = time.monotonic()
+    sent, acknowledged = [0] * PARTITIONS, [0] * PARTITIONS
+    send = bare(producer, topic) if kind == "bare" else whole(producer, topic, sent, acknowledged)
+    places, wait_for, looked = list[TopicPartition](), list[int](), time.monotonic()
     while True:
-        messages = consumer.consume(BATCH, WAIT)
-        for message in messages:
+        for message in consumer.consume(BATCH, WAIT):
             if (error := message.error()) is not None:
                 raise RuntimeError(str(error))
             send(message)
         producer.poll(0)
-        if time.monotonic() - committed >= COMMIT:
-            producer.flush()
-            places = consumer.position(consumer.assignment())
-            consumer.commit(offsets=[each for each in places if each.offset >= 0], asynchronous=False)
-            committed = time.monotonic()
+        if places and all(map(ge, acknowledged, wait_for)):
+            consumer.commit(offsets=places, asynchronous=True)
+            places = []
+        if not places and time.monotonic() - looked >= COMMIT:
+            places = [each for each in consumer.position(consumer.assignment()) if each.offset >= 0]
+            wait_for, looked = list(sent), time.monotonic()
 
 
-def whole(producer: Producer, topic: str) -> Callable[[Any], None]:
-    """Sends a record with all it has."""
+def whole(producer: Producer, topic: str, sent: list[int], acknowledged: list[int]) -> Callable[[Any], None]:
+    """Sends a record with all it has, and counts by partition."""
 
-    def delivered(error: KafkaError | None, _: Any) -> None:
+    def delivered(error: KafkaError | None, message: Any) -> None:
         if error is not None:
             raise RuntimeError(str(error))
+        acknowledged[message.partition()] += 1
 
     def send(message: Any) -> None:
         _, timestamp = message.timestamp()
+        partition = message.partition()
         while True:
             try:
                 producer.produce(
                     topic,
                     message.value(),
                     message.key(),
-                    partition=message.partition(),
+                    partition,
                     timestamp=timestamp,
                     headers=message.headers(),
                     on_delivery=delivered,
                 )
-                return
+                break
             except BufferError:
                 producer.poll(0.05)
+        sent[partition] += 1
 
     return send
 
