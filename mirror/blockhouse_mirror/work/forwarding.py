@@ -40,7 +40,7 @@ class Forwarding:
 
     def forward(self) -> None:
         """Read a batch and send it on."""
-        links, target_cluster, pause = self._links, self._target_cluster, list[Key]()
+        links, target_cluster, share, pause = self._links, self._target_cluster, self.share, list[Key]()
         for message in self._source.read(BATCH, READ_SECONDS):
             link = links.get((message.topic(), message.partition()))
             if link is None or link.ending:
@@ -53,12 +53,13 @@ class Forwarding:
                 continue  # read again after a pause
             headers = message.headers() or []
             epoch = message.leader_epoch()
-            progress.in_epoch(offset, -1 if epoch is None else epoch)
+            if epoch != progress.read_epoch:
+                progress.in_epoch(offset, -1 if epoch is None else epoch)
             if headers and provenance.came_from(headers, target_cluster):
                 progress.leave_out(offset)
                 continue
             self._send(link, message, offset, headers)
-            if self._waits(link):
+            if (progress.in_flight_bytes > share or link.assigned.careful) and not (link.paused or link.ending):
                 link.paused = True
                 self._paused[link.key] = link
                 pause.append(link.key)
@@ -67,19 +68,11 @@ class Forwarding:
             self._source.pause(pause)
 
     def _send(self, link: Link, message: Any, offset: int, headers: list[tuple[str, Any]]) -> None:
-        assigned, progress = link.assigned, link.progress
-        origin = link.format.encode(offset, progress.after)
+        progress = link.progress
+        headers.append((provenance.HEADER, link.format.encode(offset, progress.after)))
         _, timestamp = message.timestamp()
         try:
-            self._target.send(
-                assigned.target_topic,
-                assigned.partition,
-                message.key(),
-                message.value(),
-                timestamp,
-                [*headers, (provenance.HEADER, origin)],
-                link.delivered,
-            )
+            self._target.send(link.assigned.target_topic, message, timestamp, headers, link.delivered)
         except KafkaException as error:
             cause = error.args[0]
             if cause.code() not in CONSEQUENCES:
@@ -98,11 +91,6 @@ class Forwarding:
             reason = "Gap" if code in GAPS else "SourceTopicGone" if code in GONE else "SourceRefused"
             self._refuse(link, reason, error.str())
         # anything else passes: the client tries again by itself
-
-    def _waits(self, link: Link) -> bool:
-        """Whether a partition that has just sent a record has to wait for acknowledgements now."""
-        full = link.assigned.careful or link.progress.in_flight_bytes > self.share
-        return full and not link.paused and not link.ending
 
     def resume(self) -> None:
         ready = [key for key, link in self._paused.items() if self._may_continue(link)]

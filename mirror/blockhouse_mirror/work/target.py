@@ -55,22 +55,20 @@ class Target:
     def send(
         self,
         topic: str,
-        partition: int,
-        key: bytes | None,
-        value: bytes | None,
+        message: Any,
         timestamp_ms: int,
         headers: list[tuple[str, Any]],
         delivered: Delivered,
     ) -> None:
-        """Raises KafkaException for what the client itself refuses, and when it is broken. Waits while its queue is
-        full."""
+        """Key, value and partition are those of `message`. Raises KafkaException for what the client itself refuses,
+        and when it is broken. Waits while its queue is full."""
         while True:
             try:
                 self._produce(
                     topic,
-                    value,
-                    key,
-                    partition=partition,
+                    message.value(),
+                    message.key(),
+                    message.partition(),
                     timestamp=timestamp_ms,
                     headers=headers,
                     on_delivery=delivered,
