@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,11 +15,14 @@ from blockhouse_mirror.work.target import CONSEQUENCES, Target
 
 BATCH = 1000
 READ_SECONDS = 0.02
+PATIENCE = 1.0
+"""Seconds for which acknowledgements are waited for before partitions that have none are paused."""
 
 
 class Forwarding:
-    """Of one lease. `share` is how many bytes a partition may have in flight; `refuse` ends one that cannot continue,
-    with a reason and what happened. `links` are added and removed by the lease."""
+    """Of one lease. `share` is how many bytes a partition may have in flight, `enough` how many all that are not paused
+    have together before they are waited for; `refuse` ends one that cannot continue, with a reason and what happened.
+    `links` are added and removed by the lease."""
 
     def __init__(
         self,
@@ -28,18 +32,22 @@ class Forwarding:
         links: Mapping[Key, Link],
         refuse: Callable[[Link, str, str], None],
     ) -> None:
-        self.share = 0
+        self.share = self.enough = 0
         self.records = 0
         self._source, self._target, self._target_cluster = source, target, target_cluster
         self._links, self._refuse = links, refuse
         self._paused: dict[Key, Link] = {}
+        self._enough_since: float | None = None
 
     def forget(self, link: Link) -> None:
         """The partition is not read any more."""
         self._paused.pop(link.key, None)
 
     def forward(self) -> None:
-        """Read a batch and send it on."""
+        """Read a batch and send it on, or wait for acknowledgements."""
+        if self._waits():
+            self._target.poll(READ_SECONDS)
+            return
         links, target_cluster, share, pause = self._links, self._target_cluster, self.share, list[Key]()
         for message in self._source.read(BATCH, READ_SECONDS):
             link = links.get((message.topic(), message.partition()))
@@ -91,6 +99,17 @@ class Forwarding:
             reason = "Gap" if code in GAPS else "SourceTopicGone" if code in GONE else "SourceRefused"
             self._refuse(link, reason, error.str())
         # anything else passes: the client tries again by itself
+
+    def _waits(self) -> bool:
+        """Whether to read no more for now. The client drops what it has prefetched of a partition that is paused, and
+        fetches and unpacks it again; so nothing is paused where the target is slow to all, only what is slower than the
+        others."""
+        if sum(link.progress.in_flight_bytes for link in self._links.values() if not link.paused) <= self.enough:
+            self._enough_since = None
+            return False
+        now = time.monotonic()
+        self._enough_since = self._enough_since or now
+        return now - self._enough_since < PATIENCE
 
     def resume(self) -> None:
         ready = [key for key, link in self._paused.items() if self._may_continue(link)]
