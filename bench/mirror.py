@@ -103,13 +103,16 @@ def latency(field: Field, starts: Mapping[str, Start], rounds: int, rate: float,
     for number in range(1, rounds + 1):
         for name in names if number % 2 else reversed(names):
             runs.append(lateness(field, starts[name], name, number, rate, seconds))
-            progress(f"round {number} {name}: p50 {runs[-1].p50:.1f} ms, p99 {runs[-1].p99:.1f} ms")
+            progress(
+                f"round {number} {name}: p50 {runs[-1].p50:.1f} ms, p99 {runs[-1].p99:.1f} ms, kept {runs[-1].kept:.0%}"
+            )
     print(f"\nMedians of {rounds} rounds of {seconds:g} s at {rate / MB:g} MB/s; source append to target consumer, ms")
-    print(f"{'':36}{'p50':>8}{'p99':>8}{'longest':>9}{'cores':>8}")
+    print(f"{'':36}{'p50':>8}{'p99':>8}{'longest':>9}{'cores':>8}{'kept':>8}")
     for name in names:
         own = [run for run in runs if run.name == name]
-        p50, p99, longest, cores = (median(getattr(r, k) for r in own) for k in ("p50", "p99", "longest", "cores"))
-        print(f"{title(name):36}{p50:8.1f}{p99:8.1f}{longest:9.1f}{cores:8.2f}", flush=True)
+        kinds = ("p50", "p99", "longest", "cores", "kept")
+        p50, p99, longest, cores, kept = (median(getattr(run, kind) for run in own) for kind in kinds)
+        print(f"{title(name):36}{p50:8.1f}{p99:8.1f}{longest:9.1f}{cores:8.2f}{kept:8.0%}", flush=True)
     return [asdict(run) for run in runs]
 
 
