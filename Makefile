@@ -1,12 +1,12 @@
 # The ways to build, check and try Blockhouse. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup lock generate lint test unit certify demo chaos simulate mutate bench images e2e e2e-node docs clean
+.PHONY: help setup lock generate lint test unit certify demo demo-mirror chaos simulate mutate bench images e2e e2e-node docs clean
 
 BIN := .venv/bin
 ARGS ?=
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo '  ARGS="..." adds arguments: make unit ARGS="-k codec", make demo ARGS="--help"'
 
 setup: ## Install packages, the virtual environment and Kafka; quick when all is there
@@ -33,6 +33,9 @@ certify: setup ## What Blockhouse needs of a ClickHouse, tested on yours: CLICKH
 
 demo: setup ## Two Kafka clusters into replicated ClickHouse, with kills and an audit (REPLICAS=4 SEED=n ROWS=n)
 	@$(BIN)/blockhouse demo $(ARGS)
+
+demo-mirror: setup ## A mirror between two Kafka clusters follows its load, with kills and an audit (SEED=n)
+	@$(BIN)/blockhouse demo mirror $(ARGS)
 
 chaos: setup ## Random faults on real servers, then an audit (SEED=n MINUTES=3 SHARDS=1 REPLICAS=4 RATE=200)
 	@$(BIN)/blockhouse chaos random $(ARGS)

@@ -1,6 +1,7 @@
 """What assignment by load costs and gains: CPU seconds, evenness against assignment by count, partitions moved.
 
     python bench/balance.py [--partitions 1000,10000,100000] [--per-task 100] [--seeds 5]
+    python bench/balance.py --plot docs/balance.svg           a day of 1,000 partitions, drawn; nothing is measured
 
 Rates are of a Pareto distribution (a few partitions have most of the load), then every one drifts by a lognormal
 factor of 0.3. Figures only; nothing passes or fails. `discovered` is the work from names to an assignment: rates out of
@@ -14,9 +15,11 @@ import math
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import Any
 
+from bench.balance_plot import STEPS, days, drawn
 from blockhouse.balance.count import TaskLimits, needed
 from blockhouse.balance.model import Assignment, quality
 from blockhouse.balance.packing import by_count, giants, limit, repack
@@ -29,6 +32,8 @@ from blockhouse.placement.model import TopicPartition
 TOLERANCE = 0.10
 ALPHA, DRIFT = 2.0, 0.3
 NOW = 1_700_000_000.0
+DRAWN, DRAWN_PER_TASK = 1000, 50
+"""Partitions of the drawing, and of each task in it."""
 
 
 def rates(partitions: int, seed: int) -> dict[TopicPartition, float]:
@@ -95,12 +100,24 @@ def measure(partitions: int, per_task: int, seed: int) -> dict[str, float]:
     }
 
 
+def plot(path: Path) -> None:
+    weights = rates(DRAWN, 1)
+    both = days(weights, [f"task{n}" for n in range(DRAWN // DRAWN_PER_TASK)], TOLERANCE, 2)
+    path.write_text(drawn(both, DRAWN))
+    for day in both:
+        print(f"{day.title}: max/mean at most {day.ratio:.3f}, {day.moved} partitions moved in {STEPS} steps")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--partitions", default="1000,10000,100000")
     parser.add_argument("--per-task", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--plot", type=Path, help="draw the loads of tasks, by count and by load, into this file")
     arguments = parser.parse_args()
+    if arguments.plot:
+        plot(arguments.plot)
+        return
     counts = [int(count) for count in arguments.partitions.split(",")]
     runs = {
         count: [measure(count, arguments.per_task, seed) for seed in range(1, arguments.seeds + 1)] for count in counts

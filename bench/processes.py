@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+import psutil
+
 from e2e.stack.periodic import Periodic
 from e2e.stack.process import session_members
 
@@ -32,6 +34,12 @@ def cpu_seconds(leader: int) -> float:
     A child that outlives its parent and then dies is lost: none of our servers has such children.
     """
     return sum(_cpu_ticks(pid) for pid in session_members(leader)) / _TICK
+
+
+def machine_seconds() -> float:
+    """CPU time that all processes of the machine have used so far."""
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - times.iowait - times.guest - times.guest_nice)
 
 
 def memory(leader: int) -> Memory:

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
-import psutil
-
 from bench.loaders import Loader
+from bench.processes import machine_seconds
 from bench.testbed import ServerCpu, Testbed
 from e2e.stack.process import wait_until
 from e2e.stack.server import StackError
@@ -96,14 +95,14 @@ def measure(testbed: Testbed, loader: Loader, name: str, number: int, rows: int)
     """Prepare, load and check one run. StackError when rows are missing or stored twice."""
     loader.prepare()
     testbed.settle()
-    servers, cpu, machine = testbed.cpu(), loader.cpu(), _machine_seconds()
+    servers, cpu, machine = testbed.cpu(), loader.cpu(), machine_seconds()
     requests = testbed.stack.zookeeper.requests()
     started = time.monotonic()
     loader.begin()
     if not wait_until(lambda: loader.stored() >= rows, timeout=RUN_TIMEOUT, interval=POLL):
         raise StackError(f"{name} stored {loader.stored()} of {rows} rows within {RUN_TIMEOUT:g} s")
     seconds = time.monotonic() - started
-    loaded, after, machine = testbed.cpu(), loader.cpu(), _machine_seconds() - machine
+    loaded, after, machine = testbed.cpu(), loader.cpu(), machine_seconds() - machine
     requests = testbed.stack.zookeeper.requests() - requests
     used = loaded - servers
     own = None if cpu is None or after is None else after - cpu
@@ -146,8 +145,3 @@ def paired_ratio(runs: Iterable[Run], others: Iterable[Run]) -> float | None:
 def _median_of(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return median(known) if known else None
-
-
-def _machine_seconds() -> float:
-    times = psutil.cpu_times()
-    return float(sum(times) - times.idle - times.iowait - times.guest - times.guest_nice)

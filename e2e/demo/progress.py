@@ -118,7 +118,14 @@ class Progress(Protocol):
     ) -> None: ...
 
 
-def progress_of(reporter: Reporter, figures: Figures) -> Progress:
+class Shown(Protocol):
+    """Figures as a line and as a table, taken when they are asked for."""
+
+    def line(self) -> str: ...
+    def grid(self) -> RenderableType: ...
+
+
+def progress_of(reporter: Reporter, figures: Shown) -> Progress:
     """Shown as long as the context lasts."""
     if reporter.console.is_terminal:
         return Live(get_renderable=figures.grid, console=reporter.console, refresh_per_second=2, transient=True)

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from e2e.kit.mirror import MirrorProcess
 from e2e.stack import Stack, StackSpec
 from e2e.stack.tables import create_replicated_table, drop_replicated_table
-from tests.integration.mirror_process import MirrorFactory, MirrorProcess
+from tests.integration.mirror_feed import MirrorFactory
 
 _numbers = itertools.count(1)
 
@@ -127,7 +128,7 @@ def mirror(stack: Stack, tmp_path: Path, names: Names) -> Iterator[MirrorFactory
     made: list[MirrorProcess] = []
 
     def make(include: str, **changes: Any) -> MirrorProcess:
-        made.append(MirrorProcess(stack, tmp_path, names.unique("km"), include, **changes))
+        made.append(MirrorProcess(stack.kafka, tmp_path, names.unique("km"), include, **changes))
         return made[-1]
 
     yield make

@@ -9,9 +9,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions
 
+from e2e.kit.mirror import ends
 from e2e.stack import Stack
 from tests.integration.conftest import Names
-from tests.integration.mirror_process import Feed, MirrorFactory, assert_exact, ends, until
+from tests.integration.mirror_feed import Feed, MirrorFactory, assert_exact, until
 
 pytestmark = pytest.mark.integration
 SEED = int(os.environ.get("SEED") or randbelow(1 << 31))
@@ -27,7 +28,7 @@ def test_every_record_is_mirrored_unchanged_in_its_order_and_place(
         Feed(stack.kafka["a"].bootstrap, topic, range(3), seed=SEED).write(1000)
     km = mirror("|".join(topics), topics={"include": topics, "rename": {"prefix": "of-a."}})
     km.start()
-    targets = {key: end for topic in topics for key, end in ends(stack, topic, 3).items()}
+    targets = {key: end for topic in topics for key, end in ends(stack.kafka["a"], topic, 3).items()}
     until(lambda: km.caught_up(targets), "everything is mirrored")
     admin = AdminClient({"bootstrap.servers": stack.kafka["b"].bootstrap})
     resource = ConfigResource("topic", f"of-a.{topics[0]}")
@@ -53,8 +54,8 @@ def test_a_mirror_that_ends_in_order_continues_at_once(stack: Stack, mirror: Mir
         found = km.status()
         assert found is not None
         assert not any(each.waits for each in found.partitions)
-    until(lambda: km.caught_up(ends(stack, topic, 2)), "everything is mirrored")
-    assert_exact(km, sum(ends(stack, topic, 2).values()))
+    until(lambda: km.caught_up(ends(stack.kafka["a"], topic, 2)), "everything is mirrored")
+    assert_exact(km, sum(ends(stack.kafka["a"], topic, 2).values()))
 
 
 def test_what_was_in_the_target_is_not_mirrored_back(stack: Stack, mirror: MirrorFactory, names: Names) -> None:
@@ -69,7 +70,7 @@ def test_what_was_in_the_target_is_not_mirrored_back(stack: Stack, mirror: Mirro
     back.start()
     until(lambda: (found := there.partition(topic, 0)) is not None and found.left_out == 100, "the way back is seen")
     until(lambda: (found := back.partition(topic, 0)) is not None and found.left_out == 100, "the way there is seen")
-    assert ends(stack, topic, 1) == {(topic, 0): 200}
+    assert ends(stack.kafka["a"], topic, 1) == {(topic, 0): 200}
     assert_exact(there, 100)
     assert_exact(back, 100)
 
@@ -87,7 +88,7 @@ def test_partitions_that_the_source_gets_are_mirrored_from_their_start(
     for made in admin.create_partitions([NewPartitions(topic, 3)]).values():
         made.result()
     Feed(stack.kafka["a"].bootstrap, topic, range(3), seed=SEED).write(300)
-    until(lambda: km.caught_up(ends(stack, topic, 3)), "the new partitions are mirrored")
+    until(lambda: km.caught_up(ends(stack.kafka["a"], topic, 3)), "the new partitions are mirrored")
     assert_exact(km, 300)
 
 

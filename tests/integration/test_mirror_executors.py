@@ -12,9 +12,10 @@ from secrets import randbelow
 import psutil
 import pytest
 
+from e2e.kit.mirror import MirrorProcess, ends
 from e2e.stack import Stack
 from tests.integration.conftest import Names
-from tests.integration.mirror_process import Feed, MirrorFactory, MirrorProcess, ends, until
+from tests.integration.mirror_feed import Feed, MirrorFactory, until
 
 pytestmark = [
     pytest.mark.integration,
@@ -53,8 +54,8 @@ def test_a_killed_executor_loses_and_doubles_nothing(stack: Stack, mirror: Mirro
         until(km.all_held_again, "another executor has its partitions", 120)
         before = position(km)
         until(lambda: position(km) > before + 500, "it continues")
-    until(lambda: km.caught_up(ends(stack, topic, PARTITIONS)), "everything is mirrored")
+    until(lambda: km.caught_up(ends(stack.kafka["a"], topic, PARTITIONS)), "everything is mirrored")
     assert km.terminate() == 0
     found = km.audit()
     assert [each for each in found if not each.exact] == []
-    assert sum(each.compared for each in found) == sum(ends(stack, topic, PARTITIONS).values())
+    assert sum(each.compared for each in found) == sum(ends(stack.kafka["a"], topic, PARTITIONS).values())

@@ -18,9 +18,10 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
+from e2e.kit.mirror import MirrorProcess, ends
 from e2e.stack import Stack
 from tests.integration.conftest import Names
-from tests.integration.mirror_process import Feed, MirrorProcess, ends, until
+from tests.integration.mirror_feed import Feed, until
 
 pytestmark = pytest.mark.integration
 SEED = int(os.environ.get("SEED") or randbelow(1 << 31))
@@ -30,7 +31,7 @@ Strike = Callable[[Stack, MirrorProcess, random.Random], None]
 
 
 def kill_worker(_: Stack, mirror: MirrorProcess, chance: random.Random) -> None:
-    worker = chance.choice(mirror.workers())
+    worker = chance.choice(list(mirror.workers().values()))
     worker.kill()
     until(lambda: not worker.is_running(), "the worker is dead")
 
@@ -61,7 +62,7 @@ def kill_source(stack: Stack, _: MirrorProcess, chance: random.Random) -> None:
 
 
 def freeze_worker_briefly(_: Stack, mirror: MirrorProcess, chance: random.Random) -> None:
-    worker = chance.choice(mirror.workers())
+    worker = chance.choice(list(mirror.workers().values()))
     worker.suspend()
     time.sleep(chance.uniform(1, 5))  # less than its grant
     worker.resume()
@@ -74,7 +75,7 @@ STRIKES = [kill_worker, kill_driver, kill_all, kill_target, kill_source, freeze_
 def mirror(stack: Stack, tmp_path: Path, names: Names) -> Iterator[tuple[str, MirrorProcess]]:
     topic = names.unique("topic")
     stack.kafka["a"].create_topic(topic, partitions=PARTITIONS)
-    made = MirrorProcess(stack, tmp_path, names.unique("km"), topic, load=LOAD)
+    made = MirrorProcess(stack.kafka, tmp_path, names.unique("km"), topic, load=LOAD)
     yield topic, made
     made.kill()
     print(f"--- {made.log}\n{made.log.read_text()[-6000:] if made.log.exists() else ''}")
@@ -104,11 +105,12 @@ def test_a_crash_loses_and_doubles_nothing(
         strike(stack, km, chance)
         before = mirrored(km, topic)
         until(lambda: runs(km, strike) and mirrored(km, topic) > before + 500, "it continues")
-    until(lambda: runs(km, strike) and km.caught_up(ends(stack, topic, PARTITIONS)), "everything is mirrored")
+    written = ends(stack.kafka["a"], topic, PARTITIONS)
+    until(lambda: runs(km, strike) and km.caught_up(written), "everything is mirrored")
     assert km.terminate() == 0
     found = km.audit()
     assert [each for each in found if not each.exact] == []
-    assert sum(each.compared for each in found) == sum(ends(stack, topic, PARTITIONS).values())
+    assert sum(each.compared for each in found) == sum(written.values())
 
 
 def runs(mirror: MirrorProcess, strike: Strike) -> bool:
@@ -126,7 +128,7 @@ def test_a_worker_frozen_past_its_grant_ends_and_loses_nothing(stack: Stack, mir
     with Feed(stack.kafka["a"].bootstrap, topic, range(PARTITIONS), seed=SEED):
         km.start()
         until(lambda: mirrored(km, topic) > 500, "records are mirrored")
-        worker = random.Random(SEED).choice(km.workers())
+        worker = random.Random(SEED).choice(list(km.workers().values()))
         worker.suspend()
         until(lambda: not km.all_held_again(), "its silence is noticed")
         worker.resume()
@@ -134,14 +136,14 @@ def test_a_worker_frozen_past_its_grant_ends_and_loses_nothing(stack: Stack, mir
         until(km.all_held_again, "another task has its partitions")
         before = mirrored(km, topic)
         until(lambda: mirrored(km, topic) > before + 500, "it continues")
-    until(lambda: km.caught_up(ends(stack, topic, PARTITIONS)), "everything is mirrored")
+    until(lambda: km.caught_up(ends(stack.kafka["a"], topic, PARTITIONS)), "everything is mirrored")
     assert km.terminate() == 0
     assert [each for each in km.audit() if not each.lossless] == []
 
 
 def test_a_second_driver_fences_the_first(stack: Stack, mirror: tuple[str, MirrorProcess], tmp_path: Path) -> None:
     topic, km = mirror
-    second = MirrorProcess(stack, tmp_path, "second", topic, load=LOAD)
+    second = MirrorProcess(stack.kafka, tmp_path, "second", topic, load=LOAD)
     second.document["name"] = km.document["name"]
     with Feed(stack.kafka["a"].bootstrap, topic, range(PARTITIONS), seed=SEED):
         km.start()
@@ -153,7 +155,7 @@ def test_a_second_driver_fences_the_first(stack: Stack, mirror: tuple[str, Mirro
         except BaseException:
             second.kill()
             raise
-    until(lambda: second.caught_up(ends(stack, topic, PARTITIONS)), "everything is mirrored")
+    until(lambda: second.caught_up(ends(stack.kafka["a"], topic, PARTITIONS)), "everything is mirrored")
     assert second.terminate() == 0
     assert [each for each in second.audit() if not each.exact] == []
 

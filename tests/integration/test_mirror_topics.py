@@ -10,9 +10,10 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from blockhouse_mirror.audit.compare import PartitionAudit
+from e2e.kit.mirror import ends
 from e2e.stack import Stack
 from tests.integration.conftest import Names
-from tests.integration.mirror_process import Feed, MirrorFactory, ends, until
+from tests.integration.mirror_feed import Feed, MirrorFactory, until
 
 pytestmark = pytest.mark.integration
 COMPACTED = {
@@ -85,7 +86,7 @@ def test_aborted_compacted_and_broker_stamped_topics_are_mirrored_and_judged_by_
     versions(a.bootstrap, compacted, range(20, 30))
     until(lambda: compacts(stack, compacted), "both ends compact, each by itself")
     for topic in (transactional, compacted, stamped, stamping):
-        until(lambda: km.caught_up(ends(stack, topic, 1)), f"{topic} is mirrored")  # noqa: B023
+        until(lambda: km.caught_up(ends(stack.kafka["a"], topic, 1)), f"{topic} is mirrored")  # noqa: B023
     assert km.terminate() == 0
     found = {each.topic: each for each in km.audit()}
     assert [each for each in found.values() if not each.exact] == []

@@ -27,13 +27,14 @@ def reaction(settings: RebalanceSettings, window: Window, moved_before: float, s
     rates = {key: chance.uniform(50e3, 150e3) for key in keys}
     history = LoadHistory()
     current = repack([f"task{n}" for n in range(8)], rates)
-    state = RebalanceState(moved_at=START - timedelta(seconds=moved_before))
+    start = START + timedelta(seconds=chance.randrange(300))  # anywhere in the five minutes of the history's means
+    state = RebalanceState(moved_at=start - timedelta(seconds=moved_before))
     busier = {key: rate * (8 if key in set(current["task0"][:10]) else 1) for key, rate in rates.items()}
     for step in range(-20, 200):
         seconds = step * PERIOD
         actual = busier if step > 0 else rates  # the shift is at 0: the next sample shows it
         loads = {key: PartitionLoad(rate, 1.0) for key, rate in actual.items()}
-        now = START + timedelta(seconds=seconds)
+        now = start + timedelta(seconds=seconds)
         history.add(Sample("c", "test", now.timestamp(), PERIOD, loads))
         found = history.rates(keys, window, now.timestamp(), 50e3)
         weights = {key: rate.bytes for key, rate in found.items()}

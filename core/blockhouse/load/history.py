@@ -1,6 +1,7 @@
-"""What a cluster's load has been: five-minute means of two hours, and each hour of seven days, in bounded memory.
+"""What a cluster's load has been: ten-second means of five minutes, five-minute means of two hours, and each hour of
+seven days, in bounded memory.
 
-Pure; time comes with the samples. A partition takes 1.4 kB however many samples there are: rates are kept as 16-bit
+Pure; time comes with the samples. A partition takes 1.6 kB however many samples there are: rates are kept as 16-bit
 logarithms, 0.04 % apart. It must never keep what no one asked for: `interesting` chooses, and `capacity` is the end.
 """
 
@@ -16,19 +17,19 @@ from numpy.typing import NDArray
 from blockhouse.errors import Permanent
 from blockhouse.load import figures
 from blockhouse.load.figures import UNKNOWN, Statistic, Values, coded, decoded
+from blockhouse.load.means import BYTES, MESSAGES, Means
 from blockhouse.load.model import PartitionLoad, Quality, Rate, RateSource, Sample
 from blockhouse.placement.model import TopicPartition
 
-FIVE_MINUTES, HOUR = 300, 3600
-RECENT, HOURS = 24, 168
-"""Five-minute means kept (two hours), and hours kept (seven days)."""
+TEN_SECONDS, FIVE_MINUTES, HOUR = 10, 300, 3600
+LATEST, RECENT, HOURS = 30, 24, 168
+"""Ten-second means kept (five minutes), five-minute means kept (two hours), and hours kept (seven days)."""
 CAPACITY = 100_000
-"""Partitions and topics kept at most; 140 MB when all are there."""
+"""Partitions and topics kept at most; 160 MB when all are there."""
 CHUNK = 10_000
 """Rows reduced at once, so that a week of many partitions is never decoded at the same time."""
 WHOLE_TOPIC = -1
 """The partition number under which a topic's own rate is kept."""
-BYTES, MESSAGES = 0, 1
 MEAN, P95, MAX, MESSAGES_MEAN = 0, 1, 2, 3
 
 
@@ -54,15 +55,12 @@ class LoadHistory:
         self._capacity, self._interesting = capacity, interesting
         self._rows: dict[TopicPartition, int] = {}
         self._free: list[int] = []
-        self._recent = np.zeros((0, RECENT, 2), np.uint16)
+        self._latest, self._recent = Means(TEN_SECONDS, LATEST), Means(FIVE_MINUTES, RECENT)
         self._hourly = np.zeros((0, HOURS, 4), np.uint16)
-        self._recent_slots = np.full(RECENT, -1, np.int64)
         self._hour_slots = np.full(HOURS, -1, np.int64)
-        self._sums = np.zeros((0, 2, 2))  # by row: bytes, messages; sum and count of the five minutes now
         self._seen = np.zeros(0)  # by row: the moment of its last sample
         self._estimated = np.zeros(0, bool)
         self._restored = np.zeros(0, bool)  # by row: no sample of this process yet, only what a former one kept
-        self._slot = -1
 
     def __len__(self) -> int:
         """Partitions kept."""
@@ -71,7 +69,7 @@ class LoadHistory:
     @property
     def nbytes(self) -> int:
         """Bytes of the figures kept, without the names."""
-        arrays = (self._recent, self._hourly, self._sums, self._seen, self._estimated)
+        arrays = (self._latest, self._recent, self._hourly, self._seen, self._estimated)
         return sum(array.nbytes for array in arrays)
 
     def add(self, sample: Sample) -> None:
@@ -86,10 +84,9 @@ class LoadHistory:
                 reason="OtherCluster",
             )
         self.cluster_id = sample.cluster_id
-        slot = int(sample.at // FIVE_MINUTES)
-        if slot < self._slot:
+        if sample.at // TEN_SECONDS < self._latest.span or sample.at // FIVE_MINUTES < self._recent.span:
             return
-        self._advance(slot)
+        self._advance(sample.at)
         found = [(key, load) for key, load in sample.partitions.items() if self._interesting(key.topic)]
         found += [
             (TopicPartition(topic, WHOLE_TOPIC), load)
@@ -103,8 +100,9 @@ class LoadHistory:
         for key in partitions:
             row = self._rows.pop(key, None)
             if row is not None:
-                self._recent[row] = self._hourly[row] = UNKNOWN
-                self._sums[row] = 0
+                self._hourly[row] = UNKNOWN
+                self._latest.forget(row)
+                self._recent.forget(row)
                 self._free.append(row)
 
     def rates(
@@ -132,33 +130,24 @@ class LoadHistory:
         """As `rates`, of one partition."""
         return self.rates([key], window, now, default)[key]
 
-    def _advance(self, slot: int) -> None:
-        """Begin the five minutes `slot`; what was gathered in those before becomes a mean, full hours an hour."""
-        if slot == self._slot:
-            return
-        if self._slot >= 0:
-            self._close_five_minutes()
-            for hour in range(self._slot * FIVE_MINUTES // HOUR, slot * FIVE_MINUTES // HOUR)[-HOURS:]:
+    def _advance(self, at: float) -> None:
+        """What was gathered before the spans of that moment becomes their means, full hours an hour."""
+        self._latest.advance(at)
+        before = self._recent.span
+        self._recent.advance(at)
+        if before >= 0:
+            for hour in range(before * FIVE_MINUTES // HOUR, int(at // HOUR))[-HOURS:]:
                 self._close_hour(hour)
-        self._slot = slot
-
-    def _close_five_minutes(self) -> None:
-        column = self._slot % RECENT
-        sums, counts = self._sums[:, :, 0], self._sums[:, :, 1]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            self._recent[:, column] = coded(sums / counts)
-        self._recent_slots[column] = self._slot
-        self._sums[:] = 0
 
     def _close_hour(self, hour: int) -> None:
         """Reduce the hour's five-minute means; an hour without any stays unknown."""
         column = hour % HOURS
         self._hour_slots[column] = hour
         self._hourly[:, column] = UNKNOWN
-        columns = np.flatnonzero(self._recent_slots * FIVE_MINUTES // HOUR == hour)
-        if not len(columns):
+        columns = self._recent.where(hour * HOUR, (hour + 1) * HOUR)
+        if not columns.any():
             return
-        values = decoded(self._recent[:, columns])
+        values = self._recent.of(columns)
         known = np.isfinite(values[:, :, BYTES]).any(axis=1)
         bytes, messages = values[known, :, BYTES], values[known, :, MESSAGES]
         if not len(bytes):
@@ -179,9 +168,10 @@ class LoadHistory:
         for row, (_, load) in zip(rows, found, strict=True):
             if row < 0 or not figures.plausible(load.bytes):
                 continue
-            self._sums[row, BYTES] += (load.bytes, 1)
-            if load.messages is not None and figures.plausible(load.messages):
-                self._sums[row, MESSAGES] += (load.messages, 1)
+            for means in (self._latest, self._recent):
+                means.add(row, BYTES, load.bytes)
+                if load.messages is not None and figures.plausible(load.messages):
+                    means.add(row, MESSAGES, load.messages)
             self._seen[row] = at
             self._restored[row] = False
             self._estimated[row] = load.quality is Quality.ESTIMATED
@@ -200,11 +190,13 @@ class LoadHistory:
     def _grow(self) -> None:
         before = len(self._seen)
         after = min(max(2 * before, 256), self._capacity)
-        for name in ("_recent", "_hourly", "_sums", "_seen", "_estimated", "_restored"):
+        for name in ("_hourly", "_seen", "_estimated", "_restored"):
             old = getattr(self, name)
             new = np.zeros((after, *old.shape[1:]), old.dtype)
             new[:before] = old
             setattr(self, name, new)
+        self._latest.grow(after)
+        self._recent.grow(after)
         self._free.extend(reversed(range(before, after)))
 
     def _reduced(
@@ -229,20 +221,19 @@ class LoadHistory:
         }
 
     def _window(self, index: NDArray[np.int64], window: Window, now: float) -> tuple[Values, Values]:
-        """Bytes/s and messages/s of rows: five-minute means where they are kept, whole hours where they begin."""
+        """Bytes/s and messages/s of rows, by the finest means that reach back so far: ten seconds, else five minutes,
+        and whole hours where they begin."""
         begin = now - window.seconds
-        first_recent = self._slot - RECENT + 1
-        slots = self._recent_slots
-        fresh = (slots >= max(first_recent, 0)) & ((slots + 1) * FIVE_MINUTES > begin)
-        oldest = slots[fresh].min() * FIVE_MINUTES if fresh.any() else self._slot * FIVE_MINUTES
-        hours = self._hour_slots
-        old = (hours >= 0) & ((hours + 1) * HOUR > begin) & ((hours + 1) * HOUR <= oldest)
-        recent = decoded(self._recent[index][:, fresh])
+        if window.seconds < FIVE_MINUTES:
+            values = self._latest.with_current(self._latest.where(begin), index)
+            weights = np.ones(values.shape[1])
+            found = [figures.reduced(values[:, :, kind], weights, window.statistic) for kind in (BYTES, MESSAGES)]
+            return found[0], found[1]
+        fresh, hours = self._recent.where(max(begin, self._recent.reach)), self._hour_slots
+        old = (hours >= 0) & ((hours + 1) * HOUR > begin) & ((hours + 1) * HOUR <= self._recent.oldest(fresh))
+        recent = self._recent.with_current(fresh, index)
         chosen = {Statistic.MEAN: MEAN, Statistic.P95: P95, Statistic.MAX: MAX}[window.statistic]
         hourly, hourly_messages = (decoded(self._hourly[index][:, old, kind]) for kind in (chosen, MESSAGES_MEAN))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            current = self._sums[index, :, 0] / self._sums[index, :, 1]
-        recent = np.concatenate([recent, current[:, None, :]], axis=1)
         weights = np.concatenate([np.ones(recent.shape[1]), np.full(hourly.shape[1], HOUR / FIVE_MINUTES)])
         values = np.concatenate([recent[:, :, BYTES], hourly], axis=1)
         messages = np.concatenate([recent[:, :, MESSAGES], hourly_messages], axis=1)

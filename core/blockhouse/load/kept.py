@@ -7,30 +7,29 @@ from collections.abc import Collection, Iterable
 import numpy as np
 
 from blockhouse.load.columns import Column
-from blockhouse.load.figures import UNKNOWN, Codes, coded, decoded
-from blockhouse.load.history import FIVE_MINUTES, HOUR, HOURS, P95, RECENT, LoadHistory
+from blockhouse.load.figures import UNKNOWN, Codes, decoded
+from blockhouse.load.history import FIVE_MINUTES, HOUR, HOURS, P95, LoadHistory
 from blockhouse.placement.model import TopicPartition
 
 
 class KeptHistory(LoadHistory):
     """As `LoadHistory`. `changed` gives out, `restore` takes over."""
 
-    _given_slot = 0
+    _given_span = 0
     """The five minutes that were not over when they were given out."""
     _given_hour = -1
     """The newest hour that was given out."""
 
     def changed(self) -> list[Column]:
         """The five minutes now, and what was closed since the last call."""
-        if self._slot < 0 or self.cluster_id is None:
+        now = self._recent.span
+        if now < 0 or self.cluster_id is None:
             return []
-        slots = [slot for slot in self._recent_slots.tolist() if slot >= self._given_slot]
-        columns = [self._column(FIVE_MINUTES, slot, self._recent[:, slot % RECENT]) for slot in sorted(slots)]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            columns.append(self._column(FIVE_MINUTES, self._slot, coded(self._sums[:, :, 0] / self._sums[:, :, 1])))
+        spans = [span for span in self._recent.spans if span >= self._given_span]
+        columns = [self._column(FIVE_MINUTES, span, self._recent.codes(span)) for span in [*spans, now]]
         hours = sorted(hour for hour in self._hour_slots.tolist() if hour > self._given_hour)
         columns += [self._column(HOUR, hour, self._hourly[:, hour % HOURS]) for hour in hours]
-        self._given_slot, self._given_hour = self._slot, max([self._given_hour, *hours])
+        self._given_span, self._given_hour = now, max([self._given_hour, *hours])
         return [column for column in columns if column.keys]
 
     def restore(self, columns: Collection[Column], cluster: str, now: float) -> int:
@@ -40,11 +39,11 @@ class KeptHistory(LoadHistory):
         if not mine:
             return 0
         newest = min(max((each.slot + 1) * each.span for each in mine) - 1, int(now)) // FIVE_MINUTES
-        self.cluster_id, self._slot = cluster, newest
+        self.cluster_id, self._recent.span = cluster, newest
         taken = [each for each in mine if self._fits(each)]
         for each in sorted(taken, key=lambda each: each.at):
             self._take(each)
-        self._given_slot, self._given_hour = newest, int(self._hour_slots.max())
+        self._given_span, self._given_hour = newest, int(self._hour_slots.max())
         return len(taken)
 
     def same_hours(self, keys: Iterable[TopicPartition], at: float, days: int = 7) -> dict[TopicPartition, float]:
@@ -69,8 +68,8 @@ class KeptHistory(LoadHistory):
 
     def _fits(self, column: Column) -> bool:
         if column.span == FIVE_MINUTES:
-            return column.slot > self._slot - RECENT
-        return column.slot > self._slot * FIVE_MINUTES // HOUR - HOURS
+            return column.slot * FIVE_MINUTES >= self._recent.reach
+        return column.slot > self._recent.span * FIVE_MINUTES // HOUR - HOURS
 
     def _take(self, column: Column) -> None:
         chosen = [n for n, key in enumerate(column.keys) if self._interesting(key.topic)]
@@ -80,11 +79,7 @@ class KeptHistory(LoadHistory):
         if column.span == HOUR:
             self._hourly[rows, column.slot % HOURS] = codes
             self._hour_slots[column.slot % HOURS] = column.slot
-        elif column.slot == self._slot:  # not over yet: what comes is added to it
-            values = decoded(codes)
-            self._sums[rows, :, 0], self._sums[rows, :, 1] = np.nan_to_num(values), np.isfinite(values)
         else:
-            self._recent[rows, column.slot % RECENT] = codes
-            self._recent_slots[column.slot % RECENT] = column.slot
+            self._recent.restore(column.slot, rows, codes)
         self._seen[rows] = np.maximum(self._seen[rows], column.at)
         self._restored[rows] = True

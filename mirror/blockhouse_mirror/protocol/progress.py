@@ -17,7 +17,8 @@ class Progress:
     """Of one partition, from the source offset and the target offset on at which the task begins."""
 
     __slots__ = (
-        "_epochs", "_in_flight", "after", "bytes", "in_flight_bytes", "left_out", "letters", "read", "records", "tail",
+        "_epochs", "_in_flight", "after", "bytes", "in_flight_bytes", "left_out", "letters", "read", "read_epoch",
+        "records", "tail",
     )  # fmt: skip
 
     def __init__(self, offset: int, epoch: int, tail: int) -> None:
@@ -30,6 +31,8 @@ class Progress:
         self.in_flight_bytes = 0
         self.records = self.bytes = self.left_out = self.letters = 0
         self._in_flight: deque[tuple[int, int, int]] = deque()
+        self.read_epoch = epoch
+        """Leader epoch in which the last record was read, -1 if unknown."""
         self._epochs: list[tuple[int, int]] = [(offset, epoch)]  # leader epochs, each by the offset it begins above
 
     @property
@@ -70,7 +73,8 @@ class Progress:
 
     def in_epoch(self, offset: int, epoch: int) -> None:
         """The record at `offset` was read in this leader epoch."""
-        if epoch != self._epochs[-1][1]:
+        if epoch != self.read_epoch:
+            self.read_epoch = epoch
             self._epochs.append((offset, epoch))
 
     def acknowledged(self, target_offset: int) -> int:

@@ -27,6 +27,8 @@ to one of them is waited for at once."""
 CAREFUL = 1000
 """Offsets behind a dead letter within which records are still sent alone: refusals are seldom single, and one of a
 batch ends the task."""
+PATIENCE = 1.0
+"""Seconds for which acknowledgements are waited for before partitions that have none are paused."""
 
 Send = Callable[[Link, Any, int, list[tuple[str, Any]]], None]
 
@@ -40,9 +42,10 @@ class Careful:
 
 
 class Forwarding:
-    """Of one lease. `share` is how many bytes a partition may have in flight; `refuse` ends one that cannot continue,
-    with a reason and what happened. `links` are added and removed by the lease. `alone` makes what sends the records of
-    a partition of which a batch was refused."""
+    """Of one lease. `share` is how many bytes a partition may have in flight, `enough` how many all that are not paused
+    have together before they are waited for; `refuse` ends one that cannot continue, with a reason and what happened.
+    `links` are added and removed by the lease. `alone` makes what sends the records of a partition of which a batch was
+    refused."""
 
     def __init__(
         self,
@@ -53,20 +56,24 @@ class Forwarding:
         refuse: Callable[[Link, str, str], None],
         alone: Callable[[Progress], Alone],
     ) -> None:
-        self.share = 0
+        self.share = self.enough = 0
         self.records = 0
         self._source, self._target, self._target_cluster = source, target, target_cluster
         self._links, self._refuse, self._make_alone = links, refuse, alone
         self._careful: dict[Link, Careful] = {}
         self._pausing: list[Key] = []
         self._paused: dict[Key, Link] = {}
+        self._enough_since: float | None = None
 
     def forget(self, link: Link) -> None:
         """The partition is not read any more."""
         self._paused.pop(link.key, None)
 
     def forward(self) -> None:
-        """Read a batch and send it on."""
+        """Read a batch and send it on, or wait for acknowledgements."""
+        if self._waits():
+            self._target.poll(READ_SECONDS)
+            return
         for message in self._source.read(BATCH, READ_SECONDS):
             link = self._links.get((message.topic(), message.partition()))
             if link is None or link.ending:
@@ -89,7 +96,8 @@ class Forwarding:
             return  # read again after a pause
         headers = message.headers() or []
         epoch = message.leader_epoch()
-        progress.in_epoch(offset, -1 if epoch is None else epoch)
+        if epoch != progress.read_epoch:
+            progress.in_epoch(offset, -1 if epoch is None else epoch)
         if headers and provenance.came_from(headers, self._target_cluster):
             progress.leave_out(offset)
             return
@@ -104,18 +112,11 @@ class Forwarding:
 
     def _send(self, link: Link, message: Any, offset: int, headers: list[tuple[str, Any]]) -> None:
         assigned, progress = link.assigned, link.progress
-        origin = link.format.encode(offset, progress.after)
+        headers.append((provenance.HEADER, link.format.encode(offset, progress.after)))
         _, timestamp = message.timestamp()
+        to, key, value = assigned.target_topic, message.key(), message.value()
         try:
-            self._target.send(
-                assigned.target_topic,
-                assigned.partition,
-                message.key(),
-                message.value(),
-                timestamp,
-                [*headers, (provenance.HEADER, origin)],
-                link.delivered,
-            )
+            self._target.send(to, assigned.partition, key, value, timestamp, headers, link.delivered)
         except KafkaException as error:
             cause = error.args[0]
             if cause.code() not in CONSEQUENCES:
@@ -133,6 +134,17 @@ class Forwarding:
             reason = "Gap" if code in GAPS else "SourceTopicGone" if code in GONE else "SourceRefused"
             self._refuse(link, reason, error.str())
         # anything else passes: the client tries again by itself
+
+    def _waits(self) -> bool:
+        """Whether to read no more for now. The client drops what it has prefetched of a partition that is paused, and
+        fetches and unpacks it again; so nothing is paused where the target is slow to all, only what is slower than the
+        others."""
+        if sum(link.progress.in_flight_bytes for link in self._links.values() if not link.paused) <= self.enough:
+            self._enough_since = None
+            return False
+        now = time.monotonic()
+        self._enough_since = self._enough_since or now
+        return now - self._enough_since < PATIENCE
 
     def resume(self) -> None:
         ready = [key for key, link in self._paused.items() if link.progress.in_flight_bytes <= self.share // 2]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from time import time
 from typing import Any
 
 from confluent_kafka import KafkaError
@@ -46,9 +46,10 @@ class Link:
         if error is not None:
             self._failures.append((self, error))
         elif not self._failures:
-            latency = time.time() * 1000 - self.progress.acknowledged(message.offset())
+            latency = time() * 1000 - self.progress.acknowledged(message.offset())
             self.latency_sum += latency
-            self.latency_max = max(self.latency_max, latency)
+            if latency > self.latency_max:
+                self.latency_max = latency
 
     def place(self) -> dict[str, int | str]:
         progress, assigned = self.progress, self.assigned

@@ -71,13 +71,7 @@ class Target:
         while True:
             try:
                 self._produce(
-                    topic,
-                    value,
-                    key,
-                    partition=partition,
-                    timestamp=timestamp_ms,
-                    headers=headers,
-                    on_delivery=delivered,
+                    topic, value, key, partition, timestamp=timestamp_ms, headers=headers, on_delivery=delivered
                 )
                 return
             except BufferError:

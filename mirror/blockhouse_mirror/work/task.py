@@ -175,6 +175,7 @@ class _Lease:
             link = Link(each, self._welcome.source_cluster, self._failures)
             self._links[link.key] = link
         self._forwarding.share = max(LEAST_SHARE, self._welcome.in_flight // len(self._links))
+        self._forwarding.enough = self._welcome.in_flight // 2
         if self._welcome.read_tail:
             # By itself: a broker that does not answer must not hold the partitions that are mirrored already.
             threading.Thread(target=self._read_tails, args=(partitions,), name="tails", daemon=True).start()

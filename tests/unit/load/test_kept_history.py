@@ -138,7 +138,7 @@ def test_what_is_measured_is_no_history_any_more_and_is_added_to_the_five_minute
 
     history.add(sample(START + 30, a0=200.0))
 
-    found = history.rates([KEY, SIBLING], Window(60), START + 30, 1.0)
+    found = history.rates([KEY, SIBLING], Window(600), START + 30, 1.0)
     assert (found[KEY].bytes, found[KEY].source) == (pytest.approx(150, rel=CLOSE), RateSource.PARTITION)
     assert (found[SIBLING].bytes, found[SIBLING].source) == (pytest.approx(8, rel=CLOSE), RateSource.HISTORY)
 

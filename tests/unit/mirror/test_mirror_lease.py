@@ -135,7 +135,8 @@ class Target:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def send(self, topic: str, partition: int, key: Any, value: Any, moment: int, headers: Any, delivered: Any) -> None:
+    def send(self, *record: Any) -> None:
+        headers, delivered = record[-2:]
         self._world.callbacks.append((delivered, headers))
 
     def poll(self, seconds: float) -> None:
