@@ -26,8 +26,8 @@ EVENTS = ("topic", "topic", "cut", "election", "offsets", "markers", "schema", "
 """A topic is deleted and made again; a log is cut and written again; leaders change; committed offsets go back with
 their metadata; ZooKeeper loses the markers, or the schema history, or is restored from an old backup;
 machines are suspended, their clocks with them."""
-REPLAYS = ("ReplayDiffers", "ReplayRangeExpired", "LaggingMessagesExpired")
-"""What a block in flight may be blocked for, or a table have lost, when other messages have the offsets."""
+REPLAYS = ("ReplayDiffers", "ReplayRangeExpired", "ReportRejected", "LaggingMessagesExpired")
+"""What is reported of blocks in flight and lagging tables when other messages have their offsets."""
 SUSPENDED = 25.0
 """Seconds at most: clocks may differ by 30 without a wrong decision (`evidence.CLOCK_SKEW`), and do by 4 anyway."""
 SHARE = 0.25

@@ -228,7 +228,7 @@ def judge(world: World, event: str, values: dict[str, Any]) -> None:
     defects = ("internal_error", "stream.job_failed", "aggregator.failed", "conversation.unexpected", "member_crashed")
     if unexpected or event in defects:
         world.hurt(f"BUG: {event} {values.get('error', values)}")
-    elif event == "stream.stopped":
+    elif event == "stream.stopped" and values["reason"] != "StaleEpoch":  # of a stream that is lost already
         forced = world.counts.get("force offset") and values["reason"] in ("OffsetsReset", "OffsetsWentBack")
         if not forced and values["reason"] not in world.causes.get(values["stream"], ()):
             world.hurt(f"STOPPED: {values['stream']} without a cause: {values['reason']}: {values['message']}")
