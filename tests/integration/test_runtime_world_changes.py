@@ -90,7 +90,9 @@ def test_a_log_that_was_cut_and_written_again(stack: Stack, pipeline: Loading, n
 
     pipeline.wait("the stream stopped", lambda: stops(pipeline) == {0: "LogTruncated"}, timeout=60)
     assert group.committed()[0][0] == 90, "nothing was committed over it"
-    accept(pipeline, 0, "LogTruncated", "--from", "60", "--yes")
+    shown = accept(pipeline, 0, "LogTruncated", "--from", "60", "--yes")
+    assert f"ALTER TABLE {before} DELETE WHERE _kafka_cluster = 'a'" in shown.replace("`", "")
+    assert "-- 90 rows" in shown, "three rows of each of the messages that are gone"
     pipeline.settle(after)
     assert feed.differences(before, after) == []
 

@@ -19,6 +19,7 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.commands.block_decisions import recut, resolve
 from blockhouse_aggregator.commands.examined import Examined, decide, examine
 from blockhouse_aggregator.commands.hand_back import hand_back
+from blockhouse_aggregator.commands.leftover_rows import leftover_rows
 from blockhouse_aggregator.commands.table_claims import claims
 from blockhouse_aggregator.coordination.markers import Decision, Decisions
 from blockhouse_aggregator.coordination.session import Session
@@ -132,6 +133,9 @@ def accept(
         if reason == takeover.MARKER_MISSING:
             would = f"continue from offset {found.facts.offset}, which must be its newest, and get a marker"
         typer.echo(f"{stream} stands still: {reason}. It would {would}.")
+        if reason == takeover.LOG_TRUNCATED:
+            for line in leftover_rows(settings, session, requested, found.facts.topic_id, begin):
+                typer.echo(line)
         if not yes:
             typer.echo("Nothing was changed; add --yes to do it.")
             return

@@ -13,6 +13,7 @@ from blockhouse_aggregator.protocol.foreign import ForeignTable, bounds
 from blockhouse_aggregator.protocol.state import Block, Stage, StreamState, TableState
 
 MARKER_MISSING = "MarkerMissing"
+LOG_TRUNCATED = "LogTruncated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def _refusal(facts: Facts) -> Stop | None:
     if facts.foreign is not None and metadata is None and facts.offset is not None:
         # Example: A [6, 9] in flight, B (11, 10), but the log ends at 8.
         stop = bounds(facts.offset, facts.foreign, facts.log_begin)[1]
-        return Stop("LogTruncated", f"{stop} is beyond the log end {facts.log_end}") if stop > facts.log_end else None
+        return Stop(LOG_TRUNCATED, f"{stop} is beyond the log end {facts.log_end}") if stop > facts.log_end else None
     if metadata is None:
         if started and facts.offset is None:
             # The group was empty for longer than offsets.retention.minutes: starting at the earliest would double rows.
@@ -165,11 +166,11 @@ def _beyond(facts: Facts, metadata: Metadata) -> Stop | None:
     """Whether the log still has what was read of it."""
     if metadata.position > facts.log_end:
         # An unclean election or a restored disk: P=900, log end 850.
-        return Stop("LogTruncated", f"position {metadata.position} is beyond the log end {facts.log_end}")
+        return Stop(LOG_TRUNCATED, f"position {metadata.position} is beyond the log end {facts.log_end}")
     if facts.cut:
         # Truncated and written again: P=900 was read in epoch 7, which now ends at 850, though the log ends at 1,200.
         text = f"position {metadata.position} was read in leader epoch {metadata.leader_epoch}, which now ends below it"
-        return Stop("LogTruncated", f"{text}: other messages took the place of what was read")
+        return Stop(LOG_TRUNCATED, f"{text}: other messages took the place of what was read")
     return None
 
 
