@@ -80,7 +80,7 @@ def perform(scenario: Scenario, folder: Path, console: Console, *, keep: bool) -
         killed=[killed],
         frozen=[frozen],
         replays=tally.total("replays"),
-        deduplicated=tally.total("deduplicated"),
+        recognised=tally.total("deduplicated") + tally.total("provenance_decisions"),
         streams=2 * scenario.partitions,
         verified=verified,
     )

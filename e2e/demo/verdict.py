@@ -22,7 +22,7 @@ def judge(
     killed: Sequence[Killed],
     frozen: Sequence[Frozen],
     replays: int,
-    deduplicated: int,
+    recognised: int,
     streams: int,
     verified: Verdict,
 ) -> tuple[Check, ...]:
@@ -44,8 +44,8 @@ def judge(
         ),
         Check(
             "a replayed block was recognised as stored",
-            deduplicated > 0,
-            f"{deduplicated} of {replays} replayed blocks",
+            recognised > 0,
+            f"{recognised} of {replays} replayed blocks",
         ),
         _verifier(verified, streams),
     )

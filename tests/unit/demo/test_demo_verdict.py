@@ -49,7 +49,7 @@ def failed(results: list[TableResult] = WHOLE, **changes: Any) -> list[str]:
         "killed": [KILLED],
         "frozen": [FROZEN],
         "replays": 3,
-        "deduplicated": 2,
+        "recognised": 2,
         "streams": 4,
         "verified": verdict(),
     }
@@ -104,7 +104,7 @@ def test_a_kill_at_another_moment_does_not_count(kill: Killed) -> None:
 
 
 def test_a_run_without_faults_fails() -> None:
-    assert failed(killed=[], frozen=[], replays=0, deduplicated=0) == ["an aggregator", "an aggregator", "a replayed"]
+    assert failed(killed=[], frozen=[], replays=0, recognised=0) == ["an aggregator", "an aggregator", "a replayed"]
 
 
 def test_an_unnoticed_freeze_fails() -> None:
@@ -113,4 +113,4 @@ def test_an_unnoticed_freeze_fails() -> None:
 
 
 def test_replays_that_were_all_stored_again_fail() -> None:
-    assert failed(deduplicated=0) == ["a replayed"]
+    assert failed(recognised=0) == ["a replayed"]
