@@ -31,7 +31,7 @@ class Group:
 
     def committed(self) -> dict[int, tuple[int, str]]:
         """Offset and metadata by partition."""
-        found = committed_offsets(self._cluster, self.name)
+        found = committed_offsets(self._cluster, self.name, self.topic)
         return {stream.partition: (value.offset or 0, value.metadata or "") for stream, value in found.items()}
 
     def commit(self, partition: int, offset: int, metadata: str) -> None:

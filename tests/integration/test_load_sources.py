@@ -91,7 +91,9 @@ def write(
         for partition in (partition for partition, count in counts.items() if n < count):
             producer.produce(topic, b"x" * size, key=str(n), partition=partition)
             sent += 1
-        producer.poll(max(begin + seconds * sent / total - time.monotonic(), 0))
+        producer.poll(0)
+        while (left := begin + seconds * sent / total - time.monotonic()) > 0:
+            producer.poll(left)  # an acknowledgement ends it early
     assert producer.flush(60) == 0
 
 
@@ -156,12 +158,12 @@ def test_a_compacted_topic_is_an_estimate(kafka: KafkaClusterServers, source: Sa
     create(kafka, "compacted", [[2]], {"cleanup.policy": "compact"})
     write(kafka, "compacted", {0: 2000}, size=100)
     source.sample()
-    write(kafka, "compacted", {0: 100}, seconds=3)
+    # Sizes are read later than offsets, and their interval differs from the window by what a busy broker takes.
+    write(kafka, "compacted", {0: 100}, seconds=5)
     sample = sampled(source)
     load = sample.partitions[TopicPartition("compacted", 0)]
     assert load.quality is Quality.ESTIMATED
-    # By the mean size of its records, small ones of before among them, over a window that a busy machine stretches.
-    assert load.bytes * sample.window == pytest.approx(100 * RECORD, rel=0.3)
+    assert load.bytes * sample.window == pytest.approx(100 * RECORD, rel=0.15)
 
 
 def arrived_on(fleet: KafkaFleet, key: TopicPartition, broker: int) -> int:

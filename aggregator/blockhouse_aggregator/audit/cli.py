@@ -30,7 +30,8 @@ _HELP = """Compare what Kafka holds with what every ClickHouse replica holds, me
 Reads the whole topic of every cluster, the dead-letter topic, and the provenance columns of every table on every
 replica. Run it when nothing is being produced, or with --wait. Exit code 0: exact on every replica; 1: not; 3: it
 could not be done, because a cluster or a replica is not reachable; what is reachable is compared all the same, and
-the rest is named. Without --replica, the replica of the configuration names the others of its shard.
+the rest is named; or all that differs may be right, as where a TTL removes rows. Without --replica, the replica of the
+configuration names the others of its shard.
 
 With --values every stored value is compared with the one that was sent, column by column, by reading the messages
 again on another path than the aggregators; --sample N takes about N messages of each table in place of all.
@@ -129,9 +130,9 @@ def _exit_code(report: AuditReport, left_out: Mapping[str, str]) -> int:
     """What was not compared is named, and is no proof."""
     for name, why in sorted(left_out.items()):
         typer.secho(f"NOT COMPARED: {name}: {why}", fg=typer.colors.RED, err=True)
-    if not report.exact:
-        return 1
-    return 3 if left_out else 0
+    if report.exact:
+        return 3 if left_out else 0
+    return 3 if report.undecided else 1
 
 
 def _watch(
@@ -150,7 +151,7 @@ def _watch(
         if as_json:
             typer.echo(json.dumps(found.to_json()))
             return
-        typer.echo(f"{found.stream} [{found.begin}, {found.end}): {'exact' if found.exact else 'NOT EXACT'}")
+        typer.echo(f"{found.stream} [{found.begin}, {found.end}): {_verdict(found)}")
         for table in found.tables:
             for offender in table.offenders:
                 typer.echo(f"  {table.table} on {table.replica}: {offender}")
@@ -162,6 +163,12 @@ def _watch(
         compared, wrong = watch(sampled, every=every, seconds=seconds, report=report, excuse=excuse)
     typer.echo(f"{compared} windows compared, {wrong} not exact", err=True)
     return 1 if wrong else 0 if compared else 3
+
+
+def _verdict(window: Window) -> str:
+    if window.undecided:
+        return "CANNOT BE JUDGED"
+    return "exact" if window.exact else "NOT EXACT"
 
 
 def _summary(report: AuditReport) -> str:

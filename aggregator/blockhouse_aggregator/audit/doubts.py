@@ -15,14 +15,10 @@ from blockhouse_aggregator.clickhouse.tables import merges_rows
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """`why` is in words, empty without a doubt. `of_all`: nothing of the table can be judged; else what is missing."""
+    """`why` is in words, empty without a doubt. `of_all`: no difference can be judged; else none by missing rows."""
 
     why: str = ""
     of_all: bool = False
-
-    @property
-    def of_missing(self) -> bool:
-        return bool(self.why)
 
 
 NONE = Doubt()

@@ -36,8 +36,7 @@ class TableResult:
     """One table on one replica. `messages` and `rows` as produced; `rows` without those of dead letters.
 
     `table` is empty for messages that name none. `exists` is whether the replica has the table. `others` and `unnamed`
-    count rows that were seen and not judged, as in `stored.Held`; `doubt` is why its counts, all or those of missing
-    rows, are no faults.
+    count rows that were seen and not judged, as in `stored.Held`; `doubt` is why a difference may be none.
     """
 
     table: str
@@ -57,9 +56,13 @@ class TableResult:
 
     @property
     def exact(self) -> bool:
-        """As far as it can be judged."""
-        missing = self.missing and not self.doubt.of_missing
-        return self.doubt.of_all or not (self.duplicates or missing or self.unexpected)
+        return not (self.duplicates or self.missing or self.unexpected)
+
+    @property
+    def undecided(self) -> bool:
+        """Not exact, and neither can the difference be called a fault."""
+        only_missing = not (self.duplicates or self.unexpected)
+        return not self.exact and (self.doubt.of_all or (bool(self.doubt.why) and only_missing))
 
 
 def table_result(
@@ -98,8 +101,8 @@ def table_result(
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """`exact` only if every row of Kafka is on every replica exactly once, and nothing else is, as far as that can be
-    judged; `judged` if it can of any table.
+    """`exact` only if every row of Kafka is on every replica exactly once, and nothing else is; `undecided` if it is
+    not, and all that differs cannot be judged.
 
     `expired` counts rows below the begin of the logs that no manifest vouches for: they could not be judged.
     `values` is there if they were compared; `exact` needs them to be right.
@@ -122,19 +125,21 @@ class AuditReport:
         )
 
     @property
-    def judged(self) -> bool:
-        return any(not table.doubt.of_all for table in self.tables)
+    def undecided(self) -> bool:
+        beside = (self.manifest is None or self.manifest.exact) and (self.values is None or self.values.exact)
+        return not self.exact and beside and all(table.exact or table.undecided for table in self.tables)
 
     def to_json(self) -> dict[str, Any]:
-        """`exact` is there for the whole, each table and the manifest."""
+        """`exact` is there for the whole, each table and the manifest, `undecided` for the whole and each table."""
         tables = []
         for table in self.tables:
             shown = {key: value for key, value in asdict(table).items() if key != "offenders"}
             offenders = [{"stream": str(o.stream), **asdict(o.example)} for o in table.offenders]
-            tables.append({**shown, "exact": table.exact, "offenders": offenders})
+            tables.append({**shown, "exact": table.exact, "undecided": table.undecided, "offenders": offenders})
         manifest = None if self.manifest is None else {**asdict(self.manifest), "exact": self.manifest.exact}
         return {
             "exact": self.exact,
+            "undecided": self.undecided,
             "topic": self.topic,
             "expired": self.expired,
             "replicas": list(self.replicas),
@@ -160,11 +165,15 @@ class AuditReport:
             lines.append(Text(f"manifest: {m.messages:,} messages, {m.lost:,} not in Kafka, {m.different:,} different"))
         if self.values is not None:
             lines.append(self.values.render())
-        doubted = len({table.table for table in self.tables if table.doubt.why})
-        limits = f", as far as that can be judged of {doubted} tables" if doubted else ""
-        verdict = Text(f"exact: every row once on every replica{limits}", style="bold green")
-        lines.append(verdict if self.exact else Text("NOT EXACT", style="bold red"))
+        lines.append(self._verdict())
         return Group(*lines)
+
+    def _verdict(self) -> Text:
+        if self.exact:
+            return Text("exact: every row once on every replica", style="bold green")
+        if self.undecided:
+            return Text("CANNOT BE JUDGED: what differs may be right", style="bold yellow")
+        return Text("NOT EXACT", style="bold red")
 
     def _grid(self) -> Table:
         grid = Table(title=f"audit of topic {self.topic}", title_justify="left")
@@ -186,10 +195,9 @@ def _not_judged(table: TableResult) -> list[str]:
     if table.unnamed:
         text = "rows name no topic, and others of their offsets do: whose they are cannot be judged"
         found.append(f"{table.unnamed:,} {text}")
-    if table.doubt.of_all:
-        found.append(f"cannot be judged: {table.doubt.why}")
-    elif table.doubt.of_missing:
-        found.append(f"missing rows cannot be judged: {table.doubt.why}")
+    if table.doubt.why:
+        what = "differences" if table.doubt.of_all else "missing rows"
+        found.append(f"{what} cannot be judged: {table.doubt.why}")
     return found
 
 

@@ -46,6 +46,11 @@ class Window:
     def exact(self) -> bool:
         return all(table.exact for table in self.tables)
 
+    @property
+    def undecided(self) -> bool:
+        """Not exact, and all that differs cannot be judged."""
+        return not self.exact and all(table.exact or table.undecided for table in self.tables)
+
     def to_json(self) -> dict[str, Any]:
         """`wrong` has the tables and replicas that differ, with the first offenders."""
         wrong = [
@@ -57,7 +62,7 @@ class Window:
             if not table.exact
         ]
         where = {"stream": str(self.stream), "begin": self.begin, "end": self.end, "messages": self.messages}
-        return {**where, "exact": self.exact, "wrong": wrong}
+        return {**where, "exact": self.exact, "undecided": self.undecided, "wrong": wrong}
 
 
 def choose(begin: int, committed: int, size: int, random: Random) -> tuple[int, int] | None:
@@ -112,8 +117,8 @@ class SampledAudit:
             time.sleep(_PAUSE)
 
     def _choose(self, cluster: KafkaCluster) -> tuple[StreamId, int, int] | None:
-        committed = committed_offsets(cluster, self._group)
-        ours = sorted(stream for stream, at in committed.items() if stream.topic == self._spec.topic and at.offset)
+        committed = committed_offsets(cluster, self._group, self._spec.topic)
+        ours = sorted(stream for stream, at in committed.items() if at.offset)
         if not ours:
             return None
         stream = self._random.choice(ours)
@@ -176,7 +181,7 @@ def watch(
             excuse(error)
         else:
             if window is not None:
-                compared, wrong = compared + 1, wrong + (not window.exact)
+                compared, wrong = compared + 1, wrong + (not window.exact and not window.undecided)
                 report(window)
         left = None if seconds is None else begun + seconds - time.monotonic()
         if left is not None and left <= 0:

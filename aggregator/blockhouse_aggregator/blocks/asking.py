@@ -50,7 +50,7 @@ def _whole(expected: Mapping[int, int], stored: StoredRows) -> bool:
     return isinstance(decide(expected, stored), Complete)
 
 
-def no_replica_answers(replica: Replica, table: ServerTable, quorum: int) -> bool:
+def all_may_lack_a_part(replica: Replica, table: ServerTable, quorum: int) -> bool:
     """Whether this replica may lack a part for good, and all others too: one that all have lost or, without a quorum,
     one whose only replica is down. The deduplication window decides then, as long as it does."""
     lost = lost_parts(replica)

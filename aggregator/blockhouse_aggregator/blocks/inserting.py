@@ -18,7 +18,7 @@ from blockhouse.config.endpoints import ClickHouse
 from blockhouse.config.pipeline import Quorum
 from blockhouse.errors import BlockhouseError, Permanent, Retryable
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.blocks.asking import no_replica_answers, presence
+from blockhouse_aggregator.blocks.asking import all_may_lack_a_part, presence
 from blockhouse_aggregator.blocks.build import BlockBuilder, EncodedBlock
 from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.clickhouse.errors import Fault, ServerFault
@@ -175,7 +175,7 @@ class Inserter:
             bound = grant.exact or grant.by_token
             if not bound or fault.fault is not Fault.REPLICA:
                 raise
-            if not no_replica_answers(self._replica(), table, self._quorum.replicas):
+            if not all_may_lack_a_part(self._replica(), table, self._quorum.replicas):
                 raise
             return self._send_whole(grant, block)
         surplus = sum(found.surplus.values())

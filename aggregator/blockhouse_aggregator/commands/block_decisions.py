@@ -117,7 +117,7 @@ def find(settings: AggregatorConfig, session: Session, stream: StreamId, table: 
     cluster = next((c for c in settings.kafka.clusters if c.name == stream.cluster), None)
     if cluster is None or stream.topic != settings.kafka.topic:
         raise typer.BadParameter(f"{stream} is no stream of this shard", param_hint="STREAM")
-    committed = committed_offsets(cluster, settings.kafka.group).get(stream)
+    committed = committed_offsets(cluster, settings.kafka.group, settings.kafka.topic).get(stream)
     metadata = codec.decode(committed.metadata) if committed is not None and committed.metadata else None
     entries = metadata.tables if isinstance(metadata, Metadata) else ()
     ids = {entry.table: entry.in_flight for entry in entries}

@@ -57,7 +57,7 @@ def _of_cluster(
     streams = [StreamId(cluster.name, settings.kafka.topic, partition) for partition in range(topic.partitions)]
     # Markers before offsets: in this order no owner that continues meanwhile makes the offsets look older.
     known_markers = {stream: markers.get(stream) for stream in streams if only in (None, stream)}
-    committed = committed_offsets(cluster, settings.kafka.group)
+    committed = committed_offsets(cluster, settings.kafka.group, settings.kafka.topic)
     for stream, marker in known_markers.items():
         at = committed.get(stream, Committed(None))
         begin, end, epoch = facts.bounds(stream)

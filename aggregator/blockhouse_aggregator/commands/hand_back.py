@@ -41,9 +41,8 @@ def hand_back(
     prefix = f"{settings.clickhouse.database}."
     names = {history.id: history.name.removeprefix(prefix) for history in histories}
     for cluster in settings.kafka.clusters:
-        committed = committed_offsets(cluster, settings.kafka.group)
-        mine = {stream: found for stream, found in committed.items() if stream.topic == settings.kafka.topic}
-        texts = {stream: _text(settings, stream, found, names) for stream, found in sorted(mine.items())}
+        committed = committed_offsets(cluster, settings.kafka.group, settings.kafka.topic)
+        texts = {stream: _text(settings, stream, found, names) for stream, found in sorted(committed.items())}
         for stream, (offset, text) in texts.items():
             typer.echo(f"{stream} at {offset}: {text}")
         if yes and texts:

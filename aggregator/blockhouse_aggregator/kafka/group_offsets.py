@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from blockhouse.config.endpoints import KafkaCluster
@@ -16,17 +17,30 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.group import Committed
 
 
-def committed_offsets(cluster: KafkaCluster, group: str, *, timeout: float = 10.0) -> Mapping[StreamId, Committed]:
-    """Every stream of the group that has a committed offset. Raises Retryable or Permanent."""
+def committed_offsets(
+    cluster: KafkaCluster, group: str, topic: str, *, timeout: float = 10.0
+) -> Mapping[StreamId, Committed]:
+    """Every stream of the topic for which the group has a committed offset. Raises Retryable or Permanent.
+
+    By a consumer that never joins, since the admin client crashes, process and all, while the coordinator still loads
+    the group (librdkafka 2.16.1: it asks for the coordinator again on behalf of a member that there is not).
+    """
     doing = f"reading the offsets of group {group} in cluster {cluster.name}"
-    request = ConsumerGroupTopicPartitions(group)
-    admin = _admin(cluster)  # kept until it has answered
-    future = admin.list_consumer_group_offsets([request], request_timeout=timeout)[group]
-    answer = _answer(future, doing, timeout)
+    consumer = Consumer({**_client(cluster), "group.id": group, "enable.auto.commit": False})
+    try:
+        known = consumer.list_topics(topic, timeout=timeout).topics[topic]
+        found = consumer.committed([TopicPartition(topic, number) for number in known.partitions], timeout)
+    except KafkaException as error:
+        raise translate(error, doing) from error
+    finally:
+        consumer.close()
+    for each in found:
+        if each.error is not None:
+            raise translate(each.error, f"{doing}, partition {each.partition}")
     return {
-        StreamId(cluster.name, found.topic, found.partition): Committed(found.offset, found.metadata or "")
-        for found in answer.topic_partitions or ()
-        if found.offset >= 0
+        StreamId(cluster.name, topic, each.partition): Committed(each.offset, each.metadata or "")
+        for each in found
+        if each.offset >= 0
     }
 
 
@@ -40,15 +54,15 @@ def set_offsets(
     doing = f"setting the offsets of group {group} in cluster {cluster.name}"
     targets = [TopicPartition(s.topic, s.partition, offset, text) for s, (offset, text) in offsets.items()]
     request = ConsumerGroupTopicPartitions(group, targets)
-    admin = _admin(cluster)  # kept until it has answered
+    admin = AdminClient(_client(cluster))  # kept until it has answered
     future = admin.alter_consumer_group_offsets([request], request_timeout=timeout)[group]
     for found in _answer(future, doing, timeout).topic_partitions or ():
         if found.error is not None:
             raise translate(found.error, f"{doing}, partition {found.partition}")
 
 
-def _admin(cluster: KafkaCluster) -> AdminClient:
-    return AdminClient({**cluster.client_config(), "client.id": "blockhouse-offsets", "log_level": 0})
+def _client(cluster: KafkaCluster) -> dict[str, Any]:
+    return {**cluster.client_config(), "client.id": "blockhouse-offsets", "log_level": 0}
 
 
 def _answer(future: Future[ConsumerGroupTopicPartitions], doing: str, timeout: float) -> ConsumerGroupTopicPartitions:

@@ -1,4 +1,4 @@
-"""What cannot be judged of a table is no fault of it, and is stated."""
+"""A difference that cannot be judged is neither exact nor a fault, and the reason is stated."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_merges_ttls_and_deletes_are_doubts(server: Server, of_missing: bool, of
     found = doubts(cast(Replica, server), {"default.t": KEYED})
     assert found.keys() <= {"default.t"}
     doubt = found.get("default.t", NONE)
-    assert (doubt.of_missing, doubt.of_all) == (of_missing, of_all)
+    assert (bool(doubt.why), doubt.of_all) == (of_missing, of_all)
 
 
 def report(doubt: Doubt, *, missing: int = 0, duplicates: int = 0) -> AuditReport:
@@ -55,17 +55,25 @@ def report(doubt: Doubt, *, missing: int = 0, duplicates: int = 0) -> AuditRepor
     return AuditReport("events", (found,))
 
 
-def test_missing_rows_are_a_fault_unless_they_may_have_been_removed() -> None:
-    assert not report(NONE, missing=1).exact
-    assert report(DELETED, missing=1).exact
-    assert not report(DELETED, duplicates=1).exact
+def test_missing_rows_are_a_fault_unless_they_may_have_been_removed_and_exact_in_no_case() -> None:
+    for doubt, missing, duplicates, undecided in (
+        (NONE, 1, 0, False),
+        (DELETED, 1, 0, True),
+        (DELETED, 1, 1, False),
+        (MERGES, 1, 1, True),
+    ):
+        found = report(doubt, missing=missing, duplicates=duplicates)
+        assert (found.exact, found.undecided) == (False, undecided)
 
 
-def test_of_a_table_that_merges_rows_nothing_is_judged() -> None:
-    found = report(MERGES, missing=1, duplicates=1)
-    assert found.exact
-    assert not found.judged
-    assert report(DELETED).judged
+def test_what_does_not_differ_is_exact_whatever_could_have_been() -> None:
+    for doubt in (NONE, DELETED, MERGES):
+        assert (report(doubt).exact, report(doubt).undecided) == (True, False)
+
+
+def test_one_fault_is_not_hidden_by_what_cannot_be_judged() -> None:
+    (doubted,), (wrong,) = report(DELETED, missing=1).tables, report(NONE, missing=1).tables
+    assert not AuditReport("events", (doubted, wrong)).undecided
 
 
 def test_a_doubt_is_printed_and_part_of_the_json() -> None:
@@ -73,6 +81,9 @@ def test_a_doubt_is_printed_and_part_of_the_json() -> None:
     with console.capture() as printed:
         console.print(report(DELETED, missing=1).render())
     assert "missing rows cannot be judged: rows were deleted" in printed.get()
-    assert "as far as that can be judged of 1 tables" in printed.get()
-    (table,) = report(MERGES).to_json()["tables"]
+    assert "CANNOT BE JUDGED" in printed.get()
+    found = report(MERGES, missing=1).to_json()
+    assert found["undecided"] is True
+    (table,) = found["tables"]
+    assert (table["exact"], table["undecided"]) == (False, True)
     assert table["doubt"] == {"why": "engine X makes one row of several", "of_all": True}
