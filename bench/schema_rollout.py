@@ -24,7 +24,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from blockhouse_operator.api.parts import Rollout
+from blockhouse_operator.api.rollout import ShardRollout
 from e2e.kit.workspace import stderr_to, workspace
 from e2e.rollouts.plan import plan
 from e2e.rollouts.stage import Stage
@@ -57,7 +57,7 @@ def main(
     folder: Annotated[Path | None, typer.Option(help="Run here, on this disk, and keep the logs.")] = None,
 ) -> None:
     """Roll schema changes out under load; exit code 0 only if every one was exact."""
-    rollout = Rollout.model_validate({"strategy": strategy.value})
+    rollout = ShardRollout.model_validate({"strategy": strategy.value})
     names = [f"r{n}" for n in range(1, replicas + 1)]
     restarts = strategy is Strategy.ROLLING
     stories = [Story(seed=seed, rate=rate, rows=rows, barrier=barrier)]

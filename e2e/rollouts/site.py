@@ -11,9 +11,10 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ConfigDict
 
-from blockhouse_operator.api.parts import Rollout, Table
+from blockhouse_operator.api.parts import Table
 from blockhouse_operator.api.resolve import resolve
 from blockhouse_operator.api.resource import ClickHouseShardIngest, Resource, parse_block_aggregator
+from blockhouse_operator.api.rollout import ShardRollout
 from blockhouse_operator.api.status import ClickHouseShardIngestStatus
 from e2e.pipeline import Pipeline
 
@@ -49,7 +50,7 @@ class Desired(BaseModel):
 
     generation: int = 1
     tables: Mapping[str, str] = {}
-    rollout: Rollout = Rollout()
+    rollout: ShardRollout = ShardRollout()
 
 
 def site_of(pipeline: Pipeline) -> Site:

@@ -17,7 +17,7 @@ from blockhouse_aggregator.audit import run as run_audit
 from blockhouse_aggregator.coordination.schema_store import SchemaStore
 from blockhouse_aggregator.coordination.session import Session
 from blockhouse_operator.api.conditions import Reason
-from blockhouse_operator.api.parts import Rollout
+from blockhouse_operator.api.rollout import ShardRollout
 from e2e.kit.tables import CLICKS
 from e2e.kit.tally import Tally
 from e2e.pipeline import Pipeline, PipelineSpec, VerifierProcess, verifier_of
@@ -58,7 +58,7 @@ class Stage:
     """
 
     def __init__(
-        self, folder: Path, replicas: int, rollout: Rollout, *, block_age: float = 1.0, faults: bool = False
+        self, folder: Path, replicas: int, rollout: ShardRollout, *, block_age: float = 1.0, faults: bool = False
     ) -> None:
         """`block_age` is how long rows are gathered, in seconds."""
         self.rollout = rollout

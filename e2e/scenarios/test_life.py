@@ -66,6 +66,8 @@ def test_a_pipeline_lives(site: Site, home: str) -> None:
         pipeline = changes_reach_the_pods(site, home, pipeline)
         grows_and_shrinks(site, home, pipeline)
         is_suspended_and_resumed(site, home, pipeline)
+        is_restarted_on_demand(site, home)
+        is_stopped_and_started(site, home, pipeline)
         is_repaired(site, home)
         is_deleted(site, home)
     assert site.refused(began) == []
@@ -164,6 +166,42 @@ def is_suspended_and_resumed(site: Site, home: str, pipeline: Manifest) -> None:
     site.wait_ready(NAME, home)
     assert site.condition("ba", NAME, home, "Suspended").get("status") != "True"
     assert uids(site, home) == before, "a pod was restarted for it"
+
+
+def is_restarted_on_demand(site: Site, home: str) -> None:
+    """One replica by its pod, then all of a shard, one after the other."""
+    before = by_name(site, home)
+    site.cluster.kubectl("annotate", "pod", f"{NAME}-0-dc-a-0-0", "blockhouse.dev/restart=now", "-n", home)
+    site.wait("one pod is another one", lambda: len(uids(site, home) - set(before.values())) == 1, timeout=300)
+    site.wait_condition(NAME, home, "PodsUpToDate", "True")
+    one = by_name(site, home)
+    assert [name for name, uid in one.items() if before[name] != uid] == [f"{NAME}-0-dc-a-0-0"]
+    site.cluster.kubectl("annotate", "csi", f"{NAME}-1", "blockhouse.dev/restart=its disk", "-n", home)
+
+    def restarted() -> bool:
+        found = by_name(site, home)
+        changed = {name for name, uid in found.items() if uid != one[name]}
+        return len(found) == REPLICAS and changed == {name for name in found if name.startswith(f"{NAME}-1-")}
+
+    site.wait("all pods of shard 1 are others, and those of shard 0 are not", restarted, timeout=600)
+    site.wait_ready(NAME, home)
+
+
+def by_name(site: Site, home: str) -> dict[str, str]:
+    """Identities of the replicas' pods by name."""
+    found = (pod["metadata"] for pod in pods(site.cluster, NAME, home))
+    return {meta["name"]: meta["uid"] for meta in found if "verifier" not in meta["name"]}
+
+
+def is_stopped_and_started(site: Site, home: str, pipeline: Manifest) -> None:
+    site.apply(patched(pipeline, stop=True))
+    site.wait("its pods have ended", lambda: not uids(site, home), timeout=300)
+    assert site.condition("ba", NAME, home, "Ready")["reason"] == "ShutDown"
+    left = [child["kind"] for child in children(site.cluster, NAME, home)]
+    assert (left.count("PersistentVolumeClaim"), left.count("StatefulSet")) == (REPLICAS, REPLICAS)
+    site.apply(pipeline)
+    site.wait_ready(NAME, home)
+    assert len(uids(site, home)) == REPLICAS
 
 
 def is_repaired(site: Site, home: str) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from blockhouse_operator.api.parts import Rollout
+from blockhouse_operator.api.rollout import ShardRollout
 from blockhouse_operator.api.status import TableStatus
 from e2e.pipeline import Pipeline
 from e2e.rollouts.record import Record
@@ -42,7 +42,7 @@ class SchemaOperator:
     ddl: dict[str, str]
     forgetful: bool = False
     """Every reconcile is that of a new operator."""
-    rollout: Rollout = field(default_factory=lambda: Rollout(strategy="Reload"))
+    rollout: ShardRollout = field(default_factory=lambda: ShardRollout(strategy="Reload"))
     generation: int = 1
     deaths: set[Death] = field(default_factory=set)
     """Those that have not come yet."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from blockhouse.contract.aggregator import RestartStatus
-from blockhouse_operator.api.parts import Rollout
+from blockhouse_operator.api.rollout import ShardRollout
 from blockhouse_operator.decide.tables import ROLLOUT
 from e2e.kit.supervisor import Supervisor
 from e2e.rollouts.plan import requests
@@ -140,10 +140,12 @@ def test_an_operator_killed_at_any_step_of_a_change_is_followed_by_one_that_ends
 
 @pytest.mark.parametrize(
     ("ended_by", "state"),
-    [(Rollout(abort=True), "Aborted"), (Rollout(step_timeout="2s"), "StepTimedOut")],
+    [(ShardRollout(abort=True), "Aborted"), (ShardRollout(step_timeout="2s"), "StepTimedOut")],
     ids=["abort", "timeout"],
 )
-def test_a_table_that_waits_in_vain_is_released_as_it_was(pipeline: Loading, ended_by: Rollout, state: str) -> None:
+def test_a_table_that_waits_in_vain_is_released_as_it_was(
+    pipeline: Loading, ended_by: ShardRollout, state: str
+) -> None:
     table = f"default.ended_{state.lower()}"
     operator = declared(pipeline, table)
     asked, silent = pipeline.aggregators[:2]
@@ -160,7 +162,7 @@ def test_a_table_that_waits_in_vain_is_released_as_it_was(pipeline: Loading, end
     assert wrong(pipeline, "system.columns", altered) == [0, 0]
     pipeline.heal()
     pipeline.feed.send(table, 3)
-    operator.rollout = Rollout(strategy="Reload")
+    operator.rollout = ShardRollout(strategy="Reload")
     operator.change(table, operator.ddl[table])
     assert operator.run()[table].revision == 2
     pipeline.settle(table)
@@ -172,7 +174,7 @@ RESTART_DEATHS = [Death("restart", n, "begun") for n in (1, 3)] + [Death("restar
 def test_aggregators_restart_one_after_the_other_whatever_operators_die_meanwhile(pipeline: Loading) -> None:
     table = "default.restarting"
     operator = declared(pipeline, table)
-    operator.rollout = Rollout()
+    operator.rollout = ShardRollout()
     lives = {aggregator.replica: aggregator.pid for aggregator in pipeline.aggregators}
     kubelet = Supervisor({aggregator.name: aggregator for aggregator in pipeline.aggregators}, lambda _: None)
     with pipeline.feed.flowing(table), kubelet:

@@ -76,19 +76,19 @@ class IntOrString:
     """Marks a text that may also be given as an integer, as Kubernetes quantities are."""
 
 
-def _text(value: object) -> object:
+def text(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 Duration = Annotated[str, Field(pattern=DURATION, max_length=16)]
 """`500ms`, `10s`, `5m`, `1h`."""
-Size = Annotated[str, BeforeValidator(_text), IntOrString(), Field(pattern=SIZE, max_length=20)]
+Size = Annotated[str, BeforeValidator(text), IntOrString(), Field(pattern=SIZE, max_length=20)]
 """Bytes, or with Ki, Mi, Gi, Ti."""
 Fraction = Annotated[str, Field(pattern=PERCENT, max_length=16)]
 """`70%`: JSON numbers with a fraction lose digits."""
 Quantity = Annotated[
     str,
-    BeforeValidator(_text),
+    BeforeValidator(text),
     IntOrString(),
     Field(pattern=r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$", max_length=20),
 ]

@@ -34,6 +34,11 @@ class ConditionType(StrEnum):
     RECONCILING = "Reconciling", "The operator is still bringing the cluster to the spec."
     STALLED = "Stalled", "The operator cannot continue until a person changes something."
     TOPICS_PROVISIONED = "TopicsProvisioned", "Every topic of every Kafka cluster is as in the spec."
+    PODS_UP_TO_DATE = (
+        "PodsUpToDate",
+        "Every pod is made from the present spec, and no restart is due; while it is false, its reason is what it "
+        "waits for.",
+    )
     SCHEMA_UP_TO_DATE = "SchemaUpToDate", "Every table has the columns of the spec on every replica."
     DEDUPLICATION_SAFE = "DeduplicationSafe", "Every table keeps its block hashes long enough and has provenance."
     QUORUM_HEALTHY = "QuorumHealthy", "In every shard inserts can reach their quorum."
@@ -42,7 +47,7 @@ class ConditionType(StrEnum):
         "Every ClickHouse user of the spec has a password, and so is on the servers.",
     )
     VERIFIER_HEALTHY = "VerifierHealthy", "The verifier runs and has found nothing lost or doubled."
-    SUSPENDED = "Suspended", "Loading, or mirroring, was switched off by spec.suspend."
+    SUSPENDED = "Suspended", "Loading, or mirroring, was switched off by spec.suspend or spec.stop."
     PLAN_READY = "PlanReady", "A plan is frozen and shown in the status; its hash can be approved."
     APPROVED = "Approved", "spec.approvedPlan is the hash of the plan."
     EXECUTING = "Executing", "Partitions are moved by the plan."
@@ -85,7 +90,12 @@ class Reason(StrEnum):
     STARTING = "Starting", "The pod of the mirror has begun, and its driver looks for topics."
     WAITING = "Waiting", "Partitions of a mirror wait for what passes by itself; the message has an example."
     PAUSED = "Paused", "spec.rollout.paused, or spec.paused of a reassignment, holds back changes."
+    OUTSIDE_WINDOW = (
+        "OutsideWindow",
+        "Restarts wait for the next of spec.rollout.windows; the message has when it begins.",
+    )
     SUSPENDED = "Suspended", "spec.suspend is true."
+    SHUT_DOWN = "ShutDown", "spec.stop is true."
     DELETING = "Deleting", "The resource is being deleted."
 
     # a person has to change something

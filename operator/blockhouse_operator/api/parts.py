@@ -11,8 +11,6 @@ from blockhouse.config import pipeline as settings
 from blockhouse.config.verifier import VerifierConfig
 from blockhouse_operator.api.base import (
     IMMUTABLE,
-    Between,
-    Duration,
     Label,
     LabelMap,
     ListMap,
@@ -234,24 +232,6 @@ class VerifierSpec(Part):
     """Image; default: the aggregator's."""
     resources: Resources = Resources()
     """Resources of the container."""
-
-
-class Rollout(Part):
-    """How changes reach the pods."""
-
-    max_parallel_shards: Annotated[int, Field(ge=1, le=MAX_SHARDS)] = 1
-    """Shards restarted at the same time; within a shard it is always one replica at a time."""
-    strategy: Literal["RollingRestart", "Reload"] = "RollingRestart"
-    """After columns were added: restart the aggregators too, one of a shard at a time (never ClickHouse), or only let
-    them take the new revision in place."""
-    paused: bool = False
-    """Begin nothing that restarts anything or alters a table; continue where it stopped when set to false. A table that
-    is held already gets its columns."""
-    abort: bool = False
-    """Give up changing tables: held tables are released at their old revision, unless they are altered already, and
-    neither are tables changed nor aggregators restarted until it is false again."""
-    step_timeout: Annotated[Duration, Between("1s", "24h")] = "15m"
-    """How long one step may take before the rollout stops with a condition."""
 
 
 class PodSecurity(Part):

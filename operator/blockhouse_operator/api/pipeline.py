@@ -14,13 +14,13 @@ from blockhouse_operator.api.parts import (
     AggregatorSpec,
     Blocks,
     PodSecurity,
-    Rollout,
     Table,
     VerifierSpec,
     Zone,
     ZooKeeperSpec,
 )
 from blockhouse_operator.api.references import LocalRef
+from blockhouse_operator.api.rollout import Rollout
 from blockhouse_operator.api.template import Template
 
 Zones = Annotated[tuple[Zone, ...], Field(min_length=1, max_length=16), ListMap()]
@@ -93,6 +93,9 @@ class BlockAggregatorSpec(Part):
     suspend: bool = False
     """Load nothing, within about a minute and without a restart; ClickHouse still answers queries. Kafka keeps the
     messages: mind its retention."""
+    stop: bool = False
+    """Have no pods of replicas: loading is suspended first, then they end. Volumes, topics and Services stay, and all
+    continues where it was when set to false. Kafka keeps the messages: mind its retention."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from blockhouse_operator.api import names
+from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.clickhouse import ClickHouseSpec
 from blockhouse_operator.api.kafka import GroupSettings, ShardKafka, ShardTopic, TopicSettings
 from blockhouse_operator.api.parts import Zone, ZooKeeperSession
 from blockhouse_operator.api.pipeline import BlockAggregatorSpec
 from blockhouse_operator.api.resource import BlockAggregator
+from blockhouse_operator.api.rollout import RolloutSettings, ShardRollout, parallel_shards
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec, Replica, ShardEnsemble
 from blockhouse_operator.api.template import ShardTemplate
 
@@ -44,12 +45,22 @@ def resolve(pipeline: BlockAggregator, shard: int) -> ClickHouseShardIngestSpec:
         tables=spec.tables,
         blocks=spec.blocks,
         aggregator=spec.aggregator,
-        rollout=spec.rollout,
+        rollout=_rollout(pipeline),
         security=spec.security,
         image_pull_secrets=spec.image_pull_secrets,
         network_policy=spec.network_policy,
         template=ShardTemplate(**{name: getattr(spec.template, name) for name in ShardTemplate.model_fields}),
         suspend=spec.suspend,
+        stop=spec.stop,
+    )
+
+
+def _rollout(pipeline: BlockAggregator) -> ShardRollout:
+    given = pipeline.spec.rollout
+    return ShardRollout(
+        **{name: getattr(given, name) for name in RolloutSettings.model_fields},
+        max_parallel_shards=parallel_shards(given.max_parallel_shards, pipeline.spec.shards),
+        restart=pipeline.annotations.get(labels.RESTART, "")[:256],
     )
 
 

@@ -16,11 +16,11 @@ from blockhouse_operator.api.parts import (
     Blocks,
     Ensemble,
     PodSecurity,
-    Rollout,
     Zone,
     ZooKeeperSession,
 )
 from blockhouse_operator.api.pipeline import NetworkPolicySpec, PullSecrets, Tables, Zones
+from blockhouse_operator.api.rollout import ShardRollout
 from blockhouse_operator.api.template import ShardTemplate
 
 
@@ -71,7 +71,7 @@ class ClickHouseShardIngestSpec(Part):
     """Limits of blocks."""
     aggregator: AggregatorSpec
     """The aggregator beside each replica."""
-    rollout: Rollout = Rollout()
+    rollout: ShardRollout = ShardRollout()
     """How changes reach the pods."""
     security: PodSecurity = PodSecurity()
     """Who the containers run as."""
@@ -83,6 +83,8 @@ class ClickHouseShardIngestSpec(Part):
     """What pods, Services and volume claims have besides."""
     suspend: bool = False
     """Load nothing."""
+    stop: bool = False
+    """Have no pods."""
 
     @model_validator(mode="after")
     def _known_zones(self) -> Self:

@@ -152,6 +152,17 @@ class RolloutStatus(Part):
     """Since when."""
 
 
+class RestartStatus(Part):
+    """The last demands to restart all replicas that were heard."""
+
+    pipeline: Annotated[str, Field(max_length=256)] = ""
+    """That of the pipeline's annotation."""
+    shard: Annotated[str, Field(max_length=256)] = ""
+    """That of the shard's own annotation."""
+    since: Annotated[str, Field(max_length=64)] = ""
+    """When the last of them was heard: pods that are older are restarted."""
+
+
 class RebuildStatus(Part):
     """A replica that is being cloned from others."""
 
@@ -186,5 +197,7 @@ class ClickHouseShardIngestStatus(Part):
     """Its tables."""
     rollout: RolloutStatus | None = None
     """The rollout in progress."""
+    restart: RestartStatus | None = None
+    """The last demand to restart all replicas."""
     rebuild: RebuildStatus | None = None
     """The rebuild in progress."""

@@ -20,6 +20,7 @@ from blockhouse_operator.decide.seen import State
 from blockhouse_operator.decide.words import counted
 
 ABOUT_SHARDS = (
+    ConditionType.PODS_UP_TO_DATE,
     ConditionType.TOPICS_PROVISIONED,
     ConditionType.SCHEMA_UP_TO_DATE,
     ConditionType.DEDUPLICATION_SAFE,
@@ -113,7 +114,7 @@ def _updated(shard: ShardState) -> bool:
 
 def _worst(spec: BlockAggregatorSpec, seen: PipelineSeen) -> tuple[ShardSummary, ...]:
     """Fewest consuming replicas first, then most streams without an owner."""
-    if spec.suspend:
+    if spec.suspend or spec.stop:
         return ()
     unwell = [shard for shard in seen.shards if not shard.ready]
     unwell.sort(key=lambda s: (s.status.ready_replicas, s.status.streams.owned - s.status.streams.expected, s.number))
@@ -134,7 +135,9 @@ def _conditions(spec: BlockAggregatorSpec, seen: PipelineSeen) -> tuple[Conditio
     found += [_worst_of(kind, seen) for kind in ABOUT_SHARDS]
     found.append(_users_published(spec, seen))
     found.append(_verifier(spec, seen))
-    if spec.suspend:
+    if spec.stop:
+        found.append(condition(ConditionType.SUSPENDED, True, Reason.SHUT_DOWN, "spec.stop is true"))
+    elif spec.suspend:
         found.append(condition(ConditionType.SUSPENDED, True, Reason.SUSPENDED, "spec.suspend is true"))
     return tuple(
         each.model_copy(update={"message": _cut(each.message, LONGEST_MESSAGE)}) for each in found if each is not None
@@ -170,6 +173,8 @@ def _ready(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition:
     kind = ConditionType.READY
     if seen.conflict:
         return condition(kind, False, Reason.CLAIM_CONFLICT, seen.conflict)
+    if spec.stop:
+        return condition(kind, False, Reason.SHUT_DOWN, "spec.stop is true: nothing is loaded, and no query answered")
     if spec.suspend:
         return condition(kind, False, Reason.SUSPENDED, "spec.suspend is true: nothing is loaded")
     ready = sum(shard.ready for shard in seen.shards)

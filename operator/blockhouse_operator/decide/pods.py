@@ -6,12 +6,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from blockhouse_operator.api.labels import REVISION
+from blockhouse_operator.api.status import RestartStatus
+from blockhouse_operator.decide.restarts import demanded
 from blockhouse_operator.decide.seen import PodSeen
 
 PASSING = frozenset({"ContainerCreating", "PodInitializing"})
 
 
-def pod_seen(pod: Mapping[str, Any]) -> PodSeen:
+def pod_seen(pod: Mapping[str, Any], restart: RestartStatus | None = None) -> PodSeen:
+    """`restart` is the last demand to restart all replicas."""
     meta, status = pod["metadata"], pod.get("status") or {}
     statuses = status.get("containerStatuses") or ()
     ready = any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ())
@@ -19,6 +22,7 @@ def pod_seen(pod: Mapping[str, Any]) -> PodSeen:
         ready=ready,
         terminating=bool(meta.get("deletionTimestamp")),
         revision=(meta.get("annotations") or {}).get(REVISION, ""),
+        restart_demanded=demanded(pod, restart),
         restarts=sum(container.get("restartCount", 0) for container in statuses),
         trouble="" if ready else next(_troubles(status), ""),
     )

@@ -74,7 +74,12 @@ RolloutStep = BeginStep | Restart | RestartAggregator | EndStep | Hold
 RESTART = (BeginStep, RestartAggregator, EndStep)
 """The steps, for one replica after the other, that follow a change of tables (`decide.tables.CHANGE`)."""
 OUTDATED = "its pod was made from an older spec"
+DEMANDED = "its restart was asked for"
 CHANGED = "a table's columns were added since its aggregator started"
+
+
+DEFERRED = frozenset({Reason.PAUSED, Reason.OUTSIDE_WINDOW})
+"""Reasons of holds that people asked for: the operator is not at work, and need not look again soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +109,7 @@ def plan_rollout(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutSte
         return left_behind
     candidate = next(_candidates(seen), None)
     if candidate is not None:
-        return _held(BEFORE_A_STEP, Look(spec, seen, candidate)) or BeginStep(candidate.name, OUTDATED)
+        return _held(BEFORE_A_STEP, Look(spec, seen, candidate)) or BeginStep(candidate.name, _why(candidate))
     due = next(_due(seen), None)
     if due is not None and spec.rollout.strategy == "RollingRestart":
         look = Look(spec, seen, due)
@@ -112,6 +117,10 @@ def plan_rollout(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutSte
             due.name, CHANGED, aggregator_only=True
         )
     return None
+
+
+def _why(replica: ReplicaSeen) -> str:
+    return DEMANDED if replica.pod is not None and replica.pod.restart_demanded else OUTDATED
 
 
 def _left_behind(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> EndStep | None:
@@ -158,7 +167,7 @@ def _continue(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutStep:
         held = _held(BEFORE_A_RESTART, Look(spec, seen, replica))
         if held is not None and any(r.outdated and _worth(r) < _worth(replica) for r in seen.replicas):
             return EndStep(replica.name, f"it was not restarted: {held.why}, outdated as well and goes first")
-        return held or Restart(replica.name, OUTDATED)
+        return held or Restart(replica.name, _why(replica))
     if replica.restart_due and spec.rollout.strategy == "RollingRestart":
         if replica.aggregator is not None and not replica.aggregator.ready:
             return Hold(Reason.ROLLING_OUT, f"the aggregator of replica {replica.name} ends, to be started again")
@@ -215,6 +224,14 @@ def not_paused(look: Look) -> Hold | None:
     if look.spec.rollout.paused:
         return Hold(Reason.PAUSED, f"{look.candidate.name} is to restart; spec.rollout.paused is true")
     return None
+
+
+def in_window(look: Look) -> Hold | None:
+    """Unless a person asked for this restart, or it takes nothing away."""
+    pod = look.candidate.pod
+    if not look.seen.closed or look.candidate.state() in DOWN or (pod is not None and pod.restart_demanded):
+        return None
+    return Hold(Reason.OUTSIDE_WINDOW, f"{look.candidate.name} is to restart; {look.seen.closed}")
 
 
 def not_aborted(look: Look) -> Hold | None:
@@ -338,6 +355,7 @@ def parallel_shards_left(look: Look) -> Hold | None:
 BEFORE_A_RESTART: tuple[Check, ...] = (references_present, zookeeper_answers, other_zones_heard, others_well)
 BEFORE_A_STEP: tuple[Check, ...] = (
     not_paused,
+    in_window,
     nothing_removed,
     nothing_rebuilt,
     *BEFORE_A_RESTART,

@@ -76,11 +76,13 @@ class AggregatorSeen:
 
 @dataclass(frozen=True, slots=True)
 class PodSeen:
-    """A replica's pod. `ready` is ClickHouse's readiness alone; `trouble` is why a container or the pod waits."""
+    """A replica's pod. `ready` is ClickHouse's readiness alone; `trouble` is why a container or the pod waits.
+    `restart_demanded`: a person asked for its restart."""
 
     ready: bool
     terminating: bool = False
     revision: str = ""
+    restart_demanded: bool = False
     restarts: int = 0
     trouble: str = ""
 
@@ -137,11 +139,12 @@ class ReplicaSeen:
 
     @property
     def outdated(self) -> bool:
-        """Whether its pod was made from another spec than the present one. A missing pod is created by itself."""
+        """Whether its pod is to be replaced: it was made from another spec than the present one, or a person asked for
+        it. A missing pod is created by itself."""
         if self.pod is None or self.pod.terminating:
             return False
         former = self.pod.revision == self.former_revision != ""
-        return self.pod.revision != self.desired_revision and not former
+        return (self.pod.revision != self.desired_revision and not former) or self.pod.restart_demanded
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +242,8 @@ class ShardSeen:
     claimed_by: str = ""
     busy_shards: int = 0
     """Other shards of the pipeline in which a step of a rollout was begun."""
+    closed: str = ""
+    """When restarts may begin again; empty while they may."""
     zookeeper_trouble: str = ""
     quorum_waits: Mapping[str, float] = field(default_factory=dict)
     """Seconds for which a part of a table has waited for its quorum, for tables where one waits."""

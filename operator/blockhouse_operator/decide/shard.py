@@ -15,7 +15,15 @@ from blockhouse_operator.api.status import (
 )
 from blockhouse_operator.decide.rebuild import plan_rebuild
 from blockhouse_operator.decide.removal import plan_removal
-from blockhouse_operator.decide.rollout import BeginStep, Hold, Restart, RestartAggregator, plan_rollout
+from blockhouse_operator.decide.rollout import (
+    DEFERRED,
+    BeginStep,
+    EndStep,
+    Hold,
+    Restart,
+    RestartAggregator,
+    plan_rollout,
+)
 from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State
 from blockhouse_operator.decide.shard_conditions import shard_conditions
 from blockhouse_operator.decide.steps import Step
@@ -31,8 +39,8 @@ class ShardPlan:
 
     @property
     def settled(self) -> bool:
-        """Nothing to do and nothing waited for."""
-        return not self.steps and not self.holds
+        """Nothing to do, and nothing waited for but what people hold back."""
+        return not self.steps and all(hold.reason in DEFERRED for hold in self.holds)
 
 
 def plan_shard(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> ShardPlan:
@@ -44,6 +52,8 @@ def plan_shard(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> ShardPlan:
     rollout = plan_rollout(spec, seen)
     if seen.refused or seen.taken:
         return ShardPlan((), ())
+    if spec.stop:
+        return ShardPlan((EndStep(seen.turn.replica, "spec.stop is true"),) if seen.turn is not None else (), ())
     steps: list[Step] = [step for step in decided if not isinstance(step, Hold)]
     holds = [hold for hold in decided if isinstance(hold, Hold)]
     if isinstance(rollout, Hold):
@@ -72,6 +82,12 @@ def describe_shard(
         tables=tables,
     )
     return status, shard_conditions(spec, seen, plan.holds, plan.steps, status)
+
+
+def may_end(spec: ClickHouseShardIngestSpec, before: ClickHouseShardIngestStatus) -> bool:
+    """Whether the pods of a shard that is to stop may end, by its last status: no replica that answers loads."""
+    loading = {State.STARTING.value, State.REPLAYING.value, State.CONSUMING.value, State.STOPPED.value}
+    return spec.stop and not any(replica.served and replica.state in loading for replica in before.replicas)
 
 
 def count_streams(expected: tuple[str, ...], seen: ShardSeen) -> StreamCount:

@@ -9,7 +9,7 @@ from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 from blockhouse_operator.api.status import ClickHouseShardIngestStatus
 from blockhouse_operator.decide.rebuild import BeginRebuild, EndRebuild, ReplaceVolume, RestoreReplica
 from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister
-from blockhouse_operator.decide.rollout import Hold
+from blockhouse_operator.decide.rollout import DEFERRED, Hold
 from blockhouse_operator.decide.seen import ShardSeen, State, TableSeen
 from blockhouse_operator.decide.steps import Step
 from blockhouse_operator.decide.words import counted
@@ -43,6 +43,7 @@ def shard_conditions(
             ready(spec, seen, status),
             reconciling(spec, seen, holds, steps, status),
             stalled(seen, holds),
+            pods_up_to_date(seen, holds),
             topics_provisioned(status),
             schema_up_to_date(status),
             deduplication_safe(spec, seen),
@@ -55,6 +56,8 @@ def shard_conditions(
 
 def ready(spec: ClickHouseShardIngestSpec, seen: ShardSeen, status: ClickHouseShardIngestStatus) -> Condition:
     kind, streams = ConditionType.READY, status.streams
+    if spec.stop:
+        return condition(kind, False, Reason.SHUT_DOWN, "spec.stop is true: nothing is loaded, and no query answered")
     if spec.suspend:
         return condition(kind, False, Reason.SUSPENDED, "spec.suspend is true: nothing is loaded")
     if (blocked := next(_obstacles(seen), None)) and status.ready_replicas < spec.quorum:
@@ -147,8 +150,12 @@ def reconciling(
         reason = Reason.REBUILDING if rebuilding else Reason.SCALING if scaling else Reason.ROLLING_OUT
         return condition(kind, True, reason, f"{type(step).__name__} {step.replica}: {step.why}")
     for hold in holds:
-        if hold.reason is not Reason.PAUSED:
+        if hold.reason not in DEFERRED:
             return condition(kind, True, hold.reason, hold.why)
+    if spec.stop:
+        left = [r.name for r in status.replicas if r.served and r.state not in (State.MISSING, State.PENDING)]
+        message = f"{', '.join(left[:4])} will end"
+        return condition(kind, True, Reason.SHUT_DOWN, message) if left else None
     if spec.suspend and (left := [r.name for r in status.replicas if r.served and r.state == State.CONSUMING]):
         return condition(kind, True, Reason.SUSPENDED, f"{', '.join(left[:4])} will stop loading")
     unready = [r.name for r in status.replicas if r.served and not r.ready]
@@ -166,6 +173,19 @@ def stalled(seen: ShardSeen, holds: Sequence[Hold]) -> Condition | None:
     for message in seen.too_large:
         return condition(ConditionType.STALLED, True, Reason.CANNOT_SHRINK, message)
     return None
+
+
+def pods_up_to_date(seen: ShardSeen, holds: Sequence[Hold]) -> Condition:
+    """Of the replicas that this operator serves."""
+    kind = ConditionType.PODS_UP_TO_DATE
+    behind = [replica.name for replica in seen.replicas if replica.outdated or replica.restart_due]
+    if not behind:
+        return condition(kind, True, Reason.AS_SPECIFIED)
+    for hold in holds:
+        if hold.reason in DEFERRED or hold.stalled:
+            return condition(kind, False, hold.reason, hold.why)
+    replicas = counted(len(behind), "replica is", "replicas are")
+    return condition(kind, False, Reason.ROLLING_OUT, f"{replicas} to restart: {', '.join(behind[:4])}")
 
 
 def topics_provisioned(status: ClickHouseShardIngestStatus) -> Condition:
@@ -197,8 +217,8 @@ def deduplication_safe(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> Cond
     kind = ConditionType.DEDUPLICATION_SAFE
     tables = _tables(seen)
     if tables is None:
-        if spec.suspend:
-            return condition(kind, None, Reason.SUSPENDED, "nothing is loaded")
+        if spec.suspend or spec.stop:
+            return condition(kind, None, Reason.SHUT_DOWN if spec.stop else Reason.SUSPENDED, "nothing is loaded")
         return condition(kind, None, Reason.STATUS_UNKNOWN, "no aggregator of the shard answers")
     for name, found in tables.items():
         for reason, text in found.hazards:
@@ -229,6 +249,8 @@ def quorum_healthy(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> Conditio
     alive += [name for report in seen.elsewhere for name, state in report.states.items() if state not in down]
     if len(alive) >= spec.quorum:
         return _quorum_moves(seen)
+    if spec.stop:
+        return condition(kind, None, Reason.SHUT_DOWN, "spec.stop is true: nothing is inserted")
     message = f"{counted(len(alive), 'replica', 'replicas')} of ClickHouse ready, the quorum is {spec.quorum}"
     if not seen.had_quorum:
         return condition(kind, None, Reason.PROGRESSING, f"{message}: there was none yet that could be lost")
@@ -240,7 +262,8 @@ def quorum_healthy(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> Conditio
 def had_quorum(before: Sequence[Condition]) -> bool:
     """Whether the shard may have had a quorum once, by its condition before; in doubt it had."""
     reported = find(before, ConditionType.QUORUM_HEALTHY)
-    return reported is not None and (reported.status, reported.reason) != ("Unknown", Reason.PROGRESSING.value)
+    without = (Reason.PROGRESSING.value, Reason.SHUT_DOWN.value)
+    return reported is not None and not (reported.status == "Unknown" and reported.reason in without)
 
 
 def _quorum_moves(seen: ShardSeen) -> Condition:
@@ -259,6 +282,7 @@ def _quorum_moves(seen: ShardSeen) -> Condition:
 
 
 def suspended(spec: ClickHouseShardIngestSpec) -> Condition | None:
-    if not spec.suspend:
+    if not (spec.suspend or spec.stop):
         return None
-    return condition(ConditionType.SUSPENDED, True, Reason.SUSPENDED, "nothing is lost: Kafka keeps the messages")
+    reason = Reason.SHUT_DOWN if spec.stop else Reason.SUSPENDED
+    return condition(ConditionType.SUSPENDED, True, reason, "nothing is lost: Kafka keeps the messages")

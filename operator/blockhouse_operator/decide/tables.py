@@ -25,7 +25,8 @@ class TableLook:
     `gave_up`: the declaration of this generation of the spec has timed out before. `refused`: the DDL itself cannot be
     used (reason, text).
     `restarting` is a replica whose restart was begun; `rolling`: because tables were changed; `reload`: no one restarts
-    for that. `busy_shards` are other shards of the pipeline with a table held or a replica that restarts.
+    for that. `closed` is when restarts may begin again, empty while they may. `busy_shards` are other shards of the
+    pipeline with a table held or a replica that restarts.
     """
 
     name: str
@@ -35,6 +36,7 @@ class TableLook:
     unheard: tuple[str, ...] = ()
     refused: str = ""
     paused: bool = False
+    closed: str = ""
     aborted: bool = False
     restarting: str = ""
     rolling: bool = False
@@ -164,6 +166,8 @@ def _begin(look: TableLook, columns: str, revision: int) -> TablePlan:
         return TablePlan(None, Reason.STEP_TIMED_OUT, text, revision, stalled=True)
     if look.paused:
         return TablePlan(None, Reason.PAUSED, f"{columns} would be added; spec.rollout.paused is true", revision)
+    if look.closed and not look.reload:
+        return TablePlan(None, Reason.OUTSIDE_WINDOW, f"{columns} would be added; {look.closed}", revision)
     others = sorted({at.rollout for at in look.at if at.rollout})
     if others:
         return TablePlan(None, Reason.SCHEMA_CHANGING, f"{columns} to add; rollout {others[0]} holds it", revision)
@@ -220,6 +224,14 @@ def _spread(look: TableLook, lacking: list[TableAt], holders: list[TableAt], rev
     return TablePlan(None, Reason.SCHEMA_CHANGING, f"waiting for the new columns at {names}", revision)
 
 
+def _why_not_restarted(look: TableLook) -> Reason:
+    if look.aborted:
+        return Reason.ABORTED
+    if look.paused:
+        return Reason.PAUSED
+    return Reason.OUTSIDE_WINDOW if look.closed else Reason.SCHEMA_CHANGING
+
+
 def _settled(look: TableLook, known: list[TableAt], revision: int) -> TablePlan:
     newest = max(at.revision for at in known)
     unrecorded = [at for at in known if at.served and not at.revision and not at.why]
@@ -234,8 +246,7 @@ def _settled(look: TableLook, known: list[TableAt], revision: int) -> TablePlan:
             return TablePlan(None, Reason.SCHEMA_CHANGING, text, revision)
     if due := [at.replica for at in look.at if at.restart_due and not look.reload]:
         text = f"the new revision is loaded; still to restart: {', '.join(due)}"
-        stopped = Reason.ABORTED if look.aborted else Reason.PAUSED if look.paused else Reason.SCHEMA_CHANGING
-        return TablePlan(None, stopped, text, revision)
+        return TablePlan(None, _why_not_restarted(look), text, revision)
     if look.rolling:
         return TablePlan(
             None, Reason.SCHEMA_CHANGING, f"the new revision is loaded; {look.restarting} restarts", revision

@@ -47,6 +47,7 @@ def status_holds(spec: ClickHouseShardIngestSpec, status: ClickHouseShardIngestS
     hashes = {made(spec, replica) for replica in spec.replicas for made in (revision, former_revision)}
     return (
         not spec.suspend
+        and not spec.stop
         and spec.replica_names() <= replicas
         and status.revision in hashes
         and {table.name for table in spec.tables} <= {table.name for table in status.tables}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.clickhouse import Storage
@@ -47,7 +48,7 @@ def config(shard: ClickHouseShardIngest, served: tuple[Replica, ...]) -> Manifes
     """The ConfigMap of the shard: ClickHouse's files, and a configuration per aggregator."""
     spec = shard.spec
     files = {f"{replica.name}.yaml": settings.document(settings.aggregator(spec, replica)) for replica in served}
-    files["suspend"] = "true" if spec.suspend else "false"
+    files["suspend"] = "true" if spec.suspend or spec.stop else "false"
     if spec.clickhouse.managed is not None:
         files["config.xml"] = clickhouse.server(spec)
     return manifest(
@@ -58,6 +59,16 @@ def config(shard: ClickHouseShardIngest, served: tuple[Replica, ...]) -> Manifes
         owner=shard.reference(),
         data=files,
     )
+
+
+def without_pods(manifests: Iterable[Mapping[str, Any]], replicas: Collection[str]) -> list[Mapping[str, Any]]:
+    """The manifests, in which these replicas have no pod."""
+    return [
+        {**each, "spec": {**each["spec"], "replicas": 0}}
+        if each["kind"] == "StatefulSet" and each["metadata"]["name"] in replicas
+        else each
+        for each in manifests
+    ]
 
 
 def volume_claim(shard: ClickHouseShardIngest, replica: Replica, storage: Storage) -> Manifest:

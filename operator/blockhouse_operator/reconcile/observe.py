@@ -17,6 +17,7 @@ from blockhouse_operator.api.shard import Replica
 from blockhouse_operator.api.status import AGGREGATOR_RESTART
 from blockhouse_operator.decide.paths import replication_paths
 from blockhouse_operator.decide.pods import pod_seen, running
+from blockhouse_operator.decide.restarts import closed
 from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, TableAt, Turn, ZoneReport
 from blockhouse_operator.decide.shard_conditions import had_quorum
 from blockhouse_operator.desired.revision import former_revision, revision
@@ -61,6 +62,7 @@ async def look_at_shard(
         kafka_trouble=_kafka_trouble(asked),
         missing_references=tuple(missing),
         had_quorum=had_quorum(shard.status.conditions),
+        closed=closed(spec.rollout.windows, services.wall()),
         accepted_loss=shard.annotations.get(labels.ACCEPT_DATA_LOSS, ""),
     )
     return ShardLook(await _look_at_zookeeper(services, shard, contents, seen, tables), pods)
@@ -106,7 +108,7 @@ def _replica(shard: ClickHouseShardIngest, desired: Replica, live: Children, pod
         desired_revision=revision(shard.spec, desired),
         former_revision=former_revision(shard.spec, desired),
         scale=found["spec"].get("replicas", 1) if found else None,
-        pod=pod_seen(pod) if pod else None,
+        pod=pod_seen(pod, shard.status.restart) if pod else None,
     )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from blockhouse_operator.adapters.kinds import STATEFUL_SET, VOLUME_CLAIM, Object
+from blockhouse_operator.adapters.kinds import VOLUME_CLAIM, Object
 from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.resource import ClickHouseShardIngest
 from blockhouse_operator.decide.replication import ReplicationSeen
 from blockhouse_operator.decide.seen import Rebuild, RebuildSeen, TableAt
+from blockhouse_operator.desired.shard import without_pods
 from blockhouse_operator.reconcile.children import Children
 
 COPIED, NOT_COPIED = "copied", "not-copied"
@@ -79,9 +80,4 @@ def without_pod_of_rebuilt(shard: ClickHouseShardIngest, manifests: Sequence[Obj
     claim = live.get((VOLUME_CLAIM.name, names.claim(begun.replica))) if begun is not None else None
     if begun is None or claim is None or claim["metadata"]["uid"] != begun.claim:
         return list(manifests)
-    return [
-        {**manifest, "spec": {**manifest["spec"], "replicas": 0}}
-        if (manifest["kind"], manifest["metadata"]["name"]) == (STATEFUL_SET.name, begun.replica)
-        else manifest
-        for manifest in manifests
-    ]
+    return without_pods(manifests, {begun.replica})

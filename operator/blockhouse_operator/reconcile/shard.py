@@ -25,10 +25,11 @@ from blockhouse_operator.api.resource import ClickHouseShardIngest, InvalidSpec,
 from blockhouse_operator.api.status import ClickHouseShardIngestStatus
 from blockhouse_operator.decide.references import Reference, references_of_pods
 from blockhouse_operator.decide.removal import first_to_leave
+from blockhouse_operator.decide.restarts import heard
 from blockhouse_operator.decide.seen import RebuildSeen, ShardSeen
-from blockhouse_operator.decide.shard import ShardPlan, describe_shard
+from blockhouse_operator.decide.shard import ShardPlan, describe_shard, may_end
 from blockhouse_operator.decide.volumes import claim_size
-from blockhouse_operator.desired.shard import children
+from blockhouse_operator.desired.shard import children, without_pods
 from blockhouse_operator.reconcile.busy import plan_and_take
 from blockhouse_operator.reconcile.children import (
     Applied,
@@ -85,7 +86,7 @@ class ShardReconciler:
             return self._services.resync
         if await self._scope.other(namespace, [zone.name for zone in shard.spec.zones]):
             return self._services.resync
-        return await self._reconcile(shard, live)
+        return await self._reconcile(self._with_demands(shard), live)
 
     async def _reconcile(self, shard: ClickHouseShardIngest, live: Object) -> float:
         services, spec = self._services, shard.spec
@@ -99,6 +100,8 @@ class ShardReconciler:
         pods = await list_pods(services, shard)
         leaving = [name for name in replicas_of(found, shard.owners()) if name not in spec.replica_names()]
         manifests = with_mounted_files(shard, leaving, pods, children(shard, services.zones), found)
+        if may_end(spec, shard.status):
+            manifests = without_pods(manifests, spec.replica_names())
         manifests, too_large = with_claim_sizes(without_pod_of_rebuilt(shard, manifests, found), found)
         applied = await apply_children(services.kubernetes, manifests, found, shard.owners())
         look = await look_at_shard(services, shard, found, contents, missing, self._tables.last(shard), pods)
@@ -109,7 +112,7 @@ class ShardReconciler:
         steps = ShardSteps(services, shard, live, found, look, contents)
         plan, taken = await plan_and_take(services, shard, look.seen, steps.take)
         tables = shard.status.tables
-        if not spec.suspend:  # suspended aggregators own nothing: tables stay as they are
+        if not spec.suspend and not spec.stop:  # suspended aggregators own nothing: tables stay as they are
             secret = contents.admin_token(spec.pipeline)
             noted = shard.status.model_copy(update={"rollout": taken.rollout, "rebuild": taken.rebuild})
             tables = await self._tables.keep(replace(shard, status=noted), live, look.seen, contents, secret)
@@ -121,6 +124,7 @@ class ShardReconciler:
                 "observed_generation": shard.generation,
                 "rollout": taken.rollout,
                 "rebuild": taken.rebuild,
+                "restart": shard.status.restart,
             }
         )
         await report(services, SHARD_INGEST, live, shard.status.conditions, whole, timed)
@@ -128,6 +132,14 @@ class ShardReconciler:
             raise taken.trouble
         raise_refused(shard.name, applied)
         return self._next(plan, whole, applied)
+
+    def _with_demands(self, shard: ClickHouseShardIngest) -> ClickHouseShardIngest:
+        """The shard with the demands to restart that are heard now. What was asked before there were pods asks for
+        nothing."""
+        now = self._services.now() if shard.status.observed_generation else shard.created
+        asked = shard.annotations.get(labels.RESTART, "")[:256]
+        restart = heard(shard.status.restart, shard.spec.rollout.restart, asked, now=now)
+        return replace(shard, status=shard.status.model_copy(update={"restart": restart}))
 
     async def _with_replication(
         self, shard: ClickHouseShardIngest, contents: Contents, look: ShardLook, rebuild: RebuildSeen
@@ -152,8 +164,9 @@ class ShardReconciler:
             return 0.5
         if status.rollout is not None or status.rebuild is not None:
             return WATCHED_CLOSELY
-        ready = any(c.type == ConditionType.READY.value and c.status == "True" for c in status.conditions)
-        return self._services.resync if plan.settled and ready else SOON
+        true = {c.type for c in status.conditions if c.status == "True"}
+        idle = ConditionType.SUSPENDED.value in true and ConditionType.RECONCILING.value not in true
+        return self._services.resync if plan.settled and (ConditionType.READY.value in true or idle) else SOON
 
 
 async def refuse(services: Services, live: Object, error: InvalidSpec) -> None:

@@ -137,6 +137,7 @@ class TableKeeper:
             unheard=seen.silent_zones,
             refused=refused,
             paused=spec.rollout.paused,
+            closed=seen.closed,
             gave_up=before is not None
             and before.state == Reason.STEP_TIMED_OUT.value
             and shard.status.observed_generation == shard.generation,

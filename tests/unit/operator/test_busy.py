@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from blockhouse_operator.api.parts import Rollout
+from blockhouse_operator.api.rollout import ShardRollout
 from blockhouse_operator.decide.rollout import BeginStep
 from blockhouse_operator.decide.seen import ShardSeen
 from blockhouse_operator.decide.shard import ShardPlan
@@ -56,7 +56,7 @@ class Shard:
 
     @property
     def spec(self) -> Any:
-        rollout = Rollout(max_parallel_shards=self.parallel, paused=self.paused)
+        rollout = ShardRollout(max_parallel_shards=self.parallel, paused=self.paused)
         return spec_of(3).model_copy(update={"pipeline": "p", "rollout": rollout})
 
 

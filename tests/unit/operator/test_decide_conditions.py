@@ -13,7 +13,7 @@ from blockhouse_operator.api.status import (
     TopicStatus,
     VerifierStatus,
 )
-from blockhouse_operator.decide.pipeline import PipelineSeen, ShardState, describe_pipeline
+from blockhouse_operator.decide.pipeline import ABOUT_SHARDS, PipelineSeen, ShardState, describe_pipeline
 from blockhouse_operator.decide.seen import AggregatorSeen, ReplicaSeen, ShardSeen, StreamSeen, TableSeen, Turn
 from blockhouse_operator.decide.shard import describe_shard, drained, plan_shard
 from blockhouse_operator.decide.shard_conditions import had_quorum
@@ -202,13 +202,7 @@ def state(number: int, *conditions: Condition, current: bool = True) -> ShardSta
     known = {found.type for found in conditions}
     rest = [
         condition(kind, True, Reason.AS_SPECIFIED)
-        for kind in (
-            ConditionType.READY,
-            ConditionType.TOPICS_PROVISIONED,
-            ConditionType.SCHEMA_UP_TO_DATE,
-            ConditionType.DEDUPLICATION_SAFE,
-            ConditionType.QUORUM_HEALTHY,
-        )
+        for kind in (ConditionType.READY, *ABOUT_SHARDS)
         if kind.value not in known
     ]
     streams = StreamCount(expected=4, owned=4)
