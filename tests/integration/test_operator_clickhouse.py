@@ -2,94 +2,28 @@
 
 from __future__ import annotations
 
-import os
-import re
 import socket
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
 
 import psutil
 import pytest
 from clickhouse_driver import Client
 from clickhouse_driver.errors import ErrorCodes, ServerException
 
-from blockhouse_operator.api.resolve import all_replicas, resolve
 from blockhouse_operator.decide.credentials import OVERLAP_SECONDS, rotated
 from blockhouse_operator.desired import clickhouse
 from blockhouse_operator.desired.clickhouse import Passwords
 from blockhouse_operator.desired.credentials import Credentials
-from e2e.stack.clickhouse import ClickHouseServer
 from e2e.stack.ports import Ports
 from e2e.stack.process import wait_until
 from e2e.stack.spec import StackSpec
 from e2e.stack.zookeeper import ZooKeeperServer
+from tests.integration.pod_server import ANALYST, CLUSTER, REPLICA, USERS, PodServer, user
 from tests.unit.operator.resources import pipeline
 
 pytestmark = pytest.mark.integration
-REPLICA = "events-1-dc-a-0"
 WRONG_LOGIN = {193, 194, 195, 516}
 """Password wrong, password missing, address not allowed; newer servers answer only 516."""
-CLUSTER, ANALYST = "of-the-cluster", "of-the-analyst"
-
-
-class PodServer(ClickHouseServer):
-    """The container `clickhouse` of a pod: our files, with this machine's folder and ports in place of the pod's."""
-
-    environment: ClassVar[dict[str, str]] = {
-        **ClickHouseServer.environment,
-        clickhouse.REPLICA: REPLICA,
-        clickhouse.HOST: "127.0.0.1",
-    }
-    shards = 2
-
-    def prepare(self) -> list[str]:
-        command = super().prepare()
-        (self.folder / "config.d").mkdir(exist_ok=True)
-        self.configure()
-        self.publish(USERS, {"analyst": ANALYST})
-        self.list_shards(2)
-        return command
-
-    def publish(self, users: list[dict[str, Any]], passwords: dict[str, str]) -> None:
-        """Write the users, as the operator does when a spec or a Secret changes."""
-        managed = pipeline(("spec.clickhouse.managed.users", users)).spec.clickhouse.managed
-        assert managed is not None
-        found = clickhouse.users(managed, clickhouse.Passwords({clickhouse.CLUSTER_USER: CLUSTER}, passwords))
-        self.write("users.xml", found)
-
-    def list_shards(self, shards: int) -> None:
-        """Write `remote_servers` again, as the operator does when shards are added."""
-        here = [(f"spec.zones.{zone}.hostTemplate", "127.0.0.1") for zone in (0, 1)]
-        desired = all_replicas(pipeline(("spec.shards", shards), *here))
-        passwords = clickhouse.Passwords({clickhouse.CLUSTER_USER: CLUSTER})
-        self.write("config.d/remote_servers.xml", clickhouse.remote_servers("events", desired, passwords))
-
-    def list_own(self, listed: str) -> None:
-        """Let it list what `clickhouse.remoteServers` asks for, as the operator does, in two files."""
-        if listed == "Full":
-            self.list_shards(2)
-        else:
-            passwords = clickhouse.Passwords({clickhouse.CLUSTER_USER: CLUSTER})
-            self.write("config.d/remote_servers.xml", clickhouse.login(passwords))
-        self.configure(("spec.clickhouse.remoteServers", listed))
-
-    def configure(self, *changes: tuple[str, Any]) -> None:
-        """Write `config.xml`; replicas are listed under this server's own address."""
-        servers = ("spec.zookeeper.ensembles.0.servers", [f"127.0.0.1:{self._zookeeper_port}"])
-        here = [(f"spec.zones.{zone}.hostTemplate", "127.0.0.1") for zone in (0, 1)]
-        text = clickhouse.server(resolve(pipeline(servers, *here, *changes), 1))
-        self.write("config.xml", text.replace("<port>9000<", f"<port>{self.port}<"))
-
-    def write(self, name: str, text: str) -> None:
-        ports = {"8123": self.http_port, "9000": self.port, "9009": self._interserver_port}
-        text = re.sub(r"(?<=_port>)\d+", lambda found: str(ports[found[0]]), text)
-        path = self.folder / name
-        before = path.stat().st_mtime if path.exists() else 0.0
-        text = text.replace(clickhouse.DATA, str(self.folder)).replace("/etc/clickhouse-server", str(self.folder))
-        path.write_text(text)
-        # The server compares times in whole seconds; a kubelet writes no file twice in one.
-        written = max(path.stat().st_mtime, before + 1)
-        os.utime(path, (written, written))
 
 
 @pytest.fixture(scope="module")
@@ -169,13 +103,6 @@ def test_users_have_the_passwords_of_their_secrets(login: Login) -> None:
     assert login("analyst", ANALYST).execute("SELECT 1") == [(1,)]
     assert refused(login("analyst", CLUSTER)) in WRONG_LOGIN
     assert refused(login(clickhouse.CLUSTER_USER, "")) in WRONG_LOGIN
-
-
-def user(name: str, **more: Any) -> dict[str, Any]:
-    return {"name": name, "passwordSecretRef": {"name": f"of-{name}"}, **more}
-
-
-USERS = [user("analyst")]
 
 
 def accepted(client: Callable[[], Client], statement: str = "SELECT 1") -> bool:

@@ -9,6 +9,7 @@ from contextlib import closing
 import pytest
 from kazoo.client import KazooClient
 
+from blockhouse.config.endpoints import ZooKeeper
 from blockhouse.errors import Blocked, Retryable
 from blockhouse_operator.adapters.ensemble import Ensemble
 from blockhouse_operator.adapters.fence import Fence, LeadershipLost, OpenFence
@@ -29,7 +30,7 @@ def ensemble(stack: Stack) -> Iterator[Make]:
     made: list[Ensemble] = []
 
     def make(fence: Fence | None = None) -> Ensemble:
-        made.append(Ensemble([stack.zookeeper.connect], fence or OpenFence()))
+        made.append(Ensemble(ZooKeeper(servers=stack.zookeeper.connect), fence or OpenFence()))
         return made[-1]
 
     yield make
@@ -53,7 +54,7 @@ def test_one_replica_of_a_shard_is_restarted_at_a_time_whatever_zone_it_is_in(en
 
 
 def test_a_claim_outlives_the_operator_that_made_it(ensemble: Make, stack: Stack, names: Names) -> None:
-    dying = Ensemble([stack.zookeeper.connect], OpenFence())
+    dying = Ensemble(ZooKeeper(servers=stack.zookeeper.connect), OpenFence())
     dying.claim_restart(names.zookeeper_root, 0, "r-a-0")
     dying.close()
 
@@ -131,7 +132,7 @@ def test_a_dead_replica_is_unregistered_and_a_live_one_is_left_alone(
 
 def test_an_ensemble_that_does_not_answer_is_named() -> None:
     ports = Ports()
-    unreachable = Ensemble([f"127.0.0.1:{ports['closed']}"], OpenFence())
+    unreachable = Ensemble(ZooKeeper(servers=f"127.0.0.1:{ports['closed']}"), OpenFence())
     with pytest.raises(Retryable, match=r"ZooKeeper at 127\.0\.0\.1"):
         unreachable.check()
     ports.release()

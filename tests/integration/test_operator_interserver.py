@@ -15,7 +15,7 @@ from e2e.stack.ports import Ports
 from e2e.stack.process import wait_until
 from e2e.stack.spec import StackSpec
 from e2e.stack.zookeeper import ZooKeeperServer
-from tests.integration.test_operator_clickhouse import PodServer
+from tests.integration.pod_server import PodServer
 from tests.unit.operator.resources import pipeline
 
 pytestmark = pytest.mark.integration

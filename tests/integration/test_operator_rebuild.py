@@ -8,6 +8,7 @@ from contextlib import closing
 import pytest
 from clickhouse_driver.errors import ServerException
 
+from blockhouse.config.endpoints import ZooKeeper
 from blockhouse_operator.adapters.ensemble import Ensemble
 from blockhouse_operator.adapters.fence import OpenFence
 from blockhouse_operator.decide.rebuild import BeginRebuild, EndRebuild, plan_rebuild
@@ -43,7 +44,7 @@ def lose_data(shard: Shard, replica: str) -> None:  # noqa: F811
 
 
 def unregister(shard: Shard, table: str, replica: str) -> int:  # noqa: F811
-    with closing(Ensemble([shard.zookeeper.connect], OpenFence())) as ensemble:
+    with closing(Ensemble(ZooKeeper(servers=shard.zookeeper.connect), OpenFence())) as ensemble:
         return ensemble.unregister(f"{ROOT}/{table}", replica)
 
 

@@ -9,6 +9,7 @@ from contextlib import closing, suppress
 import pytest
 from clickhouse_driver.errors import ServerException
 
+from blockhouse.config.endpoints import ZooKeeper
 from blockhouse.errors import Permanent, Retryable
 from blockhouse_operator.adapters.clickhouse_http import ClickHouseHttp, Login
 from blockhouse_operator.adapters.ensemble import Ensemble
@@ -44,7 +45,7 @@ class Shard:
     async def _seen(self, table: str, leaving: str) -> ReplicationSeen:
         http = ClickHouseHttp(OpenFence())
         base = f"http://127.0.0.1:{self.servers[leaving].http_port}"
-        with closing(Ensemble([self.zookeeper.connect], OpenFence())) as ensemble:
+        with closing(Ensemble(ZooKeeper(servers=self.zookeeper.connect), OpenFence())) as ensemble:
             try:
                 names = {found.path: found.name for found in await http.replicated_tables(base, LOGIN)}
                 sizes = await http.part_sizes(base, LOGIN)

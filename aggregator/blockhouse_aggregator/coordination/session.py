@@ -54,7 +54,9 @@ class Session:
         self._generation = 0
         self._listeners: list[Listener] = []
         self.root = config.root
-        self.client = KazooClient(**_arguments(config))
+        # Who logs in creates nodes for itself alone.
+        acl = CREATOR_ALL_ACL if config.username is not None else None
+        self.client = KazooClient(default_acl=acl, **config.client_arguments())
         self.client.add_listener(self._on_state)
         self.znodes = Znodes(self.client, timeout=timeout)
 
@@ -104,12 +106,3 @@ class Session:
             listeners, now = tuple(self._listeners), self._state
         for listener in listeners:
             listener(now)
-
-
-def _arguments(config: ZooKeeper) -> dict[str, object]:
-    arguments: dict[str, object] = {"hosts": config.servers, "timeout": config.session_timeout_seconds}
-    if config.username is not None:
-        password = config.password.read() if config.password else ""
-        arguments["auth_data"] = [("digest", f"{config.username}:{password}")]
-        arguments["default_acl"] = CREATOR_ALL_ACL
-    return arguments

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -132,3 +132,20 @@ class ZooKeeper(Settings):
     """User of the digest scheme."""
     password: SecretRef | None = None
     """The password."""
+    tls: Tls | None = None
+    """TLS, to the servers' `secureClientPort`."""
+
+    def client_arguments(self) -> dict[str, Any]:
+        """Arguments of kazoo's client, secrets included: keep them out of logs. It reads certificates again whenever
+        it connects."""
+        arguments: dict[str, Any] = {"hosts": self.servers, "timeout": self.session_timeout_seconds}
+        if self.username is not None:
+            password = self.password.read() if self.password else ""
+            arguments["auth_data"] = [("digest", f"{self.username}:{password}")]
+        if self.tls is not None:
+            arguments |= {"use_ssl": True, "verify_certs": self.tls.verify, "check_hostname": self.tls.verify}
+            files = {"ca": self.tls.ca_file, "certfile": self.tls.cert_file, "keyfile": self.tls.key_file}
+            arguments |= {name: str(path) for name, path in files.items() if path is not None}
+            if self.tls.key_password:
+                arguments["keyfile_password"] = self.tls.key_password.read()
+        return arguments

@@ -63,10 +63,10 @@ class Endpoints:
             return names.admin_url(replica, namespace)
         return _filled(self.aggregator_template, namespace=namespace, replica=replica)
 
-    def clickhouse(self, replica: str, namespace: str, host: str) -> str:
+    def clickhouse(self, replica: str, namespace: str, host: str, *, secure: bool = False) -> str:
         """The HTTP interface of a replica's managed ClickHouse at `host`. No slash at its end."""
         if self.clickhouse_template is None:
-            return f"http://{host}:{names.HTTP_PORT}"
+            return f"https://{host}:{names.HTTPS_PORT}" if secure else f"http://{host}:{names.HTTP_PORT}"
         return _filled(self.clickhouse_template, namespace=namespace, replica=replica)
 
     def verifier(self, pipeline: str, namespace: str) -> str:

@@ -18,6 +18,7 @@ from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import CREATOR_ALL_ACL
 
+from blockhouse.config.endpoints import ZooKeeper
 from blockhouse.errors import Blocked, Retryable
 from blockhouse_operator.adapters.fence import Fence
 from blockhouse_operator.adapters.replication import replicas_of_tables, replicated_tables
@@ -34,13 +35,11 @@ Result = TypeVar("Result")
 class Ensemble:
     """One ensemble. Thread-safe; connects on first use. Raises Retryable naming the servers when it does not answer."""
 
-    def __init__(
-        self, servers: Sequence[str], fence: Fence, *, username: str | None = None, password: str = ""
-    ) -> None:
-        self._servers = ",".join(servers)
+    def __init__(self, config: ZooKeeper, fence: Fence) -> None:
+        self._servers = config.servers
         self._fence = fence
-        self._login = {"auth_data": [("digest", f"{username}:{password}")], "default_acl": CREATOR_ALL_ACL}
-        self._client = KazooClient(hosts=self._servers, timeout=10.0, **(self._login if username else {}))
+        acl = CREATOR_ALL_ACL if config.username is not None else None
+        self._client = KazooClient(default_acl=acl, **config.client_arguments())
         self._started = False
 
     def check(self) -> None:

@@ -13,15 +13,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
-from blockhouse.config.endpoints import KafkaCluster, Sasl, Tls
+from blockhouse.config.endpoints import KafkaCluster, Sasl, Tls, ZooKeeper
 from blockhouse.config.secrets import SecretRef
 from blockhouse.fleet.load.settings import LoadSettings
 from blockhouse_operator.adapters.kinds import CONFIG_MAP, SECRET, Object
 from blockhouse_operator.adapters.shared_objects import Objects
 from blockhouse_operator.api import kafka, names
+from blockhouse_operator.api.declared import given
 from blockhouse_operator.api.load import ThrottleLoad
 from blockhouse_operator.api.parts import Table
 from blockhouse_operator.api.references import Tls as GivenTls
+from blockhouse_operator.api.shard import ShardEnsemble
 from blockhouse_operator.decide.reassignment_throttle import load_settings
 from blockhouse_operator.decide.references import Reference
 
@@ -116,6 +118,18 @@ class Contents:
             )
         tls = self.tls(cluster.tls) if cluster.tls is not None else None
         return KafkaCluster(name=cluster.name, bootstrap_servers=cluster.bootstrap_servers, tls=tls, sasl=sasl)
+
+    def zookeeper(self, spec: ShardEnsemble) -> ZooKeeper:
+        """How to reach a shard's ensemble. Raises KeyError when a Secret was missing."""
+        auth = spec.auth
+        return ZooKeeper(
+            servers=",".join(spec.servers),
+            root=spec.root,
+            username=auth.username if auth is not None else None,
+            password=SecretRef(file=self.file(auth.secret_ref.name, auth.secret_ref.key)) if auth is not None else None,
+            tls=self.tls(spec.tls) if spec.tls is not None else None,
+            **given(spec, ZooKeeper),
+        )
 
     def tls(self, tls: GivenTls) -> Tls:
         """TLS of a client with its certificates as files. Raises KeyError when a Secret was missing."""

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from blockhouse.config import endpoints
 from blockhouse_operator.api.base import IMMUTABLE, Between, Duration, ListMap, ObjectName, Part, Quantity, Rule
 from blockhouse_operator.api.declared import declares
-from blockhouse_operator.api.references import ConfigMapKeyRef, PasswordSecretRef, Tls
+from blockhouse_operator.api.references import CaSecretRef, ConfigMapKeyRef, PasswordSecretRef, Tls, TlsSecretRef
 
 Image = Annotated[str, Field(min_length=1, max_length=512)]
 """A container image, best with its digest."""
@@ -109,10 +109,34 @@ class User(Part):
         return self
 
 
+class ServerTls(Part):
+    """TLS of a server that the operator runs."""
+
+    secret_ref: TlsSecretRef
+    """The servers' certificate, for the hosts of all replicas and of the query Services, as cert-manager makes it.
+    Current servers read a renewed one by themselves; 18.16 has to be restarted."""
+    ca_secret_ref: CaSecretRef | None = None
+    """Authorities by which replicas trust each other, and the operator trusts them; those of the image without it. A
+    server has one list: where `zookeeper.ensembles[].tls` names authorities as well, these must contain them."""
+    mode: Literal["Allowed", "Required"] = "Allowed"
+    """`Allowed`: ports 9440 and 8443 beside those without TLS. `Required`: no port without TLS, between replicas
+    neither. To be chosen when the pipeline is created: servers with and without it do not replicate."""
+
+    @property
+    def required(self) -> bool:
+        """Whether there is no port without TLS."""
+        return self.mode == "Required"
+
+
 class ManagedClickHouse(Part):
     """ClickHouse replicas that the operator runs, each beside its aggregator."""
 
     rules = (
+        Rule(
+            "(has(self.tls) && has(self.tls.mode) && self.tls.mode == 'Required')"
+            " == (has(oldSelf.tls) && has(oldSelf.tls.mode) && oldSelf.tls.mode == 'Required')",
+            "tls.mode Required can be neither chosen nor left: replicas with and without it do not replicate",
+        ),
         Rule(
             "has(self.interserverSecretRef) == has(oldSelf.interserverSecretRef)",
             "interserverSecretRef can be neither added nor removed: replicas with and without it refuse each other",
@@ -140,9 +164,16 @@ class ManagedClickHouse(Part):
     replication port is protected by the network policy alone, and by nothing where a zone has a `hostTemplate`. To be
     given when the pipeline is created: servers with and without it refuse each other, so it can be neither added nor
     removed."""
+    tls: ServerTls | None = None
+    """TLS of the servers."""
     settings_from: ConfigMapKeyRef | None = None
     """A ConfigMap's key with further server settings (XML, merged over ours). The pods must be restarted by hand
     after a change of its content."""
+
+    @property
+    def secure(self) -> bool:
+        """Whether its servers have no port without TLS."""
+        return self.tls is not None and self.tls.required
 
     @model_validator(mode="after")
     def _users(self) -> ManagedClickHouse:
@@ -183,6 +214,11 @@ class ClickHouseSpec(Part):
     """Replicas that the operator runs."""
     existing: ExistingClickHouse | None = None
     """Replicas that others run."""
+
+    @property
+    def secure(self) -> bool:
+        """Whether the operator runs its servers, and they have no port without TLS."""
+        return self.managed is not None and self.managed.secure
 
     @model_validator(mode="after")
     def _one_kind(self) -> ClickHouseSpec:

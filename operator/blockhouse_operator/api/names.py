@@ -23,6 +23,7 @@ TOO_LONG = f"with more than {SHARDS_OF_ANY_NAME} shards at most {LONGEST_OF_MANY
 CLICKHOUSE, AGGREGATOR, VERIFIER, MIRROR = "clickhouse", "aggregator", "verifier", "mirror"
 """Names of containers, and of components in labels."""
 NATIVE_PORT, HTTP_PORT, INTERSERVER_PORT, ADMIN_PORT = 9000, 8123, 9009, 8080
+SECURE_NATIVE_PORT, HTTPS_PORT, SECURE_INTERSERVER_PORT = 9440, 8443, 9010
 
 
 def shard_ingest(pipeline: str, shard: int) -> str:

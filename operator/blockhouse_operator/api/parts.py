@@ -19,7 +19,7 @@ from blockhouse_operator.api.base import (
 )
 from blockhouse_operator.api.clickhouse import Image, Resources
 from blockhouse_operator.api.declared import declares
-from blockhouse_operator.api.references import ConfigMapKeyRef, PasswordSecretRef
+from blockhouse_operator.api.references import ConfigMapKeyRef, PasswordSecretRef, Tls
 
 MAX_SHARDS = 4096
 MAX_REPLICAS_PER_ZONE = 16
@@ -106,6 +106,8 @@ class Ensemble(Part):
     """`host:port` of each server."""
     auth: ZooKeeperAuth | None = None
     """Login."""
+    tls: Tls | None = None
+    """TLS, to the servers' `secureClientPort`; an empty object turns it on. ClickHouse 18.16 does not know it."""
 
 
 class EnsembleOfShards(Ensemble):

@@ -34,7 +34,10 @@ RESERVED_VARIABLES = (
 OWN_VARIABLES = "BLOCKHOUSE_"
 """How variables begin that later versions may use."""
 RESERVED_CONTAINERS = (names.AGGREGATOR, names.CLICKHOUSE, names.VERIFIER)
-RESERVED_PORTS = (names.NATIVE_PORT, names.HTTP_PORT, names.INTERSERVER_PORT, names.ADMIN_PORT)
+RESERVED_PORTS = (
+    *(names.NATIVE_PORT, names.HTTP_PORT, names.INTERSERVER_PORT, names.ADMIN_PORT),
+    *(names.SECURE_NATIVE_PORT, names.HTTPS_PORT, names.SECURE_INTERSERVER_PORT),
+)
 
 
 class KeyOf(Part):

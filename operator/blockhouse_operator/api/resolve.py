@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.clickhouse import ClickHouseSpec
 from blockhouse_operator.api.kafka import GroupSettings, ShardKafka, ShardTopic, TopicSettings
-from blockhouse_operator.api.parts import Zone, ZooKeeperSession
+from blockhouse_operator.api.parts import Ensemble, Zone, ZooKeeperSession
 from blockhouse_operator.api.pipeline import BlockAggregatorSpec
 from blockhouse_operator.api.resource import BlockAggregator
 from blockhouse_operator.api.rollout import RolloutSettings, ShardRollout, parallel_shards
@@ -23,7 +23,6 @@ def resolve(pipeline: BlockAggregator, shard: int) -> ClickHouseShardIngestSpec:
         raise ValueError(f"pipeline {pipeline.name} has no shard {shard}")
     topic = {name: getattr(spec.kafka.topic, name) for name in TopicSettings.model_fields}
     group = {name: getattr(spec.kafka, name) for name in GroupSettings.model_fields}
-    session = {name: getattr(spec.zookeeper, name) for name in ZooKeeperSession.model_fields}
     if spec.kafka.dead_letter_template is not None:
         group["dead_letter_topic"] = names.from_template(spec.kafka.dead_letter_template, shard)
     return ClickHouseShardIngestSpec(
@@ -39,9 +38,7 @@ def resolve(pipeline: BlockAggregator, shard: int) -> ClickHouseShardIngestSpec:
             **group,
         ),
         clickhouse=spec.clickhouse,
-        zookeeper=ShardEnsemble(
-            name=ensemble.name, servers=ensemble.servers, auth=ensemble.auth, root=zookeeper_root(pipeline), **session
-        ),
+        zookeeper=_zookeeper(pipeline, ensemble),
         tables=spec.tables,
         blocks=spec.blocks,
         aggregator=spec.aggregator,
@@ -53,6 +50,12 @@ def resolve(pipeline: BlockAggregator, shard: int) -> ClickHouseShardIngestSpec:
         suspend=spec.suspend,
         stop=spec.stop,
     )
+
+
+def _zookeeper(pipeline: BlockAggregator, ensemble: Ensemble) -> ShardEnsemble:
+    own = {name: getattr(ensemble, name) for name in Ensemble.model_fields}
+    session = {name: getattr(pipeline.spec.zookeeper, name) for name in ZooKeeperSession.model_fields}
+    return ShardEnsemble(**own, **session, root=zookeeper_root(pipeline))
 
 
 def _rollout(pipeline: BlockAggregator) -> ShardRollout:

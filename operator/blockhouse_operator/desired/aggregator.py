@@ -58,7 +58,9 @@ def shard_ingest(pipeline: BlockAggregator, shard: int) -> Manifest:
 
 def cluster_config(pipeline: BlockAggregator) -> Manifest:
     """`remote_servers` of all replicas, for pods made by operators that had it in no Secret yet."""
-    servers = clickhouse.remote_servers(pipeline.spec.clickhouse.cluster, all_replicas(pipeline))
+    servers = clickhouse.remote_servers(
+        pipeline.spec.clickhouse.cluster, all_replicas(pipeline), secure=pipeline.spec.clickhouse.secure
+    )
     return manifest(
         "ConfigMap",
         names.cluster_config(pipeline.name),
@@ -77,7 +79,7 @@ def clickhouse_secret(pipeline: BlockAggregator, passwords: clickhouse.Passwords
     spec = pipeline.spec.clickhouse
     assert spec.managed is not None
     if spec.remote_servers == "Full":
-        servers = clickhouse.remote_servers(spec.cluster, all_replicas(pipeline), passwords)
+        servers = clickhouse.remote_servers(spec.cluster, all_replicas(pipeline), passwords, secure=spec.secure)
     else:
         servers = clickhouse.login(passwords)
     users = clickhouse.users(spec.managed, passwords)
@@ -102,7 +104,9 @@ def oversize(pipeline: BlockAggregator) -> str:
     )
     shard = list(replicas(pipeline.name, pipeline.namespace, pipeline.spec.zones, spec, last))
     # The last shard has the longest names: what it adds is what any of them adds at most.
-    one, two = (len(clickhouse.remote_servers(spec.cluster, [shard] * count, passwords)) for count in (1, 2))
+    one, two = (
+        len(clickhouse.remote_servers(spec.cluster, [shard] * count, passwords, secure=spec.secure)) for count in (1, 2)
+    )
     size = one + last * (two - one) + len(clickhouse.users(spec.managed, passwords))
     if size <= LARGEST_SECRET:
         return ""

@@ -11,12 +11,14 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_network
-from xml.etree.ElementTree import Element, SubElement, fromstring, indent, tostring
+from xml.etree.ElementTree import Element, SubElement, fromstring
 
 from blockhouse.config.units import seconds
 from blockhouse_operator.api import names
 from blockhouse_operator.api.clickhouse import ManagedClickHouse, Quota, User
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec, Replica
+from blockhouse_operator.desired import server_tls
+from blockhouse_operator.desired.xml import document, put
 
 REPLICA, HOST, ZOOKEEPER_LOGIN, CLUSTER_PASSWORD = (
     "CLICKHOUSE_REPLICA",
@@ -49,14 +51,10 @@ class Passwords:
 def server(spec: ClickHouseShardIngestSpec) -> str:
     """`config.xml` of a shard's replicas."""
     root = Element("yandex")  # the name that 18.16 knows; newer servers accept it
-    _put(root, "logger", {"level": "information", "console": "1"})
-    for name, value in {
-        "http_port": names.HTTP_PORT,
-        "tcp_port": names.NATIVE_PORT,
-        "interserver_http_port": names.INTERSERVER_PORT,
-    }.items():
-        SubElement(root, name).text = str(value)
+    put(root, "logger", {"level": "information", "console": "1"})
     managed = spec.clickhouse.managed
+    for name, value in server_tls.ports(managed).items():
+        SubElement(root, name).text = str(value)
     if managed is not None and managed.interserver_secret_ref is not None:
         credentials = SubElement(root, "interserver_http_credentials")
         SubElement(credentials, "user").text = "interserver"
@@ -68,17 +66,19 @@ def server(spec: ClickHouseShardIngestSpec) -> str:
     for name, text in _SERVER.items():
         SubElement(root, name).text = text
     _zookeeper(root, spec)
+    server_tls.add(root, spec)
     if spec.clickhouse.remote_servers == "Shard":
         SubElement(root, "include_from").text = LOGIN
-        _list_replicas(root, spec.clickhouse.cluster, [spec.replicas], {"incl": USER}, {"incl": PASSWORD})
+        user, password = {"incl": USER}, {"incl": PASSWORD}
+        _list_replicas(root, spec.clickhouse.cluster, [spec.replicas], user, password, secure=spec.clickhouse.secure)
     macros = SubElement(root, "macros")
     SubElement(macros, "cluster").text = spec.clickhouse.cluster
     SubElement(macros, "shard").text = str(spec.shard)
     SubElement(macros, "replica", {"from_env": REPLICA})
-    _put(root, "distributed_ddl", {"path": f"{spec.zookeeper.root}/ddl"})
+    put(root, "distributed_ddl", {"path": f"{spec.zookeeper.root}/ddl"})
     # Noticing an expired session late keeps a resumed replica inactive for a minute.
-    _put(root, "merge_tree", {"zookeeper_session_expiration_check_period": "2"})
-    return _document(root)
+    put(root, "merge_tree", {"zookeeper_session_expiration_check_period": "2"})
+    return document(root)
 
 
 _SERVER = {
@@ -107,7 +107,7 @@ def _zookeeper(root: Element, spec: ClickHouseShardIngestSpec) -> None:
     zookeeper = SubElement(root, "zookeeper")
     for address in spec.zookeeper.servers:
         host, _, port = address.rpartition(":")
-        _put(zookeeper, "node", {"host": host, "port": port})
+        put(zookeeper, "node", {"host": host, "port": port, **({"secure": "1"} if spec.zookeeper.tls else {})})
     SubElement(zookeeper, "session_timeout_ms").text = "10000"
     if spec.zookeeper.auth:
         SubElement(zookeeper, "identity", {"from_env": ZOOKEEPER_LOGIN})
@@ -127,12 +127,12 @@ def users(managed: ManagedClickHouse, passwords: Passwords) -> str:
     root = Element("yandex")
     published = [user for user in managed.users if passwords.users.get(user.name)]
     profiles = SubElement(root, "profiles")
-    _put(profiles, "default", _DEFAULT_PROFILE)
-    _put(profiles, "readonly", {"readonly": "1"})
+    put(profiles, "default", _DEFAULT_PROFILE)
+    put(profiles, "readonly", {"readonly": "1"})
     for user in published:
         if user.settings:
             basis = {"readonly": "1"} if user.read_only else _DEFAULT_PROFILE
-            _put(profiles, _profile(user), {**basis, **user.settings})
+            put(profiles, _profile(user), {**basis, **user.settings})
     accounts = SubElement(root, "users")
     own = _account(accounts, "default", "default", ("127.0.0.1", "::1"))
     SubElement(own, "password").text = ""
@@ -150,7 +150,7 @@ def users(managed: ManagedClickHouse, passwords: Passwords) -> str:
     for user in published:
         if user.quota is not None:
             _interval(quotas, _quota(user), user.quota)
-    return _document(root)
+    return document(root)
 
 
 _EVERYWHERE = ("::/0",)
@@ -176,7 +176,7 @@ def _interval(quotas: Element, name: str, quota: Quota) -> None:
         "execution_time": round(seconds(quota.execution_time)) if quota.execution_time else 0,
     }
     texts = {limit: str(most) for limit, most in limits.items()}
-    _put(SubElement(quotas, name), "interval", {"duration": str(round(seconds(quota.interval))), **texts})
+    put(SubElement(quotas, name), "interval", {"duration": str(round(seconds(quota.interval))), **texts})
 
 
 def _hashed(account: Element, password: str) -> None:
@@ -185,7 +185,7 @@ def _hashed(account: Element, password: str) -> None:
 
 def _account(accounts: Element, name: str, profile: str, networks: Sequence[str], quota: str = "default") -> Element:
     account = SubElement(accounts, name)
-    _put(account, "networks", {})
+    put(account, "networks", {})
     for network in networks:
         SubElement(account[-1], "ip").text = _subnet(network)
     SubElement(account, "profile").text = profile
@@ -202,15 +202,18 @@ def _subnet(network: str) -> str:
     return network
 
 
-def remote_servers(cluster: str, shards: Sequence[Sequence[Replica]], passwords: Passwords | None = None) -> str:
+def remote_servers(
+    cluster: str, shards: Sequence[Sequence[Replica]], passwords: Passwords | None = None, *, secure: bool = False
+) -> str:
     """The ClickHouse cluster: every replica of every shard, written to through any one of them.
 
     Without `passwords` for a ConfigMap: that of pods that have the password in their environment.
     """
     user, password = next(iter(passwords.cluster.items())) if passwords else (CLUSTER_USER, "")
     root = Element("yandex")
-    _list_replicas(root, cluster, shards, user, password if passwords else {"from_env": CLUSTER_PASSWORD})
-    return _document(root)
+    of_environment = {"from_env": CLUSTER_PASSWORD}
+    _list_replicas(root, cluster, shards, user, password if passwords else of_environment, secure=secure)
+    return document(root)
 
 
 def login(passwords: Passwords) -> str:
@@ -219,7 +222,7 @@ def login(passwords: Passwords) -> str:
     root = Element("yandex")
     SubElement(root, USER).text = user
     SubElement(root, PASSWORD).text = password
-    return _document(root)
+    return document(root)
 
 
 def used_login(text: str) -> tuple[str, str]:
@@ -239,7 +242,13 @@ _Content = str | dict[str, str]
 
 
 def _list_replicas(
-    root: Element, cluster: str, shards: Sequence[Sequence[Replica]], user: _Content, password: _Content
+    root: Element,
+    cluster: str,
+    shards: Sequence[Sequence[Replica]],
+    user: _Content,
+    password: _Content,
+    *,
+    secure: bool,
 ) -> None:
     # Replaces whatever a base image brings along.
     section = SubElement(SubElement(root, "remote_servers", {"replace": "1"}), cluster)
@@ -249,7 +258,9 @@ def _list_replicas(
         for replica in replicas:
             entry = SubElement(shard, "replica")
             SubElement(entry, "host").text = replica.host
-            SubElement(entry, "port").text = str(names.NATIVE_PORT)
+            SubElement(entry, "port").text = str(names.SECURE_NATIVE_PORT if secure else names.NATIVE_PORT)
+            if secure:
+                SubElement(entry, "secure").text = "1"
             for name, content in (("user", user), ("password", password)):
                 if isinstance(content, str):
                     SubElement(entry, name).text = content
@@ -269,15 +280,4 @@ def without_users(text: str, allowed: Sequence[str]) -> str:
         return text
     for one in gone:
         accounts.remove(one)
-    return _document(root)
-
-
-def _put(parent: Element, name: str, values: dict[str, str]) -> None:
-    section = SubElement(parent, name)
-    for key, value in values.items():
-        SubElement(section, key).text = value
-
-
-def _document(root: Element) -> str:
-    indent(root)
-    return tostring(root, encoding="unicode", xml_declaration=False) + "\n"
+    return document(root)

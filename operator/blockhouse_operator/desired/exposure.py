@@ -6,21 +6,38 @@ from collections.abc import Mapping
 from typing import Any
 
 from blockhouse_operator.api import labels, names
+from blockhouse_operator.api.clickhouse import ManagedClickHouse
 from blockhouse_operator.api.resource import ClickHouseShardIngest
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec, Replica
 from blockhouse_operator.desired.manifest import Manifest, manifest
 from blockhouse_operator.desired.template import add_to_service
 
-_NATIVE = ("native", names.NATIVE_PORT)
-_HTTP = ("http", names.HTTP_PORT)
-_INTERSERVER = ("interserver", names.INTERSERVER_PORT)
-_ADMIN = ("admin", names.ADMIN_PORT)
+Port = tuple[str, int]
+_ADMIN: Port = ("admin", names.ADMIN_PORT)
+
+
+def client_ports(managed: ManagedClickHouse) -> list[Port]:
+    """Name and number of the ports for clients of a managed ClickHouse."""
+    plain = [("native", names.NATIVE_PORT), ("http", names.HTTP_PORT)]
+    secure = [("native-tls", names.SECURE_NATIVE_PORT), ("https", names.HTTPS_PORT)]
+    if managed.tls is None:
+        return plain
+    return secure if managed.secure else plain + secure
+
+
+def server_ports(managed: ManagedClickHouse) -> list[Port]:
+    """All of its ports: the last one is for its peers."""
+    return [*client_ports(managed), _interserver(managed)]
+
+
+def _interserver(managed: ManagedClickHouse) -> Port:
+    return ("interserver", names.SECURE_INTERSERVER_PORT if managed.secure else names.INTERSERVER_PORT)
 
 
 def replica_service(shard: ClickHouseShardIngest, replica: Replica) -> Manifest:
     """The address of one replica, the same for as long as it lives, ready or not: its peers and the operator use it."""
     spec = shard.spec
-    ports = [_NATIVE, _HTTP, _INTERSERVER, _ADMIN] if spec.clickhouse.managed else [_ADMIN]
+    ports = [*(server_ports(managed) if (managed := spec.clickhouse.managed) else ()), _ADMIN]
     found = service(
         replica.name,
         shard.namespace,
@@ -36,10 +53,11 @@ def replica_service(shard: ClickHouseShardIngest, replica: Replica) -> Manifest:
 
 def query_service(shard: ClickHouseShardIngest) -> Manifest:
     """Any ready replica of the shard, for queries."""
+    managed = shard.spec.clickhouse.managed
     found = service(
         shard.name,
         shard.namespace,
-        [_NATIVE, _HTTP],
+        client_ports(managed) if managed is not None else [],
         labels=labels.of_shard(shard.spec.pipeline, shard.spec.shard),
         selector=_pods(shard.spec),
         owner=shard.reference(),
@@ -51,7 +69,7 @@ def query_service(shard: ClickHouseShardIngest) -> Manifest:
 def service(
     name: str,
     namespace: str,
-    ports: list[tuple[str, int]],
+    ports: list[Port],
     *,
     labels: Mapping[str, str],
     selector: Mapping[str, str],
@@ -102,11 +120,11 @@ def network_policy(shard: ClickHouseShardIngest) -> Manifest:
     sidecars = [port for sidecar in spec.template.pod.sidecars for port in sidecar.ports]
     of_sidecars = [{"protocol": port.protocol, "port": port.container_port} for port in sidecars]
     rules: list[dict[str, Any]] = [{"from": [{"namespaceSelector": {}}], "ports": [_port(_ADMIN), *of_sidecars]}]
-    if spec.clickhouse.managed:
-        rules.append({"ports": [_port(_NATIVE), _port(_HTTP)]})
+    if managed := spec.clickhouse.managed:
+        rules.append({"ports": [_port(port) for port in client_ports(managed)]})
         peers = {"podSelector": {"matchLabels": {labels.PIPELINE: spec.pipeline}}}
         elsewhere = any(zone.host_template for zone in spec.zones)
-        rules.append({**({} if elsewhere else {"from": [peers]}), "ports": [_port(_INTERSERVER)]})
+        rules.append({**({} if elsewhere else {"from": [peers]}), "ports": [_port(_interserver(managed))]})
     return manifest(
         "NetworkPolicy",
         shard.name,
@@ -122,5 +140,5 @@ def _pods(spec: ClickHouseShardIngestSpec) -> dict[str, str]:
     return {labels.PIPELINE: spec.pipeline, labels.SHARD: str(spec.shard), labels.COMPONENT: "replica"}
 
 
-def _port(port: tuple[str, int]) -> dict[str, Any]:
+def _port(port: Port) -> dict[str, Any]:
     return {"protocol": "TCP", "port": port[1]}

@@ -13,9 +13,10 @@ from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.clickhouse import ManagedClickHouse, Resources
 from blockhouse_operator.api.parts import PodSecurity
 from blockhouse_operator.api.references import LocalRef, PasswordSecretRef
-from blockhouse_operator.api.shard import ClickHouseShardIngestSpec, Replica
+from blockhouse_operator.api.shard import ClickHouseShardIngestSpec, Replica, ShardEnsemble
 from blockhouse_operator.api.template import PodTemplate
 from blockhouse_operator.desired import clickhouse, scripts, settings, volumes
+from blockhouse_operator.desired.exposure import server_ports
 from blockhouse_operator.desired.manifest import content_of, without_nothing
 from blockhouse_operator.desired.revision import revision
 from blockhouse_operator.desired.template import (
@@ -111,8 +112,9 @@ def spark_env() -> list[dict[str, Any]]:
 
 def http(path: str, port: int, period: int, failures: int) -> dict[str, Any]:
     """A probe: `failures` times `period` seconds until it counts."""
+    scheme = {"scheme": "HTTPS"} if port == names.HTTPS_PORT else {}
     return {
-        "httpGet": {"path": path, "port": port},
+        "httpGet": {"path": path, "port": port, **scheme},
         "periodSeconds": period,
         "timeoutSeconds": 5,
         "failureThreshold": failures,
@@ -122,35 +124,51 @@ def http(path: str, port: int, period: int, failures: int) -> dict[str, Any]:
 def _clickhouse(
     spec: ClickHouseShardIngestSpec, replica: Replica, managed: ManagedClickHouse, drain: int
 ) -> dict[str, Any]:
-    start = scripts.start_after_zookeeper(spec.zookeeper.servers)
     end = scripts.wait_until_closed(names.ADMIN_PORT, drain)
     return container(
         names.CLICKHOUSE,
         managed.image,
         managed.resources,
-        command=["/bin/sh", "-c", start, "clickhouse-server", "--config-file=/etc/clickhouse-server/config.xml"],
+        command=[*_waiting(spec.zookeeper), "clickhouse-server", "--config-file=/etc/clickhouse-server/config.xml"],
         env=_clickhouse_env(spec, replica),
-        ports=[
-            {"name": "native", "containerPort": names.NATIVE_PORT},
-            {"name": "http", "containerPort": names.HTTP_PORT},
-            {"name": "interserver", "containerPort": names.INTERSERVER_PORT},
-        ],
-        startupProbe=_started(),
-        readinessProbe=http("/ping", names.HTTP_PORT, 5, 3),
-        livenessProbe=http("/ping", names.HTTP_PORT, 10, 12),
+        ports=[{"name": name, "containerPort": port} for name, port in server_ports(managed)],
+        startupProbe=_started(_web(managed)),
+        readinessProbe=http("/ping", _web(managed), 5, 3),
+        livenessProbe=http("/ping", _web(managed), 10, 12),
         lifecycle={"preStop": {"exec": {"command": ["/bin/sh", "-c", end]}}},
         volumeMounts=[
             {"name": "data", "mountPath": clickhouse.DATA},
             {"name": "clickhouse-config", "mountPath": "/etc/clickhouse-server", "readOnly": True},
             {"name": "clickhouse-tmp", "mountPath": "/tmp"},
+            *(login.mount() for login in _certificates(spec)),
         ],
     )
 
 
-def _started() -> dict[str, Any]:
+def _web(managed: ManagedClickHouse) -> int:
+    """The port of its HTTP interface."""
+    return names.HTTPS_PORT if managed.secure else names.HTTP_PORT
+
+
+def _certificates(spec: ClickHouseShardIngestSpec) -> list[volumes.Login]:
+    """What its TLS is made of."""
+    managed, found = spec.clickhouse.managed, []
+    if managed is not None and managed.tls is not None:
+        found.append(volumes.server_certificates(managed.tls))
+    if spec.zookeeper.tls is not None:
+        found.append(volumes.zookeeper_login(spec.zookeeper))
+    return [login for login in found if login.sources]
+
+
+def _waiting(ensemble: ShardEnsemble) -> list[str]:
+    """The command that waits for ZooKeeper. No shell speaks TLS; servers that do need not be waited for."""
+    return [] if ensemble.tls else ["/bin/sh", "-c", scripts.start_after_zookeeper(ensemble.servers)]
+
+
+def _started(port: int) -> dict[str, Any]:
     """One probe that lasts as long as the start: only so can it distinguish a server that loads many parts, for however
     long, from one that hangs. That one would not obey SIGTERM, and its pod's aggregator need not be waited for."""
-    script = scripts.until_started(names.HTTP_PORT)
+    script = scripts.until_started(port)
     return {
         "exec": {"command": ["/bin/sh", "-c", script]},
         "periodSeconds": 5,
@@ -206,8 +224,7 @@ def _logins(spec: ClickHouseShardIngestSpec) -> list[volumes.Login]:
     logins = [volumes.kafka_login(cluster) for cluster in spec.kafka.clusters if not cluster.retired]
     if existing := spec.clickhouse.existing:
         logins.append(volumes.Login(volumes.CLICKHOUSE, existing.tls, existing.password_secret_ref))
-    if auth := spec.zookeeper.auth:
-        logins.append(volumes.Login(volumes.ZOOKEEPER, None, auth.secret_ref))
+    logins.append(volumes.zookeeper_login(spec.zookeeper))
     return [login for login in logins if login.sources]
 
 
@@ -222,6 +239,8 @@ def _volumes(spec: ClickHouseShardIngestSpec, replica: Replica) -> list[dict[str
         *(login.volume() for login in _logins(spec)),
     ]
     if managed := spec.clickhouse.managed:
+        if managed.tls is not None:
+            found.append(volumes.server_certificates(managed.tls).volume())
         found.append({"name": "clickhouse-tmp", "emptyDir": {"sizeLimit": "1Gi"}})
         found.append({"name": "data", "persistentVolumeClaim": {"claimName": names.claim(replica.name)}})
         found.append(

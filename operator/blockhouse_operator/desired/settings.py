@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 
 from blockhouse.config import pipeline as settings
 from blockhouse.config.base import Settings
-from blockhouse.config.endpoints import ClickHouse, ZooKeeper
+from blockhouse.config.endpoints import ClickHouse, Tls, ZooKeeper
 from blockhouse.config.mirror import MirrorConfig, MirrorSpark
 from blockhouse.config.secrets import SecretRef
 from blockhouse.config.units import seconds
@@ -37,6 +37,7 @@ BY_THE_OPERATOR: Mapping[str, str] = {
     "zookeeper.root": "`zookeeper.root`, or the resource's name",
     "zookeeper.username": "`auth` of the ensemble",
     "zookeeper.password": "`auth` of the ensemble",
+    "zookeeper.tls": "`tls` of the ensemble, whose certificates are in Secrets",
     "quorum.replicas": "`quorum`",
     "blocks.tables": "`blocks` of the table",
     "suspendFile": "`suspend`",
@@ -138,10 +139,15 @@ def _admin() -> settings.Admin:
     return settings.Admin(host="0.0.0.0", port=names.ADMIN_PORT, token=token)
 
 
+_PLAIN = {"port": names.NATIVE_PORT}
+
+
 def _clickhouse(spec: ClickHouseShardIngestSpec, replica: Replica) -> ClickHouse:
     existing = spec.clickhouse.existing
     if existing is None:
-        return ClickHouse(host=replica.clickhouse_host, port=names.NATIVE_PORT, **given(spec.clickhouse, ClickHouse))
+        # Within the pod, so no certificate has to name it.
+        way = {"port": names.SECURE_NATIVE_PORT, "tls": Tls(verify=False)} if spec.clickhouse.secure else _PLAIN
+        return ClickHouse(host=replica.clickhouse_host, **way, **given(spec.clickhouse, ClickHouse))
     login = volumes.Login(volumes.CLICKHOUSE, existing.tls, existing.password_secret_ref)
     return ClickHouse(
         host=replica.clickhouse_host,
@@ -153,13 +159,13 @@ def _clickhouse(spec: ClickHouseShardIngestSpec, replica: Replica) -> ClickHouse
 
 
 def _zookeeper(spec: ClickHouseShardIngestSpec) -> ZooKeeper:
-    auth = spec.zookeeper.auth
-    login = volumes.Login(volumes.ZOOKEEPER, None, auth.secret_ref if auth else None)
+    auth, login = spec.zookeeper.auth, volumes.zookeeper_login(spec.zookeeper)
     return ZooKeeper(
         servers=",".join(spec.zookeeper.servers),
         root=spec.zookeeper.root,
         username=auth.username if auth else None,
         password=login.password(),
+        tls=login.tls(),
         **given(spec.zookeeper, ZooKeeper),
     )
 

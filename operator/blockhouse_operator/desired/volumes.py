@@ -6,7 +6,9 @@ from typing import Any
 
 from blockhouse.config import endpoints
 from blockhouse.config.secrets import SecretRef
+from blockhouse_operator.api.clickhouse import ServerTls
 from blockhouse_operator.api.kafka import KafkaServers
+from blockhouse_operator.api.parts import Ensemble
 from blockhouse_operator.api.references import PasswordSecretRef, Tls
 
 ROOT = "/etc/blockhouse"
@@ -15,7 +17,7 @@ TOKEN = f"{ROOT}/{INTERNAL}/token"
 CONFIG = f"{ROOT}/config"
 SUSPEND = f"{CONFIG}/suspend"
 """Read every second by the aggregator, so that it can be suspended without a restart."""
-CLICKHOUSE, ZOOKEEPER = "clickhouse-login", "zookeeper-login"
+CLICKHOUSE, ZOOKEEPER, SERVER = "clickhouse-login", "zookeeper-login", "clickhouse-tls"
 
 
 class Login:
@@ -67,6 +69,16 @@ def _source(secret: str, files: dict[str, str]) -> dict[str, Any]:
 def kafka_login(cluster: KafkaServers) -> Login:
     """The Secrets of a Kafka cluster."""
     return Login(f"kafka-{cluster.name}", cluster.tls, cluster.sasl.secret_ref if cluster.sasl else None)
+
+
+def zookeeper_login(ensemble: Ensemble) -> Login:
+    """The Secrets of a ZooKeeper ensemble."""
+    return Login(ZOOKEEPER, ensemble.tls, ensemble.auth.secret_ref if ensemble.auth else None)
+
+
+def server_certificates(tls: ServerTls) -> Login:
+    """The certificate of a managed ClickHouse, and the authorities it trusts."""
+    return Login(SERVER, Tls(ca_secret_ref=tls.ca_secret_ref, client_secret_ref=tls.secret_ref), None)
 
 
 def kafka_settings(cluster: KafkaServers) -> endpoints.KafkaCluster:

@@ -12,6 +12,7 @@ from blockhouse_operator.adapters.ensemble import Ensemble
 from blockhouse_operator.adapters.kinds import POD, STATEFUL_SET, VOLUME_CLAIM, Object
 from blockhouse_operator.adapters.secrets import Contents
 from blockhouse_operator.api import labels, names
+from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.resource import ClickHouseShardIngest
 from blockhouse_operator.api.shard import Replica
 from blockhouse_operator.api.status import AGGREGATOR_RESTART
@@ -78,9 +79,13 @@ async def list_pods(services: Services, shard: ClickHouseShardIngest) -> dict[st
 
 
 def ensemble_of(services: Services, shard: ClickHouseShardIngest, contents: Contents) -> Ensemble:
-    auth = shard.spec.zookeeper.auth
-    password = contents.text(auth.secret_ref.name, auth.secret_ref.key) if auth else ""
-    return services.ensembles.of(shard.spec.zookeeper, password or "")
+    """The shard's ensemble. Raises Retryable while a Secret of its login or of its certificates is missing."""
+    spec = shard.spec.zookeeper
+    try:
+        return services.ensembles.of(contents.zookeeper(spec))
+    except KeyError as error:
+        missing = f"ZooKeeper ensemble {spec.name}: {error.args[0]} is missing"
+        raise Retryable(missing, after=5.0, reason=Reason.SECRET_MISSING.value) from None
 
 
 def other_zones(services: Services, shard: ClickHouseShardIngest) -> tuple[str, ...]:
@@ -159,7 +164,10 @@ async def _look_at_zookeeper(
     tables: Mapping[str, tuple[TableAt, ...]],
 ) -> ShardSeen:
     spec, others = shard.spec, other_zones(services, shard)
-    ensemble = ensemble_of(services, shard, contents)
+    try:
+        ensemble = ensemble_of(services, shard, contents)
+    except Retryable as error:
+        return replace(seen, zookeeper_trouble=str(error), silent_zones=others)
     server = "zookeeper " + ",".join(spec.zookeeper.servers)
     root = spec.zookeeper.root
     reports: tuple[ZoneReport, ...] = ()

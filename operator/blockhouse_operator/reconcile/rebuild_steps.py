@@ -13,7 +13,7 @@ from blockhouse_operator.decide.rebuild import BeginRebuild, EndRebuild, Replace
 from blockhouse_operator.decide.removal import Unregister
 from blockhouse_operator.reconcile.children import Children
 from blockhouse_operator.reconcile.rebuild import COPIED, NOT_COPIED
-from blockhouse_operator.reconcile.replication import host_of, login_of
+from blockhouse_operator.reconcile.replication import login_of, server_of
 from blockhouse_operator.reconcile.report import as_json
 from blockhouse_operator.reconcile.services import Services
 
@@ -60,7 +60,7 @@ class RebuildSteps:
         """Raises Retryable while its server does not do it, with the reason."""
         services, shard = self._services, self._shard
         login = await login_of(shard, self._contents)
-        base = services.endpoints.clickhouse(step.replica, shard.namespace, host_of(shard, step.replica))
+        base = server_of(services, shard, step.replica)
         try:
             for table in await services.clickhouse.replicated_tables(base, login):
                 if table.readonly and not services.dry_run:

@@ -54,17 +54,20 @@ async def observe_replication(
 async def login_of(shard: ClickHouseShardIngest, contents: Contents) -> Login:
     """The user with which replicas query each other."""
     managed = shard.spec.clickhouse.managed
+    authorities = managed.tls.ca_secret_ref if managed is not None and managed.tls is not None else None
+    trusted = contents.text(authorities.name, authorities.key) or "" if authorities is not None else ""
     if managed is not None and (given := managed.cluster_secret_ref) is not None:
         await contents.read(references(given))
-        return Login(CLUSTER_USER, contents.text(given.name, given.key) or "")
+        return Login(CLUSTER_USER, contents.text(given.name, given.key) or "", trusted)
     logins = await cluster_logins(contents, shard.spec.pipeline)
-    return Login(*next(iter(logins.items()), (CLUSTER_USER, "")))
+    return Login(*next(iter(logins.items()), (CLUSTER_USER, "")), trusted)
 
 
-def host_of(shard: ClickHouseShardIngest, replica: str) -> str:
-    """How a replica is reached; one that left the spec by its Service."""
+def server_of(services: Services, shard: ClickHouseShardIngest, replica: str) -> str:
+    """The HTTP interface of a replica's server; of one that left the spec by its Service."""
     found = next((one.host for one in shard.spec.replicas if one.name == replica), None)
-    return found or names.replica_host(None, replica, shard.namespace)
+    host = found or names.replica_host(None, replica, shard.namespace)
+    return services.endpoints.clickhouse(replica, shard.namespace, host, secure=shard.spec.clickhouse.secure)
 
 
 async def _servers(
@@ -74,7 +77,7 @@ async def _servers(
     replicas = dict.fromkeys([*(replica.name for replica in shard.spec.replicas), leaving])
 
     async def ask(replica: str) -> tuple[str, Sequence[TableOnServer] | None]:
-        base = services.endpoints.clickhouse(replica, shard.namespace, host_of(shard, replica))
+        base = server_of(services, shard, replica)
         try:
             return replica, await services.clickhouse.replicated_tables(base, login)
         except (Retryable, Permanent) as error:
@@ -95,7 +98,7 @@ async def _sizes(
     """Bytes of the leaving replica's parts by table, and of its tables that are not replicated."""
     if tables is None:
         return {}, {}
-    base = services.endpoints.clickhouse(leaving, shard.namespace, host_of(shard, leaving))
+    base = server_of(services, shard, leaving)
     try:
         sizes = await services.clickhouse.part_sizes(base, login)
     except (Retryable, Permanent) as error:

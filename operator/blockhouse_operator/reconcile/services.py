@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
+from blockhouse.config.endpoints import ZooKeeper
 from blockhouse.errors import Retryable
 from blockhouse_operator.adapters.clickhouse_http import ClickHouseHttp
 from blockhouse_operator.adapters.endpoints import Endpoints
@@ -17,8 +18,6 @@ from blockhouse_operator.adapters.fence import Fence
 from blockhouse_operator.adapters.kubernetes import Kubernetes
 from blockhouse_operator.adapters.pipeline_http import PipelineHttp
 from blockhouse_operator.adapters.shared_objects import SharedObjects
-from blockhouse_operator.api.parts import ZooKeeperAuth
-from blockhouse_operator.api.shard import ShardEnsemble
 from blockhouse_operator.desired.credentials import Credentials
 from blockhouse_operator.reconcile.patience import bounded
 
@@ -73,15 +72,14 @@ class Ensembles:
 
     def __init__(self, fence: Fence) -> None:
         self._fence = fence
-        self._known: dict[tuple[str, ...], Ensemble] = {}
+        self._known: dict[tuple[ZooKeeper, str], Ensemble] = {}
 
-    def of(self, spec: ShardEnsemble, password: str) -> Ensemble:
-        auth: ZooKeeperAuth | None = spec.auth
-        key = (*spec.servers, auth.username if auth else "", password)
+    def of(self, config: ZooKeeper) -> Ensemble:
+        """The client for these settings and the password of this moment. `config.root` is of no account."""
+        config = config.model_copy(update={"root": ""})
+        key = (config, config.password.read() if config.password else "")
         if key not in self._known:
-            self._known[key] = Ensemble(
-                spec.servers, self._fence, username=auth.username if auth else None, password=password
-            )
+            self._known[key] = Ensemble(config, self._fence)
         return self._known[key]
 
     def close(self) -> None:
