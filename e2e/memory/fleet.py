@@ -35,7 +35,7 @@ from blockhouse_operator.handlers.loop import WATCHED
 from blockhouse_operator.reconcile import cluster_topics
 from blockhouse_operator.reconcile.pipeline import PipelineReconciler
 from blockhouse_operator.reconcile.scope import Scope
-from blockhouse_operator.reconcile.services import Services, Troubles
+from blockhouse_operator.reconcile.services import Ensembles, Services, Troubles
 from blockhouse_operator.reconcile.shard import ShardReconciler
 from e2e.memory.api_server import ApiServer
 from e2e.scenarios.resources import companions, example
@@ -73,21 +73,19 @@ class Aggregators:
         return VerifierStatus(verdict="clean")
 
 
-class Ensemble:
-    """A ZooKeeper that answers, of one zone or several. `asked` counts conversations."""
+class Ensemble(Ensembles):
+    """A ZooKeeper that answers, the same for all. `asked` counts conversations."""
 
     def __init__(self) -> None:
+        super().__init__(OpenFence())
         self.asked = 0
 
-    def of(self, *_: object) -> Ensemble:
+    def of(self, *_: object) -> Any:
         return self
 
     def quorum_waits(self, *_: object) -> dict[str, float]:
         self.asked += 1
         return {}
-
-    def check(self) -> None:
-        self.asked += 1
 
 
 class Kafka:
@@ -143,7 +141,6 @@ class Fleet:
         self.shards = shards
         self.api = ApiServer()
         self.kafka = Kafka()
-        self.ensemble = Ensemble()
         self.kinds = (*WATCHED, SHARD_INGEST)
         self.now = 1_000_000.0
         self.api.put(BLOCK_AGGREGATOR.plural, pipeline_of(shards), f"/apis/{BLOCK_AGGREGATOR.api_version}")
@@ -160,6 +157,7 @@ class Fleet:
     def restart(self) -> None:
         """A new operator process, which knows nothing yet."""
         fence, secrets = OpenFence(), count(1)
+        self.ensemble = Ensemble()
         self.services = Services(
             kubernetes=Kubernetes(cast(Any, self.api), fence, Figures()),
             http=cast(Any, self.http),

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 from blockhouse.errors import Retryable
 from blockhouse_operator.adapters.ensemble import Ensemble
@@ -116,7 +117,6 @@ async def _look_at_zookeeper(
         nonlocal reports, claimed_by, waits
         waits = await asyncio.to_thread(ensemble.quorum_waits, root, paths)
         if not others:
-            await asyncio.to_thread(ensemble.check)
             return
         reports = await asyncio.to_thread(ensemble.reports, root, spec.shard, others)
         claimed_by = await asyncio.to_thread(ensemble.claimed_by, root, spec.shard)
@@ -125,7 +125,12 @@ async def _look_at_zookeeper(
                 await asyncio.to_thread(ensemble.report, root, spec.shard, report)
 
     try:
-        await services.troubles.ask(server, ask)
+        if services.fresh or others:
+            await services.troubles.ask(server, ask)
+        else:
+            services.troubles.raise_known(server)
+            quorums = services.ensembles.quorums(ensemble, services.clock, services.resync)
+            waits = await quorums.waits(root, paths, partial(services.troubles.ask, server))
     except Retryable as error:
         return replace(seen, zookeeper_trouble=str(error), silent_zones=others)
     heard = {report.zone for report in reports}

@@ -24,6 +24,7 @@ from blockhouse_operator.api.parts import ZooKeeperAuth
 from blockhouse_operator.api.shard import ShardEnsemble
 from blockhouse_operator.desired.credentials import Credentials
 from blockhouse_operator.reconcile.patience import bounded
+from blockhouse_operator.reconcile.quorums import EnsembleQuorums
 
 TROUBLE_SECONDS = 30.0
 """A server that did not answer is not asked again by other reconciles for so long."""
@@ -80,6 +81,7 @@ class Ensembles:
     def __init__(self, fence: Fence) -> None:
         self._fence = fence
         self._known: dict[tuple[str, ...], Ensemble] = {}
+        self._quorums: dict[Ensemble, EnsembleQuorums] = {}
 
     def of(self, spec: ShardEnsemble, password: str) -> Ensemble:
         auth: ZooKeeperAuth | None = spec.auth
@@ -89,6 +91,12 @@ class Ensembles:
                 spec.servers, self._fence, username=auth.username if auth else None, password=password
             )
         return self._known[key]
+
+    def quorums(self, ensemble: Ensemble, clock: Callable[[], float], seconds: float) -> EnsembleQuorums:
+        """What is known of the ensemble's quorums: one observation for all shards, which counts for `seconds`."""
+        if ensemble not in self._quorums:
+            self._quorums[ensemble] = EnsembleQuorums(ensemble, clock, seconds)
+        return self._quorums[ensemble]
 
     def close(self) -> None:
         for ensemble in self._known.values():
