@@ -55,7 +55,7 @@ class Aggregators:
         self.asked: list[str] = []
         self.restarts: list[str] = []
 
-    async def aggregator(self, base: str, token: str) -> AggregatorSeen:
+    async def aggregator(self, base: str, token: str, **_: bool) -> AggregatorSeen:
         assert token
         replica = base.rpartition("/")[2]
         self.asked.append(replica)

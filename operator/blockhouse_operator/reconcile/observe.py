@@ -70,7 +70,10 @@ def other_zones(services: Services, shard: ClickHouseShardIngest) -> tuple[str, 
 
 async def _ask(services: Services, namespace: str, replica: ReplicaSeen, token: str) -> ReplicaSeen:
     try:
-        answer = await services.http.aggregator(services.endpoints.aggregator(replica.name, namespace), token)
+        base = services.endpoints.aggregator(replica.name, namespace)
+        # Operators of other zones are informed of what is drained.
+        whole = services.fresh or services.zones is not None
+        answer = await services.http.aggregator(base, token, whole=whole)
     except Retryable as error:
         return replace(replica, silence=str(error))
     return replace(replica, aggregator=answer)
