@@ -61,6 +61,14 @@ def respond(answer: contract.Answer | Sequence[contract.Answer]) -> web.Response
     return web.json_response([each.written() for each in answer])
 
 
+def respond_unless_known(request: web.Request, answer: contract.Answer, digest: str) -> web.Response:
+    """The answer with its digest as ETag, or 304 without a body for a client that has an answer with this digest."""
+    tag = {"ETag": f'"{digest}"'}
+    if request.headers.get("If-None-Match") == tag["ETag"]:
+        return web.Response(status=304, headers=tag)
+    return web.json_response(answer.written(), headers=tag)
+
+
 async def body(request: web.Request, kind: type[RequestT]) -> RequestT:
     """The body of a request of the contract. Raises HTTPBadRequest naming what is wrong with it."""
     try:

@@ -93,7 +93,7 @@ class Turns:
             wall=lambda: datetime.now(UTC),
             secret=unused,
         )
-        self._tables = TableKeeper(self._services)
+        self._tables = TableKeeper()
 
     async def turn(self, desired: Desired) -> ClickHouseShardIngestStatus:
         """Look, take at most one step of each kind, write the status; returns it."""
@@ -104,7 +104,7 @@ class Turns:
         steps = ShardSteps(self._services, shard, {}, {}, ShardLook(seen), contents)
         taken = await steps.take(plan_shard(shard.spec, seen))
         shard = replace(shard, status=shard.status.model_copy(update={"rollout": taken.rollout}))
-        tables = await self._tables.keep(shard, {}, seen, contents, "")
+        tables = await self._tables.keep(self._services, shard, {}, seen, contents)
         update = {"tables": tables, "observed_generation": desired.generation}
         status = shard.status.model_copy(update=update)
         await self._record.apply_status(SHARD_INGEST, {}, as_json(status))

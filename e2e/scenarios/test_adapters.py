@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 from blockhouse.errors import Retryable
+from blockhouse_operator.adapters.connection import connect
 from blockhouse_operator.adapters.fence import Fence, LeadershipLost, OpenFence
 from blockhouse_operator.adapters.figures import Figures
 from blockhouse_operator.adapters.kinds import CONFIG_MAP, POD
-from blockhouse_operator.adapters.kubernetes import Kubernetes, connect
+from blockhouse_operator.adapters.kubernetes import Kubernetes
 from blockhouse_operator.adapters.lease import FencedLock, lead
+from blockhouse_operator.adapters.store import Store
 from blockhouse_operator.adapters.watch import Watch
-from blockhouse_operator.api.labels import CHILD, selector
+from blockhouse_operator.api.labels import CHILD
 from blockhouse_operator.reconcile.children import apply_children, list_children, prune_children
 from e2e.scenarios.resources import Manifest
 from e2e.scenarios.site import Site
@@ -187,8 +189,8 @@ async def test_a_pod_that_changed_since_it_was_seen_is_not_evicted(
 async def test_a_watch_reports_ours_and_nothing_else(site: Site, namespace: str, owner: Owner) -> None:
     api = await connect(str(site.cluster.kubeconfig))
     seen: list[str] = []
-    watch = Watch(api, CONFIG_MAP, namespace, selector(CHILD), asyncio.get_running_loop().time)
-    task = asyncio.create_task(watch.run(lambda item: seen.append(item["metadata"]["name"])))
+    watch = Watch(api, Store(CONFIG_MAP, namespace, CHILD, asyncio.get_running_loop().time))
+    task = asyncio.create_task(watch.run(lambda _, item: seen.append(item["metadata"]["name"])))
     try:
         stranger = config_map(owner, namespace, "stranger")
         stranger["metadata"] = {"name": "stranger", "namespace": namespace}
@@ -197,6 +199,7 @@ async def test_a_watch_reports_ours_and_nothing_else(site: Site, namespace: str,
         await asyncio.to_thread(site.cluster.kubectl, "delete", "configmap", "ours", "-n", namespace)
         await eventually(lambda: seen.count("ours") >= 2)
         assert "stranger" not in seen
+        assert watch.store.list(namespace, CHILD) == []
     finally:
         task.cancel()
         await api.close()  # type: ignore[no-untyped-call]

@@ -30,8 +30,9 @@ from blockhouse.config.verifier import VerifierConfig
 from blockhouse.contract import mirror as mirrors
 from blockhouse.contract import rollouts as contract
 from blockhouse.contract.base import Endpoint, faults
+from blockhouse.contract.decisive import digest
 from blockhouse.errors import Blocked, Permanent
-from blockhouse.serving import respond
+from blockhouse.serving import respond, respond_unless_known
 from e2e.simulator import answers, pods
 from e2e.simulator.answers import Play
 from e2e.simulator.world import Key, Program, World
@@ -96,7 +97,7 @@ class SimulatorServer:
             return respond(mirrors.Requested(requested=True))
         if request.method != "GET":
             raise web.HTTPMethodNotAllowed(request.method, ["GET"])
-        return self._page(path, key, program)
+        return self._page(request, key, program)
 
     def _restart(self, key: Key, number: int) -> web.Response:
         """The container ends, and its kubelet starts it again."""
@@ -130,8 +131,8 @@ class SimulatorServer:
         except Permanent as error:
             raise web.HTTPUnprocessableEntity(text=f"{error}\n") from None
 
-    def _page(self, path: str, key: Key, program: Program) -> web.Response:
-        match path, program.config:
+    def _page(self, request: web.Request, key: Key, program: Program) -> web.Response:
+        match request.match_info["path"], program.config:
             case "healthz", _:
                 return web.Response(text="ok\n")
             case "readyz", _:
@@ -150,7 +151,7 @@ class SimulatorServer:
                     restart=self.world.restarts(key),
                     tables=self.world.tables_of(key).status(key[1]),
                 )
-                return respond(page)
+                return respond_unless_known(request, page, digest(page))
             case "status", MirrorConfig() as settings:
                 asked = self.world.rebalances.get(program.uid, 0)
                 return respond(answers.mirror_status(settings, asked, program.play))

@@ -311,6 +311,15 @@ def test_one_aggregator_alone_owns_every_stream(admin: Admin) -> None:
     assert sorted(streams) == expected
 
 
+def test_a_status_that_is_known_is_not_sent_again(admin: Admin) -> None:
+    request = urllib.request.Request(admin.url + STATUS.path, headers={"Authorization": f"Bearer {TOKEN}"})
+    with urllib.request.urlopen(request, timeout=5) as answer:
+        request.add_header("If-None-Match", answer.headers["ETag"])
+    with pytest.raises(urllib.error.HTTPError) as known:
+        urllib.request.urlopen(request, timeout=5)
+    assert (known.value.code, known.value.read()) == (304, b"")
+
+
 async def test_the_operator_understands_it(admin: Admin) -> None:
     client = PipelineHttp(Fence(1))
     try:

@@ -134,7 +134,7 @@ def test_an_ensemble_that_does_not_answer_is_named() -> None:
     ports = Ports()
     unreachable = Ensemble(ZooKeeper(servers=f"127.0.0.1:{ports['closed']}"), OpenFence())
     with pytest.raises(Retryable, match=r"ZooKeeper at 127\.0\.0\.1"):
-        unreachable.check()
+        unreachable.quorum_waits("/", {})
     ports.release()
 
 

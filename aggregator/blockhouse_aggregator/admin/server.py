@@ -14,7 +14,8 @@ from aiohttp import web
 
 from blockhouse.config.pipeline import Admin
 from blockhouse.contract.aggregator import STATUS
-from blockhouse.serving import Answer, HttpServer, respond, route
+from blockhouse.contract.decisive import digest
+from blockhouse.serving import Answer, HttpServer, respond_unless_known, route
 from blockhouse_aggregator.admin.diagnosis import DiagnosisRoutes
 from blockhouse_aggregator.admin.faults import FaultRoutes
 from blockhouse_aggregator.admin.tables import TableRoutes
@@ -57,5 +58,6 @@ class AdminServer(HttpServer):
         yield from TableRoutes(self._aggregator.rollouts).all()
         yield from FaultRoutes(self._aggregator.faults).all()
 
-    async def _status(self, _: web.Request) -> web.Response:
-        return respond(status(self._aggregator))
+    async def _status(self, request: web.Request) -> web.Response:
+        page = status(self._aggregator)
+        return respond_unless_known(request, page, digest(page))

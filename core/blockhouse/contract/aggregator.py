@@ -287,9 +287,8 @@ class StatusPage(Answer):
         return tuple(block for block in blocks if block.table == table and block.stage in stages)
 
 
-STATUS = Endpoint(
-    "GET", "/status", "What the aggregator does.", StatusPage, refusals={401: "The token is missing or wrong."}
-)
+_REFUSALS = {304: "The ETag of If-None-Match is still its own. No body.", 401: "The token is missing or wrong."}
+STATUS = Endpoint("GET", "/status", "What the aggregator does.", StatusPage, refusals=_REFUSALS)
 ENDPOINTS = (STATUS,)
 
 

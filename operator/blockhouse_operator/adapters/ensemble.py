@@ -42,10 +42,6 @@ class Ensemble:
         self._client = KazooClient(default_acl=acl, **config.client_arguments())
         self._started = False
 
-    def check(self) -> None:
-        """Raises Retryable unless the ensemble answers."""
-        self._ask(lambda client: client.exists("/"))
-
     def close(self) -> None:
         self._client.stop()
         self._client.close()
@@ -117,11 +113,16 @@ class Ensemble:
     def quorum_waits(self, root: str, paths: Mapping[str, str]) -> dict[str, float]:
         """Seconds for which a part has waited for its quorum, by name of the table; `paths` are the tables' own nodes.
 
-        A table without such a part, or without a node, is not in the answer.
+        A table without such a part, or without a node, is not in the answer. Without any path it is only asked whether
+        the ensemble answers.
         """
 
         def read(client: KazooClient) -> dict[str, float]:
-            stats = {table: client.exists(f"{path}/quorum/status") for table, path in paths.items()}
+            if not paths:
+                client.exists("/")
+            # All are sent before the first is waited for: there may be thousands.
+            asked = {table: client.exists_async(f"{path}/quorum/status") for table, path in paths.items()}
+            stats = {table: each.get() for table, each in asked.items()}
             waiting = {table: stat for table, stat in stats.items() if stat is not None}
             now = _server_now(client, root) if waiting else 0.0
             return {table: max(0.0, now - stat.ctime / 1000) for table, stat in waiting.items()}

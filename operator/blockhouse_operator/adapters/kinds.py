@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 Object = Mapping[str, Any]
 """An object as the API server gives it: parsed JSON."""
@@ -20,6 +20,19 @@ class Kind:
         root = f"/api/{self.api_version}" if "/" not in self.api_version else f"/apis/{self.api_version}"
         within = f"/namespaces/{namespace}" if namespace else ""
         return "/".join(filter(None, (f"{root}{within}/{self.plural}", name, subresource)))
+
+
+class Address(NamedTuple):
+    """Where an object is, or one of its subresources; without a name a whole collection."""
+
+    kind: Kind
+    namespace: str
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def path(self) -> str:
+        return self.kind.path(self.namespace, self.name, self.subresource)
 
 
 GROUP_VERSION = "ingest.blockhouse.dev/v1alpha1"
@@ -59,6 +72,11 @@ _BY_NAME = {
     (kind.api_version, kind.name): kind
     for kind in (BLOCK_AGGREGATOR, KAFKA_REASSIGNMENT, KAFKA_MIRROR, POD, EVENT, LEASE, *CHILDREN)
 }
+
+
+def address_of(live: Object, subresource: str = "") -> Address:
+    """Of an object that is there. Raises KeyError as `kind_of`."""
+    return Address(kind_of(live), live["metadata"]["namespace"], live["metadata"]["name"], subresource)
 
 
 def kind_of(manifest: Object) -> Kind:

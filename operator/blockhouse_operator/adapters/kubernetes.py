@@ -1,7 +1,8 @@
 """The Kubernetes API as the operator uses it: paginated lists, server-side apply, evictions, status, Events.
 
-The only module that sends requests to an API server, apart from the leader's lease. Every write passes the fence. It
-must never read or write a whole collection unpaginated, and never apply what is already as desired.
+The only module that sends requests to an API server, apart from the watches and the leader's lease. Every write passes
+the fence. It must never read or write a whole collection unpaginated, never apply what is already as desired, and never
+change what is there by what the watches reported alone.
 """
 
 from __future__ import annotations
@@ -9,22 +10,24 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from copy import copy
+from typing import Any, Literal
 
 import aiohttp
 import structlog
-from kubernetes.aio.client import ApiClient, Configuration
-from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+from kubernetes.aio.client import ApiClient
 
 from blockhouse.errors import Permanent, Retryable
 from blockhouse_operator.adapters.drift import drifted
 from blockhouse_operator.adapters.fence import Fence
 from blockhouse_operator.adapters.figures import NO_ANSWER, Figures
-from blockhouse_operator.adapters.kinds import EVENT, POD, Kind, Object, kind_of
+from blockhouse_operator.adapters.kinds import EVENT, Address, Kind, Object, address_of, kind_of
+from blockhouse_operator.adapters.refusals import NotFound, Unproven, refusal
+from blockhouse_operator.adapters.store import Stores
+from blockhouse_operator.api.labels import FIELD_MANAGER
 
 log = structlog.get_logger(__name__)
 
-FIELD_MANAGER = "blockhouse-operator"
 PAGE = 250
 REQUEST_SECONDS = 20.0
 APPLY = "application/apply-patch+yaml"
@@ -33,60 +36,51 @@ Written = Literal["created", "changed", "unchanged"]
 Propagation = Literal["Background", "Foreground", "Orphan"]
 
 
-class NotFound(Permanent):
-    """The object is not there."""
-
-
-class Conflict(Retryable):
-    """The object was changed or created by another client meanwhile: read it again."""
-
-
-class Credentials(Protocol):
-    async def __call__(self, configuration: Configuration) -> None: ...
-
-
-async def connect(kubeconfig: str | None = None, context: str | None = None, *, identity: str = "") -> ApiClient:
-    """A client by kubeconfig, or by the pod's service account where there is none. Raises Permanent.
-
-    `identity` goes into the user agent: operators share a service account, and an audit log has to distinguish them.
-    """
-    configuration = Configuration()
-    try:
-        if kubeconfig is None and context is None:
-            try:
-                load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-            except ConfigException:
-                await load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        else:
-            await load_kube_config(config_file=kubeconfig, context=context, client_configuration=configuration)  # type: ignore[no-untyped-call]
-    except (ConfigException, OSError) as error:
-        raise Permanent(
-            f"no way to a Kubernetes API server: {error}; run in a pod, or give --kubeconfig", reason="NoKubeconfig"
-        ) from error
-    api = ApiClient(configuration)
-    api.user_agent = f"{FIELD_MANAGER} ({identity})" if identity else FIELD_MANAGER
-    return api
-
-
 class Kubernetes:
-    """One API server. With `dry_run` writes are logged and not sent."""
+    """One API server. With `dry_run` writes are logged and not sent. `stores` are those that watches fill.
 
-    def __init__(self, api: ApiClient, fence: Fence, figures: Figures, *, dry_run: bool = False) -> None:
+    As it is made it reads from the API server; see `by_watches`.
+    """
+
+    def __init__(
+        self, api: ApiClient, fence: Fence, figures: Figures, *, dry_run: bool = False, stores: Stores | None = None
+    ) -> None:
         self._api = api
         self._fence = fence
         self._figures = figures
         self._dry_run = dry_run
+        self.stores = stores or Stores()
+        self.fresh = True
+        """Whether it reads from the API server alone."""
+
+    def by_watches(self) -> Kubernetes:
+        """The same, which reads what the watches reported where that is known, and raises Unproven instead of a change
+        of anything that is there; it creates what is missing, and writes a status that no one wrote meanwhile."""
+        other = copy(self)
+        other.fresh = False
+        return other
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        store, place = self.stores.of(kind), (namespace, name)
+        if store is not None and not self.fresh and (known := store.get(place)) is not None:
+            return known
+        asked = store.asked() if store is not None else 0
         try:
             found: Object = await self._request("GET", kind.path(namespace, name))
-            return found
         except NotFound:
+            if store is not None:
+                store.doubt(place)
             return None
+        if store is not None:
+            store.answered(found, asked)
+        return found
 
     async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | None = None) -> list[Object]:
         """Every object of the kind with these labels, page by page; all namespaces without `namespace`."""
-        query = {"limit": str(PAGE)}
+        store = self.stores.of(kind)
+        if store is not None and not self.fresh and (known := store.list(namespace, labels or {})) is not None:
+            return known
+        query, asked = {"limit": str(PAGE)}, store.asked() if store is not None else 0
         if labels:
             query["labelSelector"] = ",".join(f"{key}={value}" for key, value in labels.items())
         found: list[Object] = []
@@ -96,8 +90,11 @@ class Kubernetes:
             found += [{"apiVersion": kind.api_version, "kind": kind.name, **item} for item in page["items"]]
             more = page["metadata"].get("continue")
             if not more:
-                return found
+                break
             query["continue"] = more
+        if store is not None:
+            store.read(namespace, labels or {}, found, asked)
+        return found
 
     async def apply(self, manifest: Object, live: Object | None) -> Written:
         """Make what we own of the object as in the manifest; no request where it is so already."""
@@ -110,11 +107,12 @@ class Kubernetes:
             differences = ()
         await self._write(
             "PATCH",
-            kind.path(meta.get("namespace"), meta["name"]),
+            Address(kind, meta.get("namespace", ""), meta["name"]),
             {"fieldManager": FIELD_MANAGER, "force": "true"},
             manifest,
             content_type=APPLY,
             why="missing" if live is None else f"differs: {', '.join(differences[:5])}",
+            changes=live is not None,
         )
         return "created" if live is None else "changed"
 
@@ -127,7 +125,7 @@ class Kubernetes:
         ]
         await self._write(
             "PATCH",
-            kind_of(live).path(meta["namespace"], meta["name"]),
+            address_of(live),
             {"fieldManager": FIELD_MANAGER},
             body,
             content_type="application/json-patch+json",
@@ -136,15 +134,15 @@ class Kubernetes:
 
     async def put(self, manifest: Object, live: Object | None, *, why: str) -> None:
         """Create the object, or replace it as it was observed. Raises Conflict when another one was faster."""
-        method, name = ("PUT", manifest["metadata"]["name"]) if live is not None else ("POST", "")
-        path = kind_of(manifest).path(manifest["metadata"]["namespace"], name)
-        await self._write(method, path, {}, manifest, why=why)
+        at = address_of(manifest)
+        method, at = ("PUT", at) if live is not None else ("POST", at._replace(name=""))
+        await self._write(method, at, {}, manifest, why=why)
 
     async def annotate(self, live: Object, annotations: Mapping[str, str | None], *, why: str) -> None:
         """Set annotations of an object, or remove those that are None."""
-        path = kind_of(live).path(live["metadata"]["namespace"], live["metadata"]["name"])
         body, query = {"metadata": {"annotations": dict(annotations)}}, {"fieldManager": f"{FIELD_MANAGER}-notes"}
-        await self._write("PATCH", path, query, body, content_type="application/merge-patch+json", why=why)
+        content_type = "application/merge-patch+json"
+        await self._write("PATCH", address_of(live), query, body, content_type=content_type, why=why)
 
     async def scale_to_zero(self, stateful_set: Object, *, why: str) -> None:
         """Let a StatefulSet have no pod, if it is still as it was seen."""
@@ -152,7 +150,7 @@ class Kubernetes:
         body = {"metadata": {"resourceVersion": meta["resourceVersion"]}, "spec": {"replicas": 0}}
         await self._write(
             "PATCH",
-            kind_of(stateful_set).path(meta["namespace"], meta["name"]),
+            address_of(stateful_set),
             {"fieldManager": FIELD_MANAGER},
             body,
             content_type="application/merge-patch+json",
@@ -160,19 +158,21 @@ class Kubernetes:
         )
 
     async def apply_status(self, kind: Kind, live: Object, status: Mapping[str, Any]) -> bool:
-        """Write the whole status; False without a request where it is so already."""
+        """Write the whole status; False without a request where it is so already. Raises Conflict where the object is
+        one that the watches reported and it has changed since."""
         if live.get("status", {}) == status:
             return False
         meta = live["metadata"]
+        same = ("name", "namespace", "uid") if self.fresh else ("name", "namespace", "uid", "resourceVersion")
         body = {
             "apiVersion": kind.api_version,
             "kind": kind.name,
-            "metadata": {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"]},
+            "metadata": {key: meta[key] for key in same},
             "status": status,
         }
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        path = kind.path(meta["namespace"], meta["name"], "status")
-        await self._write("PATCH", path, query, body, content_type=APPLY, why="status")
+        at = Address(kind, meta["namespace"], meta["name"], "status")
+        await self._write("PATCH", at, query, body, content_type=APPLY, why="status", changes=False)
         return True
 
     async def delete(
@@ -183,10 +183,9 @@ class Kubernetes:
         preconditions = {"uid": meta["uid"]}
         if same_version:
             preconditions["resourceVersion"] = meta["resourceVersion"]
-        path = kind_of(live).path(meta["namespace"], meta["name"])
         body = {"propagationPolicy": propagation, "preconditions": preconditions}
         try:
-            await self._write("DELETE", path, {}, body, why=why)
+            await self._write("DELETE", address_of(live), {}, body, why=why)
         except NotFound:
             return
 
@@ -201,7 +200,7 @@ class Kubernetes:
             "deleteOptions": {"preconditions": preconditions},
         }
         try:
-            await self._write("POST", POD.path(meta["namespace"], meta["name"], "eviction"), {}, body, why=why)
+            await self._write("POST", address_of(pod, "eviction"), {}, body, why=why)
         except NotFound:
             return
 
@@ -227,7 +226,9 @@ class Kubernetes:
             "count": 1,
         }
         try:
-            await self._write("POST", EVENT.path(meta["namespace"]), {}, event, why=f"event {reason}")
+            await self._write(
+                "POST", Address(EVENT, meta["namespace"]), {}, event, why=f"event {reason}", changes=False
+            )
         except (Retryable, Permanent) as error:
             log.warning("event_not_sent", reason=reason, error=str(error))
         self._figures.events.labels(about["kind"], severity, reason).inc()
@@ -235,19 +236,34 @@ class Kubernetes:
     async def _write(
         self,
         method: str,
-        path: str,
+        at: Address,
         query: Mapping[str, str],
         body: Object | Sequence[Object],
         *,
         content_type: str = "application/json",
         why: str = "",
+        changes: bool = True,
     ) -> None:
+        """`changes`: something that is there, by what was decided."""
+        if changes and not self.fresh:
+            raise Unproven(f"{method} {at.path}: not decided by what the API server answers now")
         if self._dry_run:
-            log.info("would_write", method=method, path=path, why=why)
+            log.info("would_write", method=method, path=at.path, why=why)
             return
         self._fence.check()
-        log.debug("write", method=method, path=path, why=why)
-        await self._request(method, path, query, body, content_type)
+        log.debug("write", method=method, path=at.path, why=why)
+        store, place = self.stores.of(at.kind), (at.namespace, at.name)
+        if store is None:
+            await self._request(method, at.path, query, body, content_type)
+            return
+        store.doubt(place)
+        try:
+            found = await self._request(method, at.path, query, body, content_type)
+        finally:
+            # Also without an answer, for it may have been done. A read that was on its way meanwhile proves nothing.
+            asked = store.doubt(place)
+        if method != "DELETE" and found.get("kind") == at.kind.name:
+            store.answered(found, asked)
 
     async def _request(
         self,
@@ -279,22 +295,4 @@ class Kubernetes:
         self._figures.api_requests.labels(method, str(answer.status)).inc()
         if 200 <= answer.status < 300:
             return json.loads(text)
-        raise _refusal(answer.status, method, path, text.decode(errors="replace"))
-
-
-def _refusal(status: int, method: str, path: str, text: str) -> Permanent | Retryable:
-    try:
-        parsed = json.loads(text)
-        reason, message = parsed.get("reason") or "Unknown", parsed.get("message") or text
-    except (ValueError, AttributeError):
-        reason, message = "Unknown", text[:500]
-    problem = f"{method} {path}: {message} ({status} {reason})"
-    if status == 404:
-        return NotFound(problem, reason="NotFound", code=status)
-    if status == 409:
-        return Conflict(problem, after=0.2, code=status)
-    if status == 410:
-        return Retryable(f"{problem}; the list starts again", after=0.2, code=status)
-    if status == 429 or status >= 500 or status == 401:
-        return Retryable(problem, after=2.0, code=status)
-    return Permanent(problem, reason=reason, code=status)
+        raise refusal(answer.status, method, path, text.decode(errors="replace"))

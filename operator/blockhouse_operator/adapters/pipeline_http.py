@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import aiohttp
 
 from blockhouse.contract import rollouts
-from blockhouse.contract.aggregator import NOT_CHECKED, STATUS, Phase, StatusPage, StreamStatus, TableStatus
+from blockhouse.contract.aggregator import NOT_CHECKED, STATUS, StatusPage, StreamStatus, TableStatus
 from blockhouse.contract.base import Answer, Endpoint, NotUnderstood, Request
+from blockhouse.contract.decisive import cold
 from blockhouse.contract.mirror import REBALANCE, MirrorStatus, Requested
 from blockhouse.contract.mirror import STATUS as MIRROR_STATUS
 from blockhouse.contract.verifier import VERDICT, Verdict
@@ -28,7 +29,7 @@ SECONDS = 5.0
 DDL_SECONDS = 130.0
 """For statements, a little longer than the aggregator waits for its server."""
 LARGEST_ANSWER = 8 << 20
-UNAUTHORIZED = 401
+NOT_MODIFIED, UNAUTHORIZED = 304, 401
 
 AnswerT = TypeVar("AnswerT", bound=Answer)
 REFUSALS: Mapping[int, Callable[[str], BlockhouseError]] = {
@@ -37,16 +38,35 @@ REFUSALS: Mapping[int, Callable[[str], BlockhouseError]] = {
 }
 
 
+class _Reply(NamedTuple):
+    text: bytes | None
+    """None where it is as in the answer that had this tag."""
+    tag: str
+
+
 class PipelineHttp:
     """One connection pool for every pod of every pipeline. `close` it."""
 
     def __init__(self, fence: Fence) -> None:
         self._fence = fence
         self._session: aiohttp.ClientSession | None = None
+        self._known: dict[str, tuple[str, AggregatorSeen]] = {}
 
-    async def aggregator(self, base: str, token: str) -> AggregatorSeen:
-        """The status page below `base`. Raises Retryable with why there is none that can be understood."""
-        return aggregator_seen(await self._ask(base, token, STATUS, StatusPage))
+    async def aggregator(self, base: str, token: str, *, whole: bool = True) -> AggregatorSeen:
+        """The status page below `base`. Raises Retryable with why there is none that can be understood.
+
+        Not `whole`: the former answer where the aggregator confirms that nothing else has changed than whether streams
+        are drained, and which blocks are in flight of tables that no rollout holds.
+        """
+        tag, known = ("", None) if whole else self._known.get(base, ("", None))
+        reply = await self._request(STATUS.method, base + STATUS.path, token, tag=tag)
+        if reply.text is None and known is not None:
+            return known
+        seen = aggregator_seen(_understood(StatusPage, base + STATUS.path, reply.text or b""))
+        self._known.pop(base, None)
+        if reply.tag:
+            self._known[base] = (reply.tag, seen)
+        return seen
 
     async def verdict(self, base: str, token: str) -> VerifierStatus:
         """The verdict below `base`. Raises Retryable as `aggregator` does."""
@@ -109,29 +129,35 @@ class PipelineHttp:
     ) -> AnswerT:
         content = body.written() if body is not None else None
         url = base + endpoint.at(**parameters)
-        text = await self._request(endpoint.method, url, token, content, seconds)
-        try:
-            return answer.parse(text)
-        except NotUnderstood as error:
-            advice = "is it a Blockhouse, and one that this operator knows?"
-            raise Retryable(f"{url} answers something unknown ({error}); {advice}", after=5.0) from error
+        reply = await self._request(endpoint.method, url, token, content, seconds)
+        return _understood(answer, url, reply.text or b"")
 
     async def _request(
-        self, method: str, url: str, token: str, body: Mapping[str, Any] | None, seconds: float
-    ) -> bytes:
+        self,
+        method: str,
+        url: str,
+        token: str,
+        body: Mapping[str, Any] | None = None,
+        seconds: float = SECONDS,
+        tag: str = "",
+    ) -> _Reply:
         """`token` may be several, each on a line: the next one is tried where one is not accepted."""
         first, _, others = token.partition("\n")
         try:
-            return await self._send(method, url, first, body, seconds)
+            return await self._send(method, url, first, body, seconds, tag)
         except Retryable as error:
             if error.code != UNAUTHORIZED or not others:
                 raise
-        return await self._request(method, url, others, body, seconds)
+        return await self._request(method, url, others, body, seconds, tag)
 
-    async def _send(self, method: str, url: str, token: str, body: Mapping[str, Any] | None, seconds: float) -> bytes:
+    async def _send(
+        self, method: str, url: str, token: str, body: Mapping[str, Any] | None, seconds: float, tag: str
+    ) -> _Reply:
         if self._session is None:
             self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=64, ttl_dns_cache=5))
         headers = {"Authorization": f"Bearer {token}"} if token else {}
+        if tag:
+            headers["If-None-Match"] = tag
         try:
             async with (
                 asyncio.timeout(seconds),
@@ -144,9 +170,19 @@ class PipelineHttp:
             raise Retryable(f"{url} does not answer: {type(error).__name__}", after=2.0) from error
         if answer.status in REFUSALS:
             raise REFUSALS[answer.status](text.decode(errors="replace").strip()[:2000])
+        if tag and answer.status == NOT_MODIFIED:
+            return _Reply(None, tag)
         if answer.status != 200:
             raise Retryable(f"{url} answers {answer.status} {answer.reason}", after=2.0, code=answer.status)
-        return text
+        return _Reply(text, answer.headers.get("ETag", ""))
+
+
+def _understood(kind: type[AnswerT], url: str, text: bytes) -> AnswerT:
+    try:
+        return kind.parse(text)
+    except NotUnderstood as error:
+        advice = "is it a Blockhouse, and one that this operator knows?"
+        raise Retryable(f"{url} answers something unknown ({error}); {advice}", after=5.0) from error
 
 
 def aggregator_seen(page: StatusPage) -> AggregatorSeen:
@@ -176,25 +212,15 @@ def _table(table: TableStatus) -> TableSeen:
 
 
 def _stream(stream: StreamStatus) -> StreamSeen:
-    consumes = stream.state is Phase.CONSUME
     stopped = stream.stopped
     return StreamSeen(
         name=stream.stream,
         phase=stream.state,
         drained=stream.drained,
         in_flight=frozenset(block.table for block in stream.blocks),
-        cold=consumes and not stream.drained and _nothing_done(stream),
+        cold=cold(stream),
         why=" ".join(text for text in (stopped.reason, stopped.message) if text) if stopped is not None else "",
     )
-
-
-def _nothing_done(stream: StreamStatus) -> bool:
-    """No round has ended yet; or one has, and its blocks are the first and on their way. A table that waits for a
-    decision has none there, or one with a reason."""
-    counters, blocks = stream.counters, stream.blocks
-    if counters.blocks or counters.dead:
-        return False
-    return not counters.rounds or (bool(blocks) and not any(block.reason for block in blocks))
 
 
 def verifier_seen(verdict: Verdict) -> VerifierStatus:

@@ -1,7 +1,7 @@
-"""Watches of children by label, so that the server sends only what is ours.
+"""Watches of shards and of all children, which fill the stores and take note of what is due.
 
-kopf cannot select by label on the server: it would carry every pod of a cluster. Each watch ends after a few minutes by
-itself and starts again with a list, so one that died silently is noticed by its age.
+kopf cannot select by label on the server, so it would carry every pod of a cluster, and keeps no objects. Each watch
+ends after a few minutes by itself and continues, so one that died silently is noticed by its age.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import aiohttp
 import structlog
 from kubernetes.aio.client import ApiClient
 
-from blockhouse_operator.adapters.kinds import Kind, Object
+from blockhouse_operator.adapters.kinds import Object
+from blockhouse_operator.adapters.store import Place, Store
+from blockhouse_operator.api.labels import selector
 
 log = structlog.get_logger(__name__)
 
@@ -24,37 +26,36 @@ SILENCE_SECONDS = 300.0
 RETRY_SECONDS = 2.0
 PAGE = 250
 
-Seen = Callable[[Object], None]
+Observed = Callable[[str, Object], None]
+"""Called with the sort of the event (ADDED, MODIFIED, DELETED, or "" for what a list showed) and the object."""
 
 
 class Watch:
-    """One kind of children in one namespace or in all. `alive_at` is when the server was last heard, by `clock`."""
+    """The watch of one store."""
 
-    def __init__(
-        self, api: ApiClient, kind: Kind, namespace: str | None, selector: str, clock: Callable[[], float]
-    ) -> None:
-        self.kind = kind
+    def __init__(self, api: ApiClient, store: Store) -> None:
+        self.store = store
         self._api = api
-        self._path = kind.path(namespace)
-        self._selector = selector
-        self._clock = clock
-        self.alive_at = clock()
+        self._path = store.kind.path(store.namespace)
+        self._selector = {"labelSelector": selector(store.selector)} if store.selector else {}
 
-    async def run(self, seen: Seen) -> None:
-        """Call `seen` for every object that is there, changes or goes; indefinitely. It must only take note."""
+    async def run(self, observed: Observed) -> None:
+        """Call `observed` for every object that is there, changes or goes, once the store has it; indefinitely. It must
+        only take note."""
         version = ""
         while True:
             try:
                 if not version:
-                    version = await self._list(seen)
-                version = await self._follow(version, seen)
+                    version = await self._list(observed)
+                version = await self._follow(version, observed)
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError) as error:
-                log.warning("watch_broken", kind=self.kind.name, error=f"{type(error).__name__}: {error}")
-                version = ""
+                log.warning("watch_broken", kind=self.store.kind.name, error=f"{type(error).__name__}: {error}")
+                version, self.store.complete = "", False
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _list(self, seen: Seen) -> str:
-        query = {"labelSelector": self._selector, "limit": str(PAGE)}
+    async def _list(self, observed: Observed) -> str:
+        query = {**self._selector, "limit": str(PAGE)}
+        places: set[Place] = set()
         while True:
             async with asyncio.timeout(60):
                 answer = await self._ask(query)
@@ -62,17 +63,22 @@ class Watch:
             if answer.status != 200:
                 raise ValueError(f"list refused: {answer.status} {page.get('message')}")
             for item in page["items"]:
-                seen({"apiVersion": self.kind.api_version, "kind": self.kind.name, **item})
-            self.alive_at = self._clock()
+                await asyncio.sleep(0)  # the lease has to be renewed while thousands are taken in
+                places.add((item["metadata"].get("namespace", ""), item["metadata"]["name"]))
+                self.store.reported(item)
+                observed("", {"apiVersion": self.store.kind.api_version, "kind": self.store.kind.name, **item})
+            self.store.heard()
             more = page["metadata"].get("continue")
             if not more:
-                return str(page["metadata"]["resourceVersion"])
+                version = str(page["metadata"]["resourceVersion"])
+                self.store.listed(places, version)
+                return version
             query["continue"] = more
 
-    async def _follow(self, version: str, seen: Seen) -> str:
+    async def _follow(self, version: str, observed: Observed) -> str:
         """Events from `version` on until the server ends the watch; returns where to continue, "" for a new list."""
         query = {
-            "labelSelector": self._selector,
+            **self._selector,
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": version,
@@ -81,20 +87,24 @@ class Watch:
         answer = await self._ask(query)
         if answer.status != 200:
             raise ValueError(f"watch refused: {answer.status}")
-        self.alive_at = self._clock()
+        self.store.heard()
         stream = answer.response.content
         while True:
             async with asyncio.timeout(SILENCE_SECONDS):
                 line = await stream.readline()
             if not line:
                 return version
-            self.alive_at = self._clock()
+            self.store.heard()
             event = json.loads(line)
             if event["type"] == "ERROR":
+                self.store.complete = False
                 return ""
             version = event["object"]["metadata"]["resourceVersion"]
-            if event["type"] != "BOOKMARK":
-                seen(event["object"])
+            if event["type"] == "BOOKMARK":
+                self.store.passed(version)
+            else:
+                self.store.reported(event["object"], gone=event["type"] == "DELETED")
+                observed(event["type"], event["object"])
 
     async def _ask(self, query: dict[str, str]) -> Any:
         request = await self._api.param_serialize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.labels import API_VERSION
@@ -21,22 +21,27 @@ PASSWORD = "x" * 43
 """As long as one that the operator makes."""
 
 
-def children(pipeline: BlockAggregator, served_zones: Collection[str] | None = None) -> tuple[Manifest, ...]:
-    """The manifests of a pipeline, in the order in which they are made. `served_zones` of None serves all zones.
+def children(
+    pipeline: BlockAggregator, served_zones: Collection[str] | None = None, shards: Iterable[int] | None = None
+) -> tuple[Manifest, ...]:
+    """The manifests of a pipeline, in the order in which they are made. `served_zones` of None serves all zones; of the
+    shards there are those of `shards` alone, or all.
 
     The verifier runs where the first zone is served: one is enough, for it sees all Kafka clusters.
     """
-    return tuple(_children(pipeline, served_zones))
+    return tuple(_children(pipeline, served_zones, range(pipeline.spec.shards) if shards is None else shards))
 
 
-def _children(pipeline: BlockAggregator, served_zones: Collection[str] | None) -> Iterator[Manifest]:
+def _children(
+    pipeline: BlockAggregator, served_zones: Collection[str] | None, shards: Iterable[int]
+) -> Iterator[Manifest]:
     spec = pipeline.spec
     replicas_account = account(pipeline, names.replica_account(pipeline.name))
     add_metadata(replicas_account, spec.template.service_account.metadata)
     yield replicas_account
     if spec.clickhouse.managed is not None and spec.clickhouse.remote_servers == "Full":
         yield cluster_config(pipeline)
-    for shard in range(spec.shards):
+    for shard in shards:
         yield shard_ingest(pipeline, shard)
     if spec.verifier.enabled and (served_zones is None or spec.zones[0].name in served_zones):
         yield account(pipeline, names.verifier(pipeline.name))

@@ -1,25 +1,24 @@
 """kopf's handlers: an event is a hint that a key is due, and nothing else.
 
+Shards, of which there are thousands, and all children have watches of our own (`adapters.watch`).
+
 Only `on.event`: kopf's other handlers put finalizers and annotations on resources, and a finalizer of an operator that
 is gone keeps a namespace from being deleted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import kopf
 from kubernetes.aio.client import Configuration
 
-from blockhouse_operator.adapters.kinds import BLOCK_AGGREGATOR, KAFKA_MIRROR, KAFKA_REASSIGNMENT, SHARD_INGEST, Object
+from blockhouse_operator.adapters.kinds import BLOCK_AGGREGATOR, KAFKA_MIRROR, KAFKA_REASSIGNMENT
+from blockhouse_operator.adapters.watch import Observed
 from blockhouse_operator.api.labels import GROUP, VERSION
 
 SERVER_SECONDS = 240
 CLIENT_SECONDS = 300
-
-Observed = Callable[[str, Object], None]
-"""Called with the sort of the event (ADDED, MODIFIED, DELETED, or "" for what a list showed) and the object."""
 
 
 def registry_of(observed: Observed, configuration: Configuration) -> kopf.OperatorRegistry:
@@ -31,7 +30,7 @@ def registry_of(observed: Observed, configuration: Configuration) -> kopf.Operat
         found = kopf.login_with_service_account(**context)
         return found or connection(configuration)
 
-    for kind in (BLOCK_AGGREGATOR, SHARD_INGEST, KAFKA_REASSIGNMENT, KAFKA_MIRROR):
+    for kind in (BLOCK_AGGREGATOR, KAFKA_REASSIGNMENT, KAFKA_MIRROR):
 
         @kopf.on.event(GROUP, VERSION, kind.plural, registry=registry)
         def note(type: str | None, body: kopf.Body, **_: Any) -> None:

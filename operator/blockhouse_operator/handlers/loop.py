@@ -25,12 +25,13 @@ from blockhouse_operator.adapters.kinds import (
     SERVICE,
     SHARD_INGEST,
     STATEFUL_SET,
+    VOLUME_CLAIM,
     Kind,
     Object,
 )
-from blockhouse_operator.adapters.kubernetes import NotFound
+from blockhouse_operator.adapters.refusals import NotFound
 from blockhouse_operator.adapters.watch import Watch
-from blockhouse_operator.api.labels import CHILD, selector
+from blockhouse_operator.api.labels import CHILD
 from blockhouse_operator.handlers.events import registry_of, settings_of
 from blockhouse_operator.handlers.freshness import Freshness
 from blockhouse_operator.handlers.inventory import Inventory
@@ -46,7 +47,16 @@ from blockhouse_operator.reconcile.workers import WorkQueue
 
 log = structlog.get_logger(__name__)
 
-WATCHED = (POD, STATEFUL_SET, DEPLOYMENT, SERVICE, CONFIG_MAP, DISRUPTION_BUDGET, NETWORK_POLICY)
+WATCHED = (
+    POD,
+    STATEFUL_SET,
+    DEPLOYMENT,
+    SERVICE,
+    CONFIG_MAP,
+    VOLUME_CLAIM,
+    DISRUPTION_BUDGET,
+    NETWORK_POLICY,
+)
 TOGETHER = 0.3
 """Seconds that events of children are collected for: a new shard sends dozens at once."""
 WATCH_SECONDS = 600.0
@@ -90,7 +100,10 @@ class OperatorLoop:
             ended=lambda key, outcome, seconds: figures.reconcile_seconds.labels(key.sort, outcome).observe(seconds),
         )
         self.inventory = Inventory()
-        self._watches = [Watch(api, kind, services.namespace, selector(CHILD), services.clock) for kind in WATCHED]
+        stores = services.kubernetes.stores
+        self._watches = [Watch(api, stores.add(kind, services.namespace, CHILD, services.clock)) for kind in WATCHED]
+        # Of ours, those of which there are thousands; one made by hand has no labels.
+        self._shards = Watch(api, stores.add(SHARD_INGEST, services.namespace, {}, services.clock))
         self._listed_at = services.clock()
 
     async def run(self) -> None:
@@ -99,6 +112,7 @@ class OperatorLoop:
             asyncio.create_task(self.queue.run()),
             asyncio.create_task(self._kopf()),
             asyncio.create_task(self._resync()),
+            asyncio.create_task(self._shards.run(self._observed)),
             *(asyncio.create_task(watch.run(self._child_observed)) for watch in self._watches),
         ]
         try:
@@ -115,17 +129,18 @@ class OperatorLoop:
         now = self._services.clock()
         if self._freshness.missed(now):
             return "changes of our resources were missed: their watch is dead"
-        for watch in self._watches:
-            if now - watch.alive_at > WATCH_SECONDS:
-                return "a watch of children has not been heard of for too long"
+        for age in self.watch_ages().values():
+            if age > WATCH_SECONDS:
+                return "a watch has not been heard of for too long"
         if now - self._listed_at > WATCH_SECONDS + self._services.resync:
             return "the resources have not been listed for too long"
         return ""
 
     def watch_ages(self) -> Mapping[str, float]:
-        """By kind of children, the seconds since the API server was last heard on its watch."""
+        """By kind, the seconds since the API server was last heard on its watch."""
         now = self._services.clock()
-        return {watch.kind.name: now - watch.alive_at for watch in self._watches}
+        stores = [watch.store for watch in (*self._watches, self._shards)]
+        return {store.kind.name: now - store.heard_at for store in stores}
 
     async def _reconcile(self, key: Key) -> float | None:
         again = await self._reconcilers[key.sort].reconcile(key.namespace, key.name)
@@ -172,7 +187,7 @@ class OperatorLoop:
         if key.sort == "shard" and owner is not None:
             self.queue.hint(owner, after=TOGETHER)
 
-    def _child_observed(self, child: Object) -> None:
+    def _child_observed(self, _: str, child: Object) -> None:
         key = of_child(child)
         if key is not None:
             self.queue.hint(key, after=TOGETHER)

@@ -45,12 +45,12 @@ from blockhouse_operator.reconcile.children import (
     raise_refused,
 )
 from blockhouse_operator.reconcile.credentials import ensure_credentials
-from blockhouse_operator.reconcile.observe import list_pods, look_at_shard
+from blockhouse_operator.reconcile.observe import look_at_shard
 from blockhouse_operator.reconcile.report import report, with_times
 from blockhouse_operator.reconcile.scope import Scope
-from blockhouse_operator.reconcile.services import Services
-from blockhouse_operator.reconcile.shard import KINDS
-from blockhouse_operator.reconcile.shard_ingests import restore_shards, states_of
+from blockhouse_operator.reconcile.services import Services, proven
+from blockhouse_operator.reconcile.shard_ingests import ShardIngests
+from blockhouse_operator.reconcile.standing import KINDS, list_pods, standing_of
 from blockhouse_operator.reconcile.users import publish_users
 
 log = structlog.get_logger(__name__)
@@ -73,39 +73,42 @@ class PipelineReconciler:
     def __init__(self, services: Services, scope: Scope) -> None:
         self._services = services
         self._scope = scope
+        self._shards = ShardIngests()
         self._reported: set[tuple[str, str]] = set()
 
     async def reconcile(self, namespace: str, name: str) -> float | None:
         """Returns after how many seconds it wants the next reconcile; None when it is gone or going: its children go by
         their owner references, invalid or not."""
-        live = await self._services.kubernetes.get(BLOCK_AGGREGATOR, namespace, name)
+        return await proven(self._services, lambda services: self._reconcile_by(services, namespace, name))
+
+    async def _reconcile_by(self, services: Services, namespace: str, name: str) -> float | None:
+        live = await services.kubernetes.get(BLOCK_AGGREGATOR, namespace, name)
         if live is None or live["metadata"].get("deletionTimestamp"):
             return None
         try:
             pipeline = _usable(live)
         except InvalidSpec as error:
-            await self._refuse(live, error)
-            return self._services.resync
+            await self._refuse(services, live, error)
+            return services.resync
         zones = [zone.name for zone in pipeline.spec.zones]
         if other := await self._scope.other(namespace, zones):
-            await self._leave(live, other)
-            return self._services.resync
-        disputed = await self._conflict(pipeline, live)
+            await self._leave(services, live, other)
+            return services.resync
+        disputed = await self._conflict(services, pipeline, live)
         if disputed:
-            await self._write_status(pipeline, live, PipelineSeen(shards=(), conflict=disputed))
-            return self._services.resync
-        return await self._reconcile(pipeline, live)
+            await self._write_status(services, pipeline, live, PipelineSeen(shards=(), conflict=disputed))
+            return services.resync
+        return await self._reconcile(services, pipeline, live)
 
-    async def _leave(self, live: Object, other: str) -> None:
+    async def _leave(self, services: Services, live: Object, other: str) -> None:
         """Another release serves it: report it once by an Event, and write nothing else."""
         place = (live["metadata"]["uid"], other)
         if place not in self._reported:
             self._reported.add(place)
-            now = self._services.now()
-            await self._services.kubernetes.emit(live, warning=True, reason="OtherOperator", message=other, at=now)
+            now = services.now()
+            await services.kubernetes.emit(live, warning=True, reason="OtherOperator", message=other, at=now)
 
-    async def _reconcile(self, pipeline: BlockAggregator, live: Object) -> float:
-        services = self._services
+    async def _reconcile(self, services: Services, pipeline: BlockAggregator, live: Object) -> float:
         contents = Contents(services.kubernetes, pipeline.namespace, services.folder)
         missing = await contents.read(references_of_pods(pipeline.spec))
         missing += await contents.read(references(_cluster_login(pipeline)))
@@ -115,14 +118,15 @@ class PipelineReconciler:
         shards = await list_children(
             services.kubernetes, [SHARD_INGEST], pipeline.namespace, labels.of_pipeline(pipeline.name)
         )
-        manifests = children(pipeline, services.zones)
+        due = self._shards.due(pipeline, shards)
+        manifests = children(pipeline, services.zones, due)
         applied.add(await apply_children(services.kubernetes, manifests, shards, pipeline.owners()))
-        await restore_shards(services, pipeline, shards, applied)
-        removal = await self._remove_surplus(pipeline, shards)
-        await self._prune(pipeline, manifests)
-        verifier, silence = await self._verdict(pipeline, contents)
+        await self._shards.restore(services, pipeline, due, shards, applied)
+        removal = await self._remove_surplus(services, pipeline, shards)
+        await self._prune(services, pipeline, manifests)
+        verifier, silence = await self._verdict(services, pipeline, contents)
         seen = PipelineSeen(
-            shards=tuple(states_of(pipeline, shards, applied)),
+            shards=tuple(self._shards.states(pipeline, shards, applied)),
             surplus=removal.left,
             draining=removal.draining,
             verifier=verifier,
@@ -133,14 +137,14 @@ class PipelineReconciler:
             taken=tuple(applied.taken),
             refused=tuple(applied.refused),
         )
-        after = await self._write_status(pipeline, live, seen)
+        after = await self._write_status(services, pipeline, live, seen)
         raise_refused(pipeline.name, applied)
         settled = credentials is None or not credentials.step
         return services.resync if settled and _calm(after) and not applied.ending else SOON
 
-    async def _conflict(self, pipeline: BlockAggregator, live: Object) -> str | None:
+    async def _conflict(self, services: Services, pipeline: BlockAggregator, live: Object) -> str | None:
         others = []
-        for other in await self._services.kubernetes.list(BLOCK_AGGREGATOR, self._services.namespace):
+        for other in await services.kubernetes.list(BLOCK_AGGREGATOR, services.namespace):
             try:
                 parsed = parse_block_aggregator(other)
             except InvalidSpec:
@@ -148,7 +152,7 @@ class PipelineReconciler:
             others.append(Claimant(parsed, other["metadata"].get("creationTimestamp", "")))
         return conflict(Claimant(pipeline, live["metadata"].get("creationTimestamp", "")), others)
 
-    async def _remove_surplus(self, pipeline: BlockAggregator, shards: Children) -> _Removal:
+    async def _remove_surplus(self, services: Services, pipeline: BlockAggregator, shards: Children) -> _Removal:
         """Remove the surplus shard of the highest number, if the spec allows it and every message of it is stored."""
         surplus = {}
         for found in shards.values():
@@ -157,7 +161,7 @@ class PipelineReconciler:
                 surplus[number] = found
         left = tuple(sorted(surplus))
         if pipeline.spec.shard_removal_policy == "Drain":
-            await self._delete_volumes(pipeline, shards)
+            await self._delete_volumes(services, pipeline, shards)
         if not left or pipeline.spec.shard_removal_policy != "Drain":
             return _Removal(left, "spec.shardRemovalPolicy forbids it" if left else "")
         last = surplus[max(left)]
@@ -166,26 +170,26 @@ class PipelineReconciler:
         waits = await self._waits_for(last)
         if waits:
             return _Removal(left, waits)
-        await self._services.kubernetes.delete(last, why="not in the spec any more, and every message is stored")
+        await services.kubernetes.delete(last, why="not in the spec any more, and every message is stored")
         return _Removal(left, "it is ending")
 
-    async def _delete_volumes(self, pipeline: BlockAggregator, shards: Children) -> None:
+    async def _delete_volumes(self, services: Services, pipeline: BlockAggregator, shards: Children) -> None:
         """Volumes of shards that were removed: they belong to the pipeline, which has the policy to delete them."""
         managed = pipeline.spec.clickhouse.managed
         if managed is None or managed.storage.deletion_policy != "Delete":
             return
         there = {found["metadata"]["labels"].get(labels.SHARD) for found in shards.values()}
         own = labels.of_pipeline(pipeline.name)
-        for claim in await self._services.kubernetes.list(VOLUME_CLAIM, pipeline.namespace, own):
+        for claim in await services.kubernetes.list(VOLUME_CLAIM, pipeline.namespace, own):
             meta = claim["metadata"]
             shard = meta["labels"].get(labels.SHARD, "")
             mine = any(owner["uid"] == pipeline.uid for owner in meta.get("ownerReferences", ()))
             gone = shard.isdigit() and int(shard) >= pipeline.spec.shards and shard not in there
             if mine and gone and not meta.get("deletionTimestamp"):
-                await self._services.kubernetes.delete(claim, why=f"shard {shard} was removed")
+                await services.kubernetes.delete(claim, why=f"shard {shard} was removed")
 
     async def _waits_for(self, live: Object) -> str:
-        """What a shard still has to store before it may be removed; empty when there is nothing."""
+        """What a shard still has to store before it may be removed, as of now; empty when there is nothing."""
         try:
             shard = parse_shard_ingest(live)
         except InvalidSpec as error:
@@ -195,42 +199,45 @@ class PipelineReconciler:
         await contents.read([Reference("Secret", names.internal_secret(shard.spec.pipeline), "token")])
         of_shard = labels.of_shard(shard.spec.pipeline, shard.spec.shard)
         found = await list_children(services.kubernetes, KINDS, shard.namespace, of_shard)
-        look = await look_at_shard(services, shard, found, contents, (), {}, await list_pods(services, shard))
-        if drained(expected_streams(shard.spec), look.seen):
+        standing = standing_of(services, shard, live, found, await list_pods(services, shard), Applied())
+        if drained(expected_streams(shard.spec), await look_at_shard(services, shard, standing, contents, (), {})):
             return ""
         return "messages of its topics are not stored yet; stop producing to it"
 
-    async def _prune(self, pipeline: BlockAggregator, manifests: Sequence[Object]) -> None:
+    async def _prune(self, services: Services, pipeline: BlockAggregator, manifests: Sequence[Object]) -> None:
         """Take away the verifier where it was switched off."""
         own = labels.of_pipeline(pipeline.name, names.VERIFIER)
         if pipeline.spec.verifier.enabled and any(m["kind"] == "Deployment" for m in manifests):
             return
-        found = await list_children(self._services.kubernetes, VERIFIER_KINDS, pipeline.namespace, own)
-        await prune_children(self._services.kubernetes, manifests, found, pipeline.uid)
+        found = await list_children(services.kubernetes, VERIFIER_KINDS, pipeline.namespace, own)
+        await prune_children(services.kubernetes, manifests, found, pipeline.uid)
 
-    async def _verdict(self, pipeline: BlockAggregator, contents: Contents) -> tuple[VerifierStatus | None, str]:
-        zones = self._services.zones
+    async def _verdict(
+        self, services: Services, pipeline: BlockAggregator, contents: Contents
+    ) -> tuple[VerifierStatus | None, str]:
+        zones = services.zones
         if not pipeline.spec.verifier.enabled or (zones is not None and pipeline.spec.zones[0].name not in zones):
             return None, ""
         secret = names.internal_secret(pipeline.name)
         await contents.read([Reference("Secret", secret, "token")])
-        base = self._services.endpoints.verifier(pipeline.name, pipeline.namespace)
+        base = services.endpoints.verifier(pipeline.name, pipeline.namespace)
         try:
-            return await self._services.http.verdict(base, contents.admin_token(pipeline.name)), ""
+            return await services.http.verdict(base, contents.admin_token(pipeline.name)), ""
         except Retryable as error:
             return None, str(error)
 
-    async def _write_status(self, pipeline: BlockAggregator, live: Object, seen: PipelineSeen) -> tuple[Condition, ...]:
-        services = self._services
+    async def _write_status(
+        self, services: Services, pipeline: BlockAggregator, live: Object, seen: PipelineSeen
+    ) -> tuple[Condition, ...]:
         status, conditions = describe_pipeline(pipeline.spec, seen)
         timed = with_times(services, pipeline.status.conditions, conditions, pipeline.generation)
         whole = status.model_copy(update={"conditions": timed, "observed_generation": pipeline.generation})
         await report(services, BLOCK_AGGREGATOR, live, pipeline.status.conditions, whole, timed)
         return timed
 
-    async def _refuse(self, live: Object, error: InvalidSpec) -> None:
+    async def _refuse(self, services: Services, live: Object, error: InvalidSpec) -> None:
         """Report what is wrong; the children stay as they are."""
-        services, generation = self._services, live["metadata"].get("generation", 0)
+        generation = live["metadata"].get("generation", 0)
         try:
             before = BlockAggregatorStatus.model_validate(live.get("status") or {})
         except ValueError:

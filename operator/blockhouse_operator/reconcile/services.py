@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 from blockhouse.config.endpoints import ZooKeeper
 from blockhouse.errors import Retryable
@@ -17,15 +19,20 @@ from blockhouse_operator.adapters.ensemble import Ensemble
 from blockhouse_operator.adapters.fence import Fence
 from blockhouse_operator.adapters.kubernetes import Kubernetes
 from blockhouse_operator.adapters.pipeline_http import PipelineHttp
+from blockhouse_operator.adapters.refusals import Conflict, Unproven
 from blockhouse_operator.adapters.shared_objects import SharedObjects
 from blockhouse_operator.desired.credentials import Credentials
 from blockhouse_operator.reconcile.patience import bounded
+from blockhouse_operator.reconcile.quorums import EnsembleQuorums
 
 TROUBLE_SECONDS = 30.0
 """A server that did not answer is not asked again by other reconciles for so long."""
 ANSWER_SECONDS = 300.0
 """Far longer than anything that is asked takes. Clients have limits of their own, but not in every call (kazoo's), and
 all other reconciles wait for one that asks the same server."""
+
+
+Result = TypeVar("Result")
 
 
 class Troubles:
@@ -73,6 +80,7 @@ class Ensembles:
     def __init__(self, fence: Fence) -> None:
         self._fence = fence
         self._known: dict[tuple[ZooKeeper, str], Ensemble] = {}
+        self._quorums: dict[Ensemble, EnsembleQuorums] = {}
 
     def of(self, config: ZooKeeper) -> Ensemble:
         """The client for these settings and the password of this moment. `config.root` is of no account."""
@@ -81,6 +89,12 @@ class Ensembles:
         if key not in self._known:
             self._known[key] = Ensemble(config, self._fence)
         return self._known[key]
+
+    def quorums(self, ensemble: Ensemble, clock: Callable[[], float], seconds: float) -> EnsembleQuorums:
+        """What is known of the ensemble's quorums: one observation for all shards, which counts for `seconds`."""
+        if ensemble not in self._quorums:
+            self._quorums[ensemble] = EnsembleQuorums(ensemble, clock, seconds)
+        return self._quorums[ensemble]
 
     def close(self) -> None:
         for ensemble in self._known.values():
@@ -102,6 +116,8 @@ class Services:
     clock: Callable[[], float]
     wall: Callable[[], datetime]
     secret: Callable[[], str]
+    fresh: bool = True
+    """Whether reads are from the API server alone; see `by_watches`."""
     zones: frozenset[str] | None = None
     namespace: str | None = None
     resync: float = 60.0
@@ -120,6 +136,18 @@ class Services:
         """Secrets and ConfigMaps, read once for all shards."""
         return SharedObjects(self.kubernetes, self.clock)
 
+    @cached_property
+    def by_watches(self) -> Services:
+        """The same with `Kubernetes.by_watches`."""
+        other = copy(self)  # everything else is shared
+        vars(other).update(objects=self.objects, kubernetes=self.kubernetes.by_watches(), fresh=False)
+        return other
+
+    def must_be_fresh(self) -> None:
+        """Raise Unproven where what was decided may be by old reports of a watch: to be asked before every step."""
+        if not self.fresh:
+            raise Unproven("not decided by what the API server answers now")
+
     def now(self) -> str:
         """RFC 3339, in seconds, as Kubernetes writes times."""
         return self.wall().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -127,3 +155,12 @@ class Services:
     def rollout_lock(self, namespace: str, pipeline: str) -> asyncio.Lock:
         """Held while it is counted how many shards restart and one more is noted."""
         return self.rollout_locks.setdefault(f"{namespace}/{pipeline}", asyncio.Lock())
+
+
+async def proven(services: Services, reconcile: Callable[[Services], Awaitable[Result]]) -> Result:
+    """What a reconcile gives by what the watches reported. Where it finds something to change that is there, it begins
+    again, and all is decided by what the API server answers now: an old report must never take anything down."""
+    try:
+        return await reconcile(services.by_watches)
+    except (Unproven, Conflict):
+        return await reconcile(services)

@@ -8,57 +8,31 @@ from dataclasses import replace
 import structlog
 
 from blockhouse.errors import Retryable
-from blockhouse_operator.adapters.kinds import (
-    CONFIG_MAP,
-    DISRUPTION_BUDGET,
-    NETWORK_POLICY,
-    SERVICE,
-    SHARD_INGEST,
-    STATEFUL_SET,
-    VOLUME_CLAIM,
-    Object,
-)
+from blockhouse_operator.adapters.kinds import SHARD_INGEST, Object
 from blockhouse_operator.adapters.secrets import Contents
-from blockhouse_operator.api import labels, names
+from blockhouse_operator.api import names
 from blockhouse_operator.api.conditions import ConditionType, Reason, condition
-from blockhouse_operator.api.resource import ClickHouseShardIngest, InvalidSpec, parse_shard_ingest
+from blockhouse_operator.api.resource import InvalidSpec, parse_shard_ingest
 from blockhouse_operator.api.status import ClickHouseShardIngestStatus
-from blockhouse_operator.decide.references import Reference, references_of_pods
+from blockhouse_operator.decide.references import Reference
 from blockhouse_operator.decide.removal import first_to_leave
-from blockhouse_operator.decide.restarts import heard
-from blockhouse_operator.decide.seen import RebuildSeen, ShardSeen
-from blockhouse_operator.decide.shard import ShardPlan, describe_shard, may_end
-from blockhouse_operator.decide.volumes import claim_size
-from blockhouse_operator.desired.shard import children, without_pods
+from blockhouse_operator.decide.seen import ShardSeen
+from blockhouse_operator.decide.shard import ShardPlan, describe_shard
 from blockhouse_operator.reconcile.busy import plan_and_take
-from blockhouse_operator.reconcile.children import (
-    Applied,
-    Children,
-    apply_children,
-    list_children,
-    prune_children,
-    raise_refused,
-)
-from blockhouse_operator.reconcile.mounted import with_mounted_files
-from blockhouse_operator.reconcile.observe import ShardLook, list_pods, look_at_shard, replicas_of
-from blockhouse_operator.reconcile.rebuild import (
-    about_replica,
-    concerns,
-    rebuild_seen,
-    with_replication,
-    without_pod_of_rebuilt,
-)
+from blockhouse_operator.reconcile.children import Applied, raise_refused
+from blockhouse_operator.reconcile.observe import ShardLook, look_at_shard
+from blockhouse_operator.reconcile.rebuild import about_replica, concerns, with_replication
 from blockhouse_operator.reconcile.replication import observe_replication
 from blockhouse_operator.reconcile.report import report, with_times
 from blockhouse_operator.reconcile.scope import Scope
-from blockhouse_operator.reconcile.services import Services
+from blockhouse_operator.reconcile.services import Services, proven
+from blockhouse_operator.reconcile.standing import Standing, Standings
 from blockhouse_operator.reconcile.steps import ShardSteps
 from blockhouse_operator.reconcile.tables import TableKeeper, in_progress
 from blockhouse_operator.reconcile.topics import TopicKeeper
 
 log = structlog.get_logger(__name__)
 
-KINDS = (CONFIG_MAP, SERVICE, VOLUME_CLAIM, DISRUPTION_BUDGET, NETWORK_POLICY, STATEFUL_SET)
 SOON = 5.0
 """Seconds after which a shard is reconciled again that is not as it should be: aggregators send no events."""
 WATCHED_CLOSELY = 2.0
@@ -72,51 +46,47 @@ class ShardReconciler:
         self._services = services
         self._scope = scope
         self._topics = TopicKeeper(services)
-        self._tables = TableKeeper(services)
+        self._tables = TableKeeper()
+        self._standings = Standings()
 
     async def reconcile(self, namespace: str, name: str) -> float | None:
         """Returns after how many seconds it is to be reconciled next; None when it is gone."""
-        live = await self._services.kubernetes.get(SHARD_INGEST, namespace, name)
+        return await proven(self._services, lambda services: self._reconcile_by(services, namespace, name))
+
+    async def _reconcile_by(self, services: Services, namespace: str, name: str) -> float | None:
+        standing = self._standings.known(services, namespace, name)
+        live = standing.live if standing else await services.kubernetes.get(SHARD_INGEST, namespace, name)
         if live is None or live["metadata"].get("deletionTimestamp"):
+            self._standings.forget(namespace, name)
             return None
         try:
-            shard = parse_shard_ingest(live)
+            shard = standing.shard if standing else parse_shard_ingest(live)
         except InvalidSpec as error:
-            await refuse(self._services, live, error)
-            return self._services.resync
+            await refuse(services, live, error)
+            return services.resync
         if await self._scope.other(namespace, [zone.name for zone in shard.spec.zones]):
-            return self._services.resync
-        return await self._reconcile(self._with_demands(shard), live)
+            return services.resync
+        contents = Contents(services.objects, namespace, services.folder)
+        await contents.read([Reference("Secret", names.internal_secret(shard.spec.pipeline), "token")])
+        standing = standing or await self._standings.look(services, shard, live)
+        missing = await contents.read(standing.references)
+        return await self._reconcile(services, standing, contents, missing)
 
-    async def _reconcile(self, shard: ClickHouseShardIngest, live: Object) -> float:
-        services, spec = self._services, shard.spec
-        contents = Contents(services.objects, shard.namespace, services.folder)
-        token = Reference("Secret", names.internal_secret(spec.pipeline), "token")
-        await contents.read([token])
-        missing = await contents.read(references_of_pods(spec))
-        found = await list_children(
-            services.kubernetes, KINDS, shard.namespace, labels.of_shard(spec.pipeline, spec.shard)
-        )
-        pods = await list_pods(services, shard)
-        leaving = [name for name in replicas_of(found, shard.owners()) if name not in spec.replica_names()]
-        manifests = with_mounted_files(shard, leaving, pods, children(shard, services.zones), found)
-        if may_end(spec, shard.status):
-            manifests = without_pods(manifests, spec.replica_names())
-        manifests, too_large = with_claim_sizes(without_pod_of_rebuilt(shard, manifests, found), found)
-        applied = await apply_children(services.kubernetes, manifests, found, shard.owners())
-        look = await look_at_shard(services, shard, found, contents, missing, self._tables.last(shard), pods)
-        await prune_children(services.kubernetes, manifests, found, shard.uid, keep=leaving)
+    async def _reconcile(
+        self, services: Services, standing: Standing, contents: Contents, missing: Sequence[str]
+    ) -> float:
+        shard, spec, applied = standing.shard, standing.shard.spec, standing.applied
+        seen = await look_at_shard(services, shard, standing, contents, missing, self._tables.last(shard))
         topics, trouble = await self._topics.keep(spec, contents, shard.status.topics)
-        look = _add(look, applied, trouble, too_large)
-        look = await self._with_replication(shard, contents, look, rebuild_seen(shard, found))
-        steps = ShardSteps(services, shard, live, found, look, contents)
-        plan, taken = await plan_and_take(services, shard, look.seen, steps.take)
+        seen = _add(seen, standing, trouble)
+        seen = await self._with_replication(services, standing, contents, seen)
+        steps = ShardSteps(services, shard, standing.live, standing.found, ShardLook(seen, standing.pods), contents)
+        plan, taken = await plan_and_take(services, shard, seen, steps.take)
         tables = shard.status.tables
         if not spec.suspend and not spec.stop:  # suspended aggregators own nothing: tables stay as they are
-            secret = contents.admin_token(spec.pipeline)
             noted = shard.status.model_copy(update={"rollout": taken.rollout, "rebuild": taken.rebuild})
-            tables = await self._tables.keep(replace(shard, status=noted), live, look.seen, contents, secret)
-        status, conditions = describe_shard(spec, look.seen, plan, topics, tables)
+            tables = await self._tables.keep(services, replace(shard, status=noted), standing.live, seen, contents)
+        status, conditions = describe_shard(spec, seen, plan, topics, tables)
         timed = with_times(services, shard.status.conditions, conditions, shard.generation)
         whole = status.model_copy(
             update={
@@ -124,40 +94,33 @@ class ShardReconciler:
                 "observed_generation": shard.generation,
                 "rollout": taken.rollout,
                 "rebuild": taken.rebuild,
-                "restart": shard.status.restart,
+                "restart": standing.restart,
             }
         )
-        await report(services, SHARD_INGEST, live, shard.status.conditions, whole, timed)
+        if whole != shard.status:
+            await report(services, SHARD_INGEST, standing.live, shard.status.conditions, whole, timed)
         if taken.trouble is not None:
             raise taken.trouble
         raise_refused(shard.name, applied)
         return self._next(plan, whole, applied)
 
-    def _with_demands(self, shard: ClickHouseShardIngest) -> ClickHouseShardIngest:
-        """The shard with the demands to restart that are heard now. What was asked before there were pods asks for
-        nothing."""
-        now = self._services.now() if shard.status.observed_generation else shard.created
-        asked = shard.annotations.get(labels.RESTART, "")[:256]
-        restart = heard(shard.status.restart, shard.spec.rollout.restart, asked, now=now)
-        return replace(shard, status=shard.status.model_copy(update={"restart": restart}))
-
     async def _with_replication(
-        self, shard: ClickHouseShardIngest, contents: Contents, look: ShardLook, rebuild: RebuildSeen
-    ) -> ShardLook:
+        self, services: Services, standing: Standing, contents: Contents, seen: ShardSeen
+    ) -> ShardSeen:
         """Observe how far each replica is, where one is to leave or may need a rebuild."""
-        seen, tables = look.seen, self._tables.last(shard)
+        shard, rebuild, tables = standing.shard, standing.rebuild, self._tables.last(standing.shard)
         rebuilds = concerns(rebuild, tables)
         if shard.spec.clickhouse.managed is None or not (seen.surplus or rebuilds):
-            return look
+            return seen
         if seen.zookeeper_trouble:
-            return replace(look, seen=replace(seen, rebuild=rebuild if rebuilds else None))
+            return replace(seen, rebuild=rebuild if rebuilds else None)
         about = about_replica(rebuild) or (first_to_leave(seen.surplus).name if seen.surplus else "")
         try:
-            found = await observe_replication(self._services, shard, contents, about)
+            found = await observe_replication(services, shard, contents, about)
         except Retryable as error:
-            return replace(look, seen=replace(seen, zookeeper_trouble=str(error)))
+            return replace(seen, zookeeper_trouble=str(error))
         known = with_replication(rebuild, tables, found) if rebuilds else None
-        return replace(look, seen=replace(seen, replication=found, rebuild=known))
+        return replace(seen, replication=found, rebuild=known)
 
     def _next(self, plan: ShardPlan, status: ClickHouseShardIngestStatus, applied: Applied) -> float:
         if plan.steps or applied.ending or in_progress(status.tables):
@@ -189,28 +152,11 @@ def parse_status(live: Object) -> ClickHouseShardIngestStatus:
         return ClickHouseShardIngestStatus()
 
 
-def with_claim_sizes(manifests: Sequence[Object], live: Children) -> tuple[list[Object], list[str]]:
-    """The manifests, in which each volume claim asks for a size that the API server accepts; and why it is another."""
-    found: list[Object] = []
-    too_large = []
-    for manifest in manifests:
-        known = live.get((manifest["kind"], manifest["metadata"]["name"]))
-        if manifest["kind"] == VOLUME_CLAIM.name and known is not None:
-            size, why = claim_size(manifest["spec"]["resources"]["requests"]["storage"], known)
-            too_large += [why] if why else []
-            spec = {**manifest["spec"], "resources": {"requests": {"storage": size}}}
-            found.append({**manifest, "spec": spec})
-        else:
-            found.append(manifest)
-    return found, too_large
-
-
-def _add(look: ShardLook, applied: Applied, trouble: Mapping[str, str], too_large: Sequence[str]) -> ShardLook:
-    seen: ShardSeen = replace(
-        look.seen,
-        too_large=tuple(too_large),
-        taken=tuple(applied.taken),
-        refused=tuple(applied.refused),
-        kafka_trouble={**look.seen.kafka_trouble, **trouble},
+def _add(seen: ShardSeen, standing: Standing, trouble: Mapping[str, str]) -> ShardSeen:
+    return replace(
+        seen,
+        too_large=standing.too_large,
+        taken=tuple(standing.applied.taken),
+        refused=tuple(standing.applied.refused),
+        kafka_trouble={**seen.kafka_trouble, **trouble},
     )
-    return replace(look, seen=seen)

@@ -7,6 +7,7 @@ shard would load nothing. All of a shard's spec is the pipeline's, so one that d
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Hashable, Sequence
 
 import structlog
 
@@ -24,29 +25,81 @@ from blockhouse_operator.reconcile.shard import parse_status
 log = structlog.get_logger(__name__)
 
 
-async def restore_shards(services: Services, pipeline: BlockAggregator, shards: Children, applied: Applied) -> None:
-    """Replace the spec of each shard that differs although the apply found nothing to write."""
-    touched = {*applied.written, *applied.ending}
-    for number in range(pipeline.spec.shards):
-        await asyncio.sleep(0)  # the lease has to be renewed meanwhile
+class ShardIngests:
+    """Those of all pipelines. One that was as described is not compared again until it or its pipeline changes."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], tuple[Hashable, ShardState]] = {}
+
+    def due(self, pipeline: BlockAggregator, shards: Children) -> list[int]:
+        """Numbers of those that are to be compared."""
+        return [number for number in range(pipeline.spec.shards) if self._state(pipeline, number, shards) is None]
+
+    async def restore(
+        self, services: Services, pipeline: BlockAggregator, numbers: Sequence[int], shards: Children, applied: Applied
+    ) -> None:
+        """Replace the spec of each of those shards that differs although the apply found nothing to write."""
+        touched = {*applied.written, *applied.ending}
+        for number in numbers:
+            await asyncio.sleep(0)  # the lease has to be renewed meanwhile
+            name = names.shard_ingest(pipeline.name, number)
+            live = shards.get((SHARD_INGEST.name, name))
+            if live is None or f"{SHARD_INGEST.name} {name}" in touched:
+                continue
+            changed = _changed(pipeline, number, live)
+            if changed:
+                await _restore(services, pipeline, number, live, changed)
+                applied.written.append(f"{SHARD_INGEST.name} {name}")
+
+    def states(self, pipeline: BlockAggregator, shards: Children, applied: Applied) -> list[ShardState]:
+        """Every shard of the spec. The status of one that was written in this reconcile is about its spec of before."""
+        found = []
+        touched = {*applied.written, *applied.ending} if not applied.refused and not applied.taken else None
+        for number in range(pipeline.spec.shards):
+            place = (SHARD_INGEST.name, names.shard_ingest(pipeline.name, number))
+            state = self._state(pipeline, number, shards)
+            if state is None:
+                state = _state_of(pipeline, number, shards.get(place), written=" ".join(place) in applied.written)
+                if place in shards and touched is not None and " ".join(place) not in touched:
+                    self._known[pipeline.namespace, place[1]] = (_version(pipeline, shards[place]), state)
+            found.append(state)
+        return found
+
+    def _state(self, pipeline: BlockAggregator, number: int, shards: Children) -> ShardState | None:
         name = names.shard_ingest(pipeline.name, number)
         live = shards.get((SHARD_INGEST.name, name))
-        if live is None or f"{SHARD_INGEST.name} {name}" in touched:
-            continue
-        changed = _changed(pipeline, number, live)
-        if not changed:
-            continue
-        shown = ", ".join(changed[:5])
-        spec = shard_ingest(pipeline, number)["spec"]
-        await services.kubernetes.replace_spec(live, spec, why=f"changed by another manager: {shown}")
-        applied.written.append(f"{SHARD_INGEST.name} {name}")
-        await services.kubernetes.emit(
-            live,
-            warning=True,
-            reason="DriftReverted",
-            message=f"{shown} was changed by hand and is restored: change BlockAggregator {pipeline.name} instead",
-            at=services.now(),
-        )
+        version, state = self._known.get((pipeline.namespace, name), (None, None))
+        return state if live is not None and version == _version(pipeline, live) else None
+
+
+def _version(pipeline: BlockAggregator, live: Object) -> Hashable:
+    """Changes whenever the shard does, or what the pipeline makes of it."""
+    return pipeline.uid, pipeline.generation, live["metadata"]["uid"], live["metadata"]["resourceVersion"]
+
+
+def _state_of(pipeline: BlockAggregator, number: int, live: Object | None, *, written: bool) -> ShardState:
+    if live is None:
+        return ShardState(number, parse_status({}), current=False)
+    status = parse_status(live)
+    current = not written and status.observed_generation == live["metadata"].get("generation")
+    return ShardState(
+        number, status, current=current, holds=not current and status_holds(resolve(pipeline, number), status)
+    )
+
+
+async def _restore(
+    services: Services, pipeline: BlockAggregator, number: int, live: Object, changed: Sequence[str]
+) -> None:
+    shown = ", ".join(changed[:5])
+    spec = shard_ingest(pipeline, number)["spec"]
+    await services.kubernetes.replace_spec(live, spec, why=f"changed by another manager: {shown}")
+    await services.kubernetes.emit(
+        live,
+        warning=True,
+        reason="DriftReverted",
+        message=f"{shown} was changed by hand and is restored: change BlockAggregator {pipeline.name} instead",
+        at=services.now(),
+    )
 
 
 def _changed(pipeline: BlockAggregator, number: int, live: Object) -> tuple[str, ...]:
@@ -55,21 +108,3 @@ def _changed(pipeline: BlockAggregator, number: int, live: Object) -> tuple[str,
     except InvalidSpec as error:
         return tuple(problem.field for problem in error.problems)
     return differences(resolve(pipeline, number), found)
-
-
-def states_of(pipeline: BlockAggregator, shards: Children, applied: Applied) -> list[ShardState]:
-    """Every shard of the spec. The status of one that was written in this reconcile is about its spec of before."""
-    found = []
-    written = set(applied.written)
-    for number in range(pipeline.spec.shards):
-        name = names.shard_ingest(pipeline.name, number)
-        live = shards.get((SHARD_INGEST.name, name))
-        if live is None:
-            found.append(ShardState(number, parse_status({}), current=False))
-            continue
-        status = parse_status(live)
-        fresh = f"{SHARD_INGEST.name} {name}" not in written
-        current = fresh and status.observed_generation == live["metadata"].get("generation")
-        holds = not current and status_holds(resolve(pipeline, number), status)
-        found.append(ShardState(number, status, current=current, holds=holds))
-    return found

@@ -59,6 +59,8 @@ class ShardSteps:
 
     async def take(self, plan: ShardPlan) -> Taken:
         """Take every step in order. After one that failed none is taken: the next may rely on it."""
+        if plan.steps:
+            self._services.must_be_fresh()
         rollout, rebuild = self._shard.status.rollout, self._shard.status.rebuild
         for step in plan.steps:
             log.info("step", shard=self._shard.name, step=type(step).__name__, replica=step.replica, why=step.why)

@@ -56,6 +56,7 @@ EVENT_REASONS: Mapping[type[TableStep], str] = {
 class _TableReconcile:
     """What one reconcile of one table is about."""
 
+    services: Services
     shard: ClickHouseShardIngest
     live: Object
     seen: ShardSeen
@@ -74,8 +75,7 @@ class _Compared:
 class TableKeeper:
     """Tables of all shards of all pipelines."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
+    def __init__(self) -> None:
         self._same: dict[tuple[str, str, str], _Compared] = {}
         self._last: dict[str, dict[str, tuple[TableAt, ...]]] = {}
 
@@ -84,55 +84,50 @@ class TableKeeper:
         return self._last.get(shard.uid, {})
 
     async def keep(
-        self, shard: ClickHouseShardIngest, live: Object, seen: ShardSeen, contents: Contents, token: str
+        self, services: Services, shard: ClickHouseShardIngest, live: Object, seen: ShardSeen, contents: Contents
     ) -> tuple[TableStatus, ...]:
         """One reconcile of every declared table of the shard, which is `live` in Kubernetes."""
         found: list[TableStatus] = []
+        token = contents.admin_token(shard.spec.pipeline)
         self._last[shard.uid] = {}
         for table in shard.spec.tables:
             ddl = contents.declaration(table)
             if ddl is None:
                 found.append(_status(table.name, TablePlan(None, *_undeclared(table, seen))))
                 continue
-            found.append(await self._reconcile(_TableReconcile(shard, live, seen, table.name, ddl, token)))
+            found.append(await self._reconcile(_TableReconcile(services, shard, live, seen, table.name, ddl, token)))
         return tuple(found)
 
     async def _reconcile(self, current: _TableReconcile) -> TableStatus:
-        shard, seen, table, ddl, token = current.shard, current.seen, current.table, current.ddl, current.token
+        services, shard, seen, table = current.services, current.shard, current.seen, current.table
         try:
-            at = await asyncio.gather(*(self._at(shard, replica, table, ddl, token) for replica in seen.replicas))
+            at = await asyncio.gather(*(self._at(current, replica) for replica in seen.replicas))
             refused = ""
         except Permanent as error:
             at, refused = [_held(r, table) for r in seen.replicas], str(error)
         self._last[shard.uid][table] = tuple(at)
-        at = [*at, *_elsewhere(seen, table, _digest(ddl))]
-        look = self._look(shard, seen, table, tuple(at), refused)
+        at = [*at, *_elsewhere(seen, table, _digest(current.ddl))]
+        look = self._look(current, tuple(at), refused)
         plan = plan_table(look)
         if isinstance(plan.step, HoldTable):
             # Noting a hold and counting those of other shards must be one: else two begin where one is allowed.
-            async with self._services.rollout_lock(shard.namespace, shard.spec.pipeline):
-                plan = plan_table(replace(look, busy_shards=await busy_shards(self._services, shard)))
+            async with services.rollout_lock(shard.namespace, shard.spec.pipeline):
+                plan = plan_table(replace(look, busy_shards=await busy_shards(services, shard)))
                 if isinstance(plan.step, HoldTable):
                     await self._note(current)
-                    return _status(table, await self._take(current, plan, plan.step), self._services.now())
+                    return _status(table, await self._take(current, plan, plan.step), services.now())
         if plan.step is not None:
             plan = await self._take(current, plan, plan.step)
         return _status(table, plan, _since(at))
 
-    def _look(
-        self,
-        shard: ClickHouseShardIngest,
-        seen: ShardSeen,
-        table: str,
-        at: tuple[TableAt, ...],
-        refused: str,
-    ) -> TableLook:
+    def _look(self, current: _TableReconcile, at: tuple[TableAt, ...], refused: str) -> TableLook:
+        shard, seen, table = current.shard, current.seen, current.table
         spec, owned, begun = shard.spec, seen.streams(), shard.status.rollout
         before = next((status for status in shard.status.tables if status.name == table), None)
         return TableLook(
             name=table,
             at=at,
-            now_ms=int(self._services.wall().timestamp() * 1000),
+            now_ms=int(current.services.wall().timestamp() * 1000),
             unowned=tuple(stream for stream in expected_streams(spec) if stream not in owned),
             unheard=seen.silent_zones,
             refused=refused,
@@ -151,29 +146,30 @@ class TableKeeper:
 
     async def _note(self, current: _TableReconcile) -> None:
         """Note the hold before it is asked for, so that whatever counts holds sees it."""
-        if self._services.dry_run:
+        services = current.services
+        services.must_be_fresh()
+        if services.dry_run:
             return
-        held = TableStatus(name=current.table, state=Reason.SCHEMA_CHANGING.value, held_since=self._services.now())
+        held = TableStatus(name=current.table, state=Reason.SCHEMA_CHANGING.value, held_since=services.now())
         before = current.shard.status
         others = tuple(table for table in before.tables if table.name != current.table)
         known = next((table for table in before.tables if table.name == current.table), held)
         noted = known.model_copy(update={"held_since": held.held_since})
         status = before.model_copy(update={"tables": (*others, noted)})
-        await self._services.kubernetes.apply_status(SHARD_INGEST, current.live, as_json(status))
+        await services.kubernetes.apply_status(SHARD_INGEST, current.live, as_json(status))
 
-    async def _at(
-        self, shard: ClickHouseShardIngest, replica: ReplicaSeen, table: str, ddl: str, token: str
-    ) -> TableAt:
+    async def _at(self, current: _TableReconcile, replica: ReplicaSeen) -> TableAt:
+        services, shard, table, ddl = current.services, current.shard, current.table, current.ddl
         known = replace(_held(replica, table), ddl=_digest(ddl))
         if replica.aggregator is None:
             return known
-        key, now = (shard.uid, replica.name, table), self._services.clock()
+        key, now = (shard.uid, replica.name, table), services.clock()
         same = self._same.get(key)
         if same and (same.ddl, same.revision) == (known.ddl, known.revision) and now - same.at < LOOK_AGAIN_SECONDS:
             return _with_gap(known, Gap(True))
-        base = self._services.endpoints.aggregator(replica.name, shard.namespace)
+        base = services.endpoints.aggregator(replica.name, shard.namespace)
         try:
-            gap = await self._services.http.gap(base, token, table, ddl)
+            gap = await services.http.gap(base, current.token, table, ddl)
         except Retryable as error:
             return _with_gap(known, None, str(error))
         if gap == Gap(True):
@@ -183,11 +179,12 @@ class TableKeeper:
         return _with_gap(known, gap)
 
     async def _take(self, current: _TableReconcile, plan: TablePlan, step: TableStep) -> TablePlan:
-        shard, table, ddl, token = current.shard, current.table, current.ddl, current.token
+        services, shard, table, ddl, token = current.services, current.shard, current.table, current.ddl, current.token
+        services.must_be_fresh()
         log.info("table_step", shard=shard.name, table=table, step=type(step).__name__, why=plan.message)
-        if self._services.dry_run:
+        if services.dry_run:
             return plan
-        http, base = self._services.http, self._services.endpoints.aggregator(step.replica, shard.namespace)
+        http, base = services.http, services.endpoints.aggregator(step.replica, shard.namespace)
         try:
             match step:
                 case HoldTable():
@@ -201,12 +198,12 @@ class TableKeeper:
                     await http.release(base, token, table, ROLLOUT)
         except (Retryable, Blocked, Permanent) as error:
             return TablePlan(None, Reason.SCHEMA_CHANGING, f"{plan.message}: {error}", plan.revision)
-        await self._services.kubernetes.emit(
+        await services.kubernetes.emit(
             current.live,
             warning=plan.stalled,
             reason=EVENT_REASONS[type(step)],
             message=f"table {table}: {plan.message}",
-            at=self._services.now(),
+            at=services.now(),
         )
         return plan
 

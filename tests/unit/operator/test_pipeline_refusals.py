@@ -37,6 +37,7 @@ class StatusOnly:
 async def test_a_list_of_servers_that_fits_into_no_secret_is_refused() -> None:
     kubernetes = StatusOnly(block_aggregator(*MANY))
     services: Any = SimpleNamespace(kubernetes=kubernetes, now=lambda: Services.now(services), resync=60.0)
+    services.by_watches = services
     services.wall = lambda: datetime(2026, 1, 1, tzinfo=UTC)
 
     assert await PipelineReconciler(services, Scope(services)).reconcile("data", "events") == 60.0

@@ -64,7 +64,7 @@ async def test_only_what_waits_for_a_person_is_reported_as_blocked(
     )
     first, second = (consuming(replica.name) for replica in spec.replicas)
     seen = shard(knowing(first, TableSeen(TABLE, revision=1)), knowing(second, found))
-    contents: Any = SimpleNamespace(declaration=lambda table: table.ddl)
-    (status,) = await TableKeeper(SERVICES).keep(resource, {}, seen, contents, "")
+    contents: Any = SimpleNamespace(declaration=lambda table: table.ddl, admin_token=lambda pipeline: "")
+    (status,) = await TableKeeper().keep(SERVICES, resource, {}, seen, contents)
     assert status.state == reason.value
     assert found.why in status.message
