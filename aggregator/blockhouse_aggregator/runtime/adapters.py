@@ -178,7 +178,11 @@ class LocalShard:
         tokens = (await self._queries.run(self._replica.features)).deduplication_token
         started_ms = await self._queries.run(tables.started_ms, self._replica)
         of = partial(self._identities.of, tokens=tokens, started_ms=started_ms)
-        return replace(found, identity=await self._znodes.run(of, found.zookeeper_path, found.replica_name))
+        return replace(
+            found,
+            identity=await self._znodes.run(of, found.zookeeper_path, found.replica_name),
+            lacking=await self._znodes.run(self._probe.lacking, found.zookeeper_path),
+        )
 
     async def fingerprints(self) -> Mapping[str, int]:
         """One number per table that changes when any column does, its engine, or what views hang on it."""
