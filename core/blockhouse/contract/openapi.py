@@ -9,12 +9,12 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from blockhouse.contract import aggregator, diagnosis, rollouts, throttle, verifier
+from blockhouse.contract import aggregator, diagnosis, interventions, rollouts, throttle, verifier
 from blockhouse.contract.base import Endpoint
 
 Json = dict[str, Any]
 _PROGRAMS = {
-    "aggregator": (*aggregator.ENDPOINTS, *diagnosis.ENDPOINTS, *rollouts.ENDPOINTS),
+    "aggregator": (*aggregator.ENDPOINTS, *diagnosis.ENDPOINTS, *interventions.ENDPOINTS, *rollouts.ENDPOINTS),
     "verifier": verifier.ENDPOINTS,
     "throttle": throttle.ENDPOINTS,
 }
@@ -62,6 +62,8 @@ def _texts() -> Json:
         answers = {"200": _text("A line of text.")}
         if path in _OPEN:
             answers["503"] = _text("The reason, as a line of text.")
+        else:
+            answers["401"] = _text("The token is missing or wrong.")
         operation: Json = {"summary": words, "tags": list(_PROGRAMS), "responses": answers}
         paths[path] = {"get": operation | ({"security": []} if path in _OPEN else {})}
     return paths

@@ -41,6 +41,8 @@ class Everything:
     def rollouts(self) -> Any:
         raise NotImplementedError
 
+    draining = acceptances = rollouts
+
 
 def served(server: Any) -> set[tuple[str, str]]:
     app = web.Application()
