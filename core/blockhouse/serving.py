@@ -1,4 +1,4 @@
-"""The HTTP side that every running program has: probes, metrics, and a token before everything but the probes.
+"""The HTTP side that every running program has: probes, metrics, and a token before everything that shows anything.
 
 It reveals nothing secret by itself, and changes nothing; what else a program answers is in its own routes.
 """
@@ -28,10 +28,12 @@ from pydantic import ValidationError
 from blockhouse.contract import base as contract
 from blockhouse.contract.base import Endpoint
 from blockhouse.errors import Permanent
+from blockhouse.page import PATH as PAGE
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 RequestT = TypeVar("RequestT", bound=contract.Request)
-PROBES = frozenset({"/healthz", "/readyz"})
+OPEN = frozenset({"/healthz", "/readyz", PAGE})
+"""What is answered without a token: the probes, and the page for people, which asks for it."""
 OVERLAP_SECONDS = 300.0
 """How long a token that was replaced is accepted: others read the new one at other moments."""
 
@@ -155,7 +157,7 @@ class HttpServer(ABC):
 
     @web.middleware
     async def _authorized(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if self._tokens is not None and request.path not in PROBES:
+        if self._tokens is not None and request.path not in OPEN:
             given = request.headers.get("Authorization", "").removeprefix("Bearer ")
             if not self._tokens.accept(given):
                 raise web.HTTPUnauthorized(text="give the token of admin.token as 'Authorization: Bearer ...'\n")

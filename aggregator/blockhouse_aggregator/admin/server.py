@@ -1,5 +1,5 @@
-"""What people and Kubernetes ask a running aggregator: /healthz, /readyz, /metrics, /status, /history, /threads; and
-/faults in tests.
+"""What people and Kubernetes ask a running aggregator: /healthz, /readyz, /metrics, /status, /history, /threads; a page
+that shows these; and /faults in tests.
 
 It listens on loopback unless a token is set. What changes anything: /tables and /restart, for rollouts; /drain,
 /streams and /log-level, for people; /faults when fault injection is on. Paths and keys are those of
@@ -15,6 +15,7 @@ from aiohttp import web
 
 from blockhouse.config.pipeline import Admin
 from blockhouse.contract.aggregator import STATUS
+from blockhouse.page import page_route
 from blockhouse.serving import Answer, HttpServer, respond, route
 from blockhouse_aggregator.admin.diagnosis import DiagnosisRoutes
 from blockhouse_aggregator.admin.faults import FaultRoutes
@@ -57,7 +58,8 @@ class AdminServer(HttpServer):
         return Answer(True, "\n".join(["ready", *standing_lines(status(self._aggregator))]))
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """Status, tables and, while they are enabled, faults."""
+        """The page, status, tables and, while they are enabled, faults."""
+        yield page_route()
         yield route(STATUS, self._status)
         yield from DiagnosisRoutes(self._aggregator.history.all).all()
         yield from InterventionRoutes(self._aggregator.draining, self._aggregator.acceptances, self._owned).all()

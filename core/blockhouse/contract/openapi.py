@@ -28,6 +28,12 @@ _TEXTS = {
 }
 _OPEN = ("/healthz", "/readyz")
 """What is answered without a token."""
+_PAGE: Json = {
+    "summary": "A page for people over /status and /history; it asks for the token itself.",
+    "tags": ["aggregator"],
+    "security": [],
+    "responses": {"200": {"description": "HTML.", "content": {"text/html": {"schema": {"type": "string"}}}}},
+}
 
 
 def document(version: str) -> Json:
@@ -43,7 +49,7 @@ def document(version: str) -> Json:
         "openapi": "3.1.0",
         "info": {"title": "Blockhouse", "version": version, "description": " ".join(_DESCRIPTION.split())},
         "security": [{"token": []}],
-        "paths": {**_texts(), **_paths()},
+        "paths": {"/": {"get": _PAGE}, **_texts(), **_paths()},
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": "`admin.token`"}},
             "schemas": {name: _plain(schema) for name, schema in sorted(schemas["$defs"].items())},

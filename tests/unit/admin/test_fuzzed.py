@@ -33,7 +33,7 @@ CHECKS = [
     response_schema_conformance,
     negative_data_rejection,
 ]
-OPEN = {"/healthz", "/readyz"}
+OPEN = {"/", "/healthz", "/readyz"}
 
 
 @pytest.fixture(scope="module")
