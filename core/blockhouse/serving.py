@@ -34,6 +34,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 RequestT = TypeVar("RequestT", bound=contract.Request)
 OPEN = frozenset({"/healthz", "/readyz", PAGE})
 """What is answered without a token: the probes, and the page for people, which asks for it."""
+TOKEN_HEADER = "X-Blockhouse-Token"
+"""The token where `Authorization` is another's: an API server that passes a request on keeps that header to itself."""
 OVERLAP_SECONDS = 300.0
 """How long a token that was replaced is accepted: others read the new one at other moments."""
 
@@ -159,6 +161,7 @@ class HttpServer(ABC):
     async def _authorized(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if self._tokens is not None and request.path not in OPEN:
             given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+            given = given or request.headers.get(TOKEN_HEADER, "")
             if not self._tokens.accept(given):
                 raise web.HTTPUnauthorized(text="give the token of admin.token as 'Authorization: Bearer ...'\n")
         return await handler(request)

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from blockhouse.errors import Retryable
+from blockhouse_operator.adapters.connection import connect
 from blockhouse_operator.adapters.fence import Fence, LeadershipLost, OpenFence
 from blockhouse_operator.adapters.figures import Figures
 from blockhouse_operator.adapters.kinds import CONFIG_MAP, POD
-from blockhouse_operator.adapters.kubernetes import Kubernetes, connect
+from blockhouse_operator.adapters.kubernetes import Kubernetes
 from blockhouse_operator.adapters.lease import FencedLock, lead
 from blockhouse_operator.adapters.watch import Watch
 from blockhouse_operator.api.labels import CHILD, selector

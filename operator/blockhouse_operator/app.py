@@ -17,10 +17,11 @@ import structlog
 from kubernetes.aio.client import ApiClient
 
 from blockhouse_operator.adapters.clickhouse_http import ClickHouseHttp
+from blockhouse_operator.adapters.connection import connect
 from blockhouse_operator.adapters.endpoints import Endpoints
 from blockhouse_operator.adapters.fence import Fence, LeadershipLost, OpenFence, boot_clock
 from blockhouse_operator.adapters.figures import Figures
-from blockhouse_operator.adapters.kubernetes import Kubernetes, connect
+from blockhouse_operator.adapters.kubernetes import Kubernetes
 from blockhouse_operator.adapters.lease import RENEW_SECONDS, FencedLock, lead
 from blockhouse_operator.adapters.pipeline_http import PipelineHttp
 from blockhouse_operator.handlers.loop import OperatorLoop

@@ -26,6 +26,7 @@ _TEXTS = {
     "/readyz": "200 once it has started, 503 before.",
     "/metrics": "Figures for Prometheus.",
 }
+_HEADER = "The same, by way of a Kubernetes API server, which keeps `Authorization` to itself."
 _OPEN = ("/healthz", "/readyz")
 """What is answered without a token."""
 _PAGE: Json = {
@@ -48,10 +49,13 @@ def document(version: str) -> Json:
     return {
         "openapi": "3.1.0",
         "info": {"title": "Blockhouse", "version": version, "description": " ".join(_DESCRIPTION.split())},
-        "security": [{"token": []}],
+        "security": [{"token": []}, {"header": []}],
         "paths": {"/": {"get": _PAGE}, **_texts(), **_paths()},
         "components": {
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": "`admin.token`"}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer", "description": "`admin.token`"},
+                "header": {"type": "apiKey", "in": "header", "name": "X-Blockhouse-Token", "description": _HEADER},
+            },
             "schemas": {name: _plain(schema) for name, schema in sorted(schemas["$defs"].items())},
         },
     }

@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import aiohttp
 import structlog
-from kubernetes.aio.client import ApiClient, Configuration
-from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+from kubernetes.aio.client import ApiClient
 
 from blockhouse.errors import Permanent, Retryable
 from blockhouse_operator.adapters.drift import drifted
@@ -39,33 +38,6 @@ class NotFound(Permanent):
 
 class Conflict(Retryable):
     """The object was changed or created by another client meanwhile: read it again."""
-
-
-class Credentials(Protocol):
-    async def __call__(self, configuration: Configuration) -> None: ...
-
-
-async def connect(kubeconfig: str | None = None, context: str | None = None, *, identity: str = "") -> ApiClient:
-    """A client by kubeconfig, or by the pod's service account where there is none. Raises Permanent.
-
-    `identity` goes into the user agent: operators share a service account, and an audit log has to distinguish them.
-    """
-    configuration = Configuration()
-    try:
-        if kubeconfig is None and context is None:
-            try:
-                load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-            except ConfigException:
-                await load_kube_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        else:
-            await load_kube_config(config_file=kubeconfig, context=context, client_configuration=configuration)  # type: ignore[no-untyped-call]
-    except (ConfigException, OSError) as error:
-        raise Permanent(
-            f"no way to a Kubernetes API server: {error}; run in a pod, or give --kubeconfig", reason="NoKubeconfig"
-        ) from error
-    api = ApiClient(configuration)
-    api.user_agent = f"{FIELD_MANAGER} ({identity})" if identity else FIELD_MANAGER
-    return api
 
 
 class Kubernetes:
@@ -98,6 +70,10 @@ class Kubernetes:
             if not more:
                 return found
             query["continue"] = more
+
+    async def proxied(self, namespace: str, pod: str, port: int, path: str, headers: Mapping[str, str]) -> Any:
+        """What a pod answers to GET, as JSON, by way of the API server; `Authorization` does not reach the pod."""
+        return await self._request("GET", POD.path(namespace, f"{pod}:{port}", f"proxy{path}"), headers=headers)
 
     async def apply(self, manifest: Object, live: Object | None) -> Written:
         """Make what we own of the object as in the manifest; no request where it is so already."""
@@ -256,12 +232,13 @@ class Kubernetes:
         query: Mapping[str, str] | None = None,
         body: Object | Sequence[Object] | None = None,
         content_type: str = "application/json",
+        headers: Mapping[str, str] | None = None,
     ) -> Any:
         request = await self._api.param_serialize(
             method,
             path,
             query_params=list((query or {}).items()),
-            header_params={"Accept": "application/json", "Content-Type": content_type},
+            header_params={"Accept": "application/json", "Content-Type": content_type, **(headers or {})},
             body=body,
             auth_settings=["BearerToken"],
         )

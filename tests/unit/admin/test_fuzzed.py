@@ -83,12 +83,21 @@ def operations() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("method", "path"), operations())
-@pytest.mark.parametrize("header", [{}, {"Authorization": "Bearer another"}], ids=["none", "another"])
+@pytest.mark.parametrize(
+    "header",
+    [{}, {"Authorization": "Bearer another"}, {"X-Blockhouse-Token": "another"}],
+    ids=["none", "another", "another-header"],
+)
 def test_nothing_but_probes_answers_without_the_token(url: str, method: str, path: str, header: dict[str, str]) -> None:
     cluster, topic, partition = str(STOPPED).split("/")
     filled = path.format(table="d.t", cluster=cluster, topic=topic, partition=partition)
     answer = requests.request(method, url + filled, headers=header, json={}, timeout=10)
     assert answer.status_code == (200 if path in OPEN else 401)
+
+
+def test_the_token_is_taken_from_either_header(url: str) -> None:
+    for header in ({"Authorization": f"Bearer {TOKEN}"}, {"X-Blockhouse-Token": TOKEN}):
+        assert requests.get(f"{url}/status", headers=header, timeout=10).status_code == 200
 
 
 def test_a_token_is_required_outside_of_loopback() -> None:
