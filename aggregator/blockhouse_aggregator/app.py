@@ -27,8 +27,10 @@ from blockhouse_aggregator.kafka.group import DropReason
 from blockhouse_aggregator.kafka.member import GroupMember
 from blockhouse_aggregator.runtime.clock import loop_time, pause
 from blockhouse_aggregator.runtime.figures import Figures
+from blockhouse_aggregator.runtime.process.acceptances import Acceptances
 from blockhouse_aggregator.runtime.process.cluster_checks import ClusterChecks
 from blockhouse_aggregator.runtime.process.configured_files import ConfiguredFiles
+from blockhouse_aggregator.runtime.process.draining import Draining
 from blockhouse_aggregator.runtime.process.lag_watch import LagWatch
 from blockhouse_aggregator.runtime.process.membership import Membership, Suspension
 from blockhouse_aggregator.runtime.process.ownership import OnTheLoop, OwnedStreams
@@ -98,11 +100,11 @@ class Aggregator:
                 self._go(parts.health.watch(self._hand_over))
                 self._go(self.suspension.watch(self._suspend))
                 self._go(self._files.watch(self._miss_files))
+                self._go(parts.draining.watch(self._drain))
                 for loop_of_lag in parts.lag.loops(parts.members):
                     self._go(loop_of_lag)
                 self._go(self._watch_spark())
-                await self._suspend(self.suspension.suspended)
-                await self._membership.begin()
+                await self._begin(parts)
                 self.ready = True
                 log.info("aggregator.ready", replica=self.config.replica)
                 await self._ending.wait()
@@ -131,8 +133,10 @@ class Aggregator:
     @property
     def away(self) -> str:
         """Why it stays out of the consumer groups; empty while it does not."""
-        replica = self._parts.health.problem if self._parts is not None else ""
-        return self._membership.away({"replica": replica, "files": self._files.problem})
+        if self._parts is None:
+            return self._membership.away({"files": self._files.problem})
+        replica, drained = self._parts.health.problem, self._parts.draining.problem
+        return self._membership.away({"replica": replica, "files": self._files.problem, "drained": drained})
 
     async def _prepare(self) -> Parts | None:
         """Connect to everything; what is unavailable is waited for, loudly. None when the process ends meanwhile."""
@@ -151,6 +155,7 @@ class Aggregator:
         )
         parts = self._parts = assemble(self.config, self._session, self.figures, self.hazards, self.faults, hooks)
         await self._patiently("restarts", parts.restarting.start)
+        await self._patiently("drain", parts.draining.start)
         await self._patiently("catalog", parts.catalog.start)
         for cluster, facts in parts.cluster_facts.items():
             self._go(self._clusters.check(facts, cluster))
@@ -197,9 +202,20 @@ class Aggregator:
 
     def rollouts(self) -> SchemaRollouts:
         """What rollouts may ask. Raises Retryable while the aggregator starts."""
+        return self._started().rollouts
+
+    def draining(self) -> Draining:
+        """Whether people have drained it. Raises Retryable while it starts."""
+        return self._started().draining
+
+    def acceptances(self) -> Acceptances:
+        """Through which people accept stops of its streams. Raises Retryable while it starts."""
+        return self._started().acceptances
+
+    def _started(self) -> Parts:
         if self._parts is None:
             raise Retryable("the aggregator is still starting", after=1.0)
-        return self._parts.rollouts
+        return self._parts
 
     def _in_flight(self, table: str) -> bool:
         catalog = self.catalog
@@ -221,8 +237,20 @@ class Aggregator:
         log.warning("replica.hands_over" if unfit else "replica.takes_back", why=why)
         await self._membership.stay_out("replica", unfit)
 
+    async def _begin(self, parts: Parts) -> None:
+        """Join the groups, unless people have decided otherwise before this process was started."""
+        await self._suspend(self.suspension.suspended)
+        await self._membership.stay_out("drained", parts.draining.asked is not None)
+        await self._membership.begin()
+
     async def _suspend(self, suspended: bool) -> None:
         await self._membership.stay_out("suspended", suspended)
+
+    async def _drain(self, drained: bool) -> None:
+        """What can be finished is: the next owners have that much less to replay."""
+        if drained:
+            await self._streams.finish(loop_time() + self.config.shutdown_budget)
+        await self._membership.stay_out("drained", drained)
 
     async def _miss_files(self, missing: bool) -> None:
         if missing:

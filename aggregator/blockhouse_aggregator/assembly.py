@@ -22,6 +22,8 @@ from blockhouse_aggregator.kafka.member import GroupMember
 from blockhouse_aggregator.runtime import adapters
 from blockhouse_aggregator.runtime.figures import Figures
 from blockhouse_aggregator.runtime.ports import Group, Ports
+from blockhouse_aggregator.runtime.process.acceptances import Acceptances
+from blockhouse_aggregator.runtime.process.draining import Draining
 from blockhouse_aggregator.runtime.process.faulty_group import FaultyGroup
 from blockhouse_aggregator.runtime.process.lag_watch import LagWatch
 from blockhouse_aggregator.runtime.process.replica_health import ReplicaHealth
@@ -74,6 +76,8 @@ class Parts:
     replication: ReplicationWatch
     context: StreamContext
     lag: LagWatch
+    draining: Draining
+    acceptances: Acceptances
 
 
 def assemble(
@@ -126,6 +130,8 @@ def assemble(
         replication=ReplicationWatch(shard, figures),
         context=context,
         lag=LagWatch(ends, hooks.owners, hooks.cluster_errors, lambda: health.problem, figures.lag, now_ms),
+        draining=Draining(adapters.StoredDrain(config, session, now_ms)),
+        acceptances=Acceptances(ports, hooks.owners, now_ms),
     )
 
 

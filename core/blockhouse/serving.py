@@ -1,4 +1,4 @@
-"""The HTTP side that every running program has: probes, metrics, and a token before everything but the probes.
+"""The HTTP side that every running program has: probes, metrics, and a token before everything that shows anything.
 
 It reveals nothing secret by itself, and changes nothing; what else a program answers is in its own routes.
 """
@@ -6,7 +6,6 @@ It reveals nothing secret by itself, and changes nothing; what else a program an
 from __future__ import annotations
 
 import hmac
-import json
 import os
 import time
 from abc import ABC, abstractmethod
@@ -29,10 +28,14 @@ from pydantic import ValidationError
 from blockhouse.contract import base as contract
 from blockhouse.contract.base import Endpoint
 from blockhouse.errors import Permanent
+from blockhouse.page import PATH as PAGE
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 RequestT = TypeVar("RequestT", bound=contract.Request)
-PROBES = frozenset({"/healthz", "/readyz"})
+OPEN = frozenset({"/healthz", "/readyz", PAGE})
+"""What is answered without a token: the probes, and the page for people, which asks for it."""
+TOKEN_HEADER = "X-Blockhouse-Token"
+"""The token where `Authorization` is another's: an API server that passes a request on keeps that header to itself."""
 OVERLAP_SECONDS = 300.0
 """How long a token that was replaced is accepted: others read the new one at other moments."""
 
@@ -72,11 +75,9 @@ def respond_unless_known(request: web.Request, answer: contract.Answer, digest: 
 async def body(request: web.Request, kind: type[RequestT]) -> RequestT:
     """The body of a request of the contract. Raises HTTPBadRequest naming what is wrong with it."""
     try:
-        return kind.model_validate(await request.json())
+        return kind.model_validate_json(await request.read())
     except ValidationError as error:
         raise web.HTTPBadRequest(text="\n".join(contract.faults(error)) + "\n") from None
-    except json.JSONDecodeError:
-        raise web.HTTPBadRequest(text="give a JSON object\n") from None
 
 
 class Tokens:
@@ -166,8 +167,9 @@ class HttpServer(ABC):
 
     @web.middleware
     async def _authorized(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if self._tokens is not None and request.path not in PROBES:
+        if self._tokens is not None and request.path not in OPEN:
             given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+            given = given or request.headers.get(TOKEN_HEADER, "")
             if not self._tokens.accept(given):
                 raise web.HTTPUnauthorized(text="give the token of admin.token as 'Authorization: Bearer ...'\n")
         return await handler(request)

@@ -63,7 +63,8 @@ def the_aggregator(pipeline: Loading) -> AggregatorProcess:
 
 def accept(pipeline: Loading, partition: int, reason: str, *options: str) -> str:
     config = the_aggregator(pipeline).folder / "aggregator.yaml"
-    arguments = ["accept", pipeline.stream("a", partition), reason, "--config", str(config), *options]
+    decided = ["--config", str(config), "--why", "a test", *options]
+    arguments = ["accept", pipeline.stream("a", partition), reason, *decided]
     result = CliRunner().invoke(streams_command, arguments)
     assert result.exit_code == 0, result.output
     return result.output

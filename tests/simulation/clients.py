@@ -275,6 +275,11 @@ class _SimRestarts:
         return RestartDemand()
 
 
+class _SimDrain:
+    async def get(self) -> None:
+        return None
+
+
 def make_session(*_: Any) -> ZkSession:
     node = current()
     node.session = ZkSession(node.ensemble, node.threads, node.zone)
@@ -326,6 +331,7 @@ REPLACED: dict[str, Any] = {
         StoredMarkers=lambda *_: SimMarkers(current().session, current().name, now_ms),
         StoredHolds=lambda *_: _SimHolds(),
         StoredRestarts=lambda *_: _SimRestarts(),
+        StoredDrain=lambda *_: _SimDrain(),
     ),
 }
 """Names of `blockhouse_aggregator.app` and `assembly`, and what stands in for them."""

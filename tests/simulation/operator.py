@@ -12,10 +12,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.commands.examined import decide
-from blockhouse_aggregator.coordination.markers import Decision, Decisions
+from blockhouse_aggregator.coordination.markers import Decisions, stream_subject
 from blockhouse_aggregator.protocol.takeover import Stop
 from blockhouse_aggregator.runtime.ports import StreamFacts
+from blockhouse_aggregator.runtime.stream.acceptance import decide, decision
 from blockhouse_aggregator.runtime.stream.resumption import facts_of, may_be_cut
 from tests.simulation.clickhouse import Part, Row, Shard, Table
 from tests.simulation.clock import Process
@@ -108,20 +108,20 @@ class Operator:
             entry.offset, entry.metadata, 0, content.end, cluster.topic_id, compacted=False,
             leader_epoch=content.leader_epoch,
         )  # fmt: skip
-        facts = replace(facts_of(known, self._ensemble.marker(stream), ""), history=self._ensemble.identity)
+        facts = replace(facts_of(known, self._ensemble.marker(stream)), history=self._ensemble.identity)
         if (recorded := facts.metadata) is not None and may_be_cut(facts, recorded, content.leader_epoch):
             facts = replace(facts, cut=not content.reaches(recorded.position, recorded.leader_epoch))
         outcome = decide(facts)
         return outcome.reason if isinstance(outcome, Stop) else ""
 
     def _accept(self, stream: StreamId, reason: str, start: int | None = None) -> None:
-        action = f"accept {reason}" if start is None else f"accept {reason} from {start}"
-        self._world.narrate("operator", f"{stream}: {action}")
+        decided = decision(reason, start, "operator", "simulated", self._world.now_ms())
+        self._world.narrate("operator", f"{stream}: {decided.action}")
         self._world.causes.setdefault(str(stream), set()).update(
             ("StreamRestarted", "MarkerAdopted", "OffsetsWentBack")
         )
         stands_in: Any = ZkSession(self._ensemble, Process("an operator"), 0)
-        Decisions(stands_in).put(f"stream {stream}", Decision(action=action, by="operator", at_ms=self._world.now_ms()))
+        Decisions(stands_in).put(stream_subject(stream), decided)
 
     def _restart(self, log: StreamLog, reason: str, start: int) -> None:
         """Start afresh there, with everything below it stored."""

@@ -39,12 +39,12 @@ class FaultRoutes:
     async def _arm(self, request: web.Request) -> web.Response:
         point = _point(request)
         try:
-            body = await request.json()
+            body = json.loads(await request.read())
             fault = ArmedFault.model_validate({**body, "point": point})
         except ValidationError as error:
             problems = [f"{'.'.join(map(str, e['loc'])) or 'fault'}: {e['msg']}" for e in error.errors()]
             raise web.HTTPBadRequest(text="\n".join(problems) + "\n") from None
-        except (json.JSONDecodeError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             raise web.HTTPBadRequest(text='give a JSON object such as {"action": "delay", "seconds": 5}\n') from None
         self._faults.arm(fault)
         return self._state()

@@ -1,8 +1,9 @@
-"""What people and Kubernetes ask a running aggregator: /healthz, /readyz, /metrics, /status, /history, /threads; and
-/faults in tests.
+"""What people and Kubernetes ask a running aggregator: /healthz, /readyz, /metrics, /status, /history, /threads; a page
+that shows these; and /faults in tests.
 
-It listens on loopback unless a token is set. Only /tables and /restart, for rollouts, change anything, /log-level, and
-/faults when fault injection is on. Paths and keys are those of `blockhouse.contract`.
+It listens on loopback unless a token is set. What changes anything: /tables and /restart, for rollouts; /drain,
+/streams and /log-level, for people; /faults when fault injection is on. Paths and keys are those of
+`blockhouse.contract`.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ from aiohttp import web
 from blockhouse.config.pipeline import Admin
 from blockhouse.contract.aggregator import STATUS
 from blockhouse.contract.decisive import digest
+from blockhouse.page import page_route
 from blockhouse.serving import Answer, HttpServer, respond_unless_known, route
 from blockhouse_aggregator.admin.diagnosis import DiagnosisRoutes
 from blockhouse_aggregator.admin.faults import FaultRoutes
+from blockhouse_aggregator.admin.interventions import InterventionRoutes
 from blockhouse_aggregator.admin.tables import TableRoutes
+from blockhouse_aggregator.runtime.process.acceptances import Acceptances
+from blockhouse_aggregator.runtime.process.draining import Draining
 from blockhouse_aggregator.runtime.process.status import Answerable, standing_lines, status
 from blockhouse_aggregator.runtime.stream.ownership_history import OwnershipHistory
 from blockhouse_aggregator.runtime.tables.schema_rollouts import SchemaRollouts
@@ -30,6 +35,8 @@ class Administered(Answerable, Protocol):
     history: OwnershipHistory
 
     def rollouts(self) -> SchemaRollouts: ...
+    def draining(self) -> Draining: ...
+    def acceptances(self) -> Acceptances: ...
 
 
 class AdminServer(HttpServer):
@@ -52,11 +59,17 @@ class AdminServer(HttpServer):
         return Answer(True, "\n".join(["ready", *standing_lines(status(self._aggregator))]))
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """Status, tables and, while they are enabled, faults."""
+        """The page, status, tables and, while they are enabled, faults."""
+        yield page_route()
         yield route(STATUS, self._status)
         yield from DiagnosisRoutes(self._aggregator.history.all).all()
+        yield from InterventionRoutes(self._aggregator.draining, self._aggregator.acceptances, self._owned).all()
         yield from TableRoutes(self._aggregator.rollouts).all()
         yield from FaultRoutes(self._aggregator.faults).all()
+
+    def _owned(self) -> tuple[int, int]:
+        states = [owner.state for owner in self._aggregator.owners.values()]
+        return len(states), sum(len(state.in_flight) for state in states if state is not None)
 
     async def _status(self, request: web.Request) -> web.Response:
         page = status(self._aggregator)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from aiohttp import web
 
 from blockhouse.contract import rollouts as contract
-from blockhouse.errors import Blocked, Permanent, Retryable
-from blockhouse.serving import Handler, respond, route
 from blockhouse.serving import body as body_of
+from blockhouse.serving import respond, route
+from blockhouse_aggregator.admin.answered import answered
 from blockhouse_aggregator.runtime.tables.schema_rollouts import SchemaRollouts
 
 
@@ -26,11 +26,11 @@ class TableRoutes:
         self._rollouts = rollouts
 
     def all(self) -> Iterable[web.RouteDef]:
-        yield route(contract.HOLD, _answered(self._hold))
-        yield route(contract.RELEASE, _answered(self._release))
-        yield route(contract.DIFFERENCE, _answered(self._difference))
-        yield route(contract.APPLY, _answered(self._apply))
-        yield route(contract.RESTART, _answered(self._restart))
+        yield route(contract.HOLD, answered(self._hold))
+        yield route(contract.RELEASE, answered(self._release))
+        yield route(contract.DIFFERENCE, answered(self._difference))
+        yield route(contract.APPLY, answered(self._apply))
+        yield route(contract.RESTART, answered(self._restart))
 
     async def _hold(self, request: web.Request) -> web.Response:
         body = await body_of(request, contract.HoldRequest)
@@ -54,20 +54,6 @@ class TableRoutes:
     async def _restart(self, request: web.Request) -> web.Response:
         body = await body_of(request, contract.RestartRequest)
         return respond(contract.RestartAnswer(ends=self._rollouts().restart(body.number)))
-
-
-def _answered(handler: Handler) -> Handler:
-    async def answer(request: web.Request) -> web.StreamResponse:
-        try:
-            return await handler(request)
-        except Retryable as error:
-            raise web.HTTPServiceUnavailable(text=f"{error}\n") from None
-        except Blocked as error:
-            raise web.HTTPConflict(text=f"{error}\n") from None
-        except Permanent as error:
-            raise web.HTTPUnprocessableEntity(text=f"{error}\n") from None
-
-    return answer
 
 
 def _table(request: web.Request) -> str:

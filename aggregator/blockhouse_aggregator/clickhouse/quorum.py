@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 from kazoo.client import KazooClient
 
+from blockhouse_aggregator.clickhouse.shard_columns import Lacking, lacking
 from blockhouse_aggregator.coordination.znodes import Znode, Znodes
 
 SAFETY = 2
@@ -148,6 +149,10 @@ class QuorumProbe:
         if shard is None or applied is None:
             return True
         return (shard.version > 0 and shard.modified_ms >= since_ms) or shard.data != applied.data
+
+    def lacking(self, zookeeper_path: str) -> tuple[Lacking, ...]:
+        """See `shard_columns.lacking`."""
+        return lacking(self._znodes, f"{self._chroot}{zookeeper_path}")
 
 
 def _since(made_ms: array[int], since_ms: int) -> int:

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from blockhouse.errors import Permanent
 from blockhouse_aggregator.clickhouse.quorum import HASH_DIRECTORIES
+from blockhouse_aggregator.clickhouse.shard_columns import lacking
 from blockhouse_aggregator.clickhouse.stuck import PendingPart, QuorumState, ReplicaState
 from blockhouse_aggregator.coordination.znodes import Check, Create, Delete, Znode, Znodes
 
@@ -68,11 +69,15 @@ def read_quorum(znodes: Znodes, table_path: str) -> QuorumState:
     parts = [part.name for part in pending]
     log = _entries(znodes, f"{table_path}/log") if pending else {}
     names = znodes.children(f"{table_path}/replicas")
+    lacks = {each.replica: each.columns for each in lacking(znodes, table_path)} if pending else {}
     return QuorumState(
         table_path=table_path,
         replicas_version=replicas_node.version,
         pending=tuple(_with_blocks(znodes, table_path, pending)),
-        replicas=tuple(_replica(znodes, f"{table_path}/replicas/{name}", parts, log) for name in names),
+        replicas=tuple(
+            replace(_replica(znodes, f"{table_path}/replicas/{name}", parts, log), lacks=lacks.get(name, ()))
+            for name in names
+        ),
         failed=tuple(znodes.children(f"{table_path}/quorum/failed_parts")),
     )
 

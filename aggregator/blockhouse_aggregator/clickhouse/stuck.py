@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from blockhouse_aggregator.clickhouse.shard_columns import Lacking, words
+
 
 @dataclass(frozen=True, slots=True)
 class PendingPart:
@@ -31,7 +33,7 @@ class ReplicaState:
 
     `holds`: it has the part, or one that covers it. `queued`: an entry of its queue will fetch the part. `unread`: it
     has not read a log entry yet that will. `host_path` and `host_version` change when the replica becomes active.
-    `address` is (host, native port), None when the node has none.
+    `address` is (host, native port), None when the node has none. `lacks`: columns that only its shard has.
     """
 
     name: str
@@ -43,6 +45,7 @@ class ReplicaState:
     queued: frozenset[str] = frozenset()
     unread: frozenset[str] = frozenset()
     queue_length: int = 0
+    lacks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class Cause(StrEnum):
     QUORUM_MET = "QuorumMet"
     TOO_FEW_REPLICAS = "TooFewReplicas"
     NOT_FETCHED = "NotFetched"
+    COLUMN_MISSING = "ColumnMissing"
     WRITER_LOST = "WriterLost"
     ORPHANED = "Orphaned"
 
@@ -142,6 +146,13 @@ def _held(part: PendingPart, replicas: tuple[ReplicaState, ...], holders: list[R
         text = f"only {_names(active)} of {len(replicas)} replicas is active, the quorum is {part.required}; {holding}"
         return Finding(part, Cause.TOO_FEW_REPLICAS, f"{text}; start the others")
     others = [r for r in active if part.name not in r.holds]
+    if without := [r for r in others if r.lacks]:
+        lacks = words([Lacking(r.name, r.lacks) for r in without])
+        text = (
+            f"{lacks}, so it cannot fetch what is written with it; {holding}; an ALTER TABLE ... ADD COLUMN was not"
+            " carried out there: end what holds it up there (system.processes), or run it there again"
+        )
+        return Finding(part, Cause.COLUMN_MISSING, text)
     asking = [r for r in others if part.name in r.queued]
     if not asking:
         text = f"{_names(others)} is active but does not ask for it; {holding}; `SYSTEM RESTART REPLICA` there"

@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from blockhouse.schema.model import PROVENANCE_COLUMNS, TOPIC_COLUMN, DefaultKind, ServerColumn
 from blockhouse_aggregator.clickhouse.client import Replica
+from blockhouse_aggregator.clickhouse.shard_columns import Lacking
 
 _WINDOW = "deduplication_window"
 _SECONDS = "deduplication_window_seconds"
@@ -51,6 +52,7 @@ class ServerTable:
     `zookeeper_path` and `replica_name` are None unless `replicated`. `deduplication_window` counts blocks (a block over
     n partitions counts n times) of all writers in the shard; 0 means that nothing is deduplicated.
     `provenance` holds those of PROVENANCE_COLUMNS that the table has. `materialized_views` are `database.name`.
+    `lacking` are live replicas, this one too, without columns that the shard has.
     """
 
     database: str
@@ -67,6 +69,7 @@ class ServerTable:
     partition_key: str
     sorting_key: str = ""
     identity: Identity = Identity()
+    lacking: tuple[Lacking, ...] = ()
 
     @property
     def full_name(self) -> str:

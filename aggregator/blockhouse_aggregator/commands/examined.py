@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.coordination.markers import Decisions, StreamMarkers
+from blockhouse_aggregator.coordination.markers import Decisions, StreamMarkers, stream_subject
 from blockhouse_aggregator.coordination.schema_store import SchemaStore
 from blockhouse_aggregator.coordination.session import Session
 from blockhouse_aggregator.kafka.facts import ClusterFacts
 from blockhouse_aggregator.kafka.fetch import reaches
 from blockhouse_aggregator.kafka.group import Committed
 from blockhouse_aggregator.kafka.group_offsets import committed_offsets
-from blockhouse_aggregator.protocol import takeover
 from blockhouse_aggregator.protocol.takeover import Facts, NeedsSurvey, Start, Stop
 from blockhouse_aggregator.runtime.ports import StreamFacts
+from blockhouse_aggregator.runtime.stream.acceptance import decide
 from blockhouse_aggregator.runtime.stream.resumption import facts_of, may_be_cut
 
 _REACHES_SECONDS = 10.0
@@ -31,11 +31,6 @@ class Examined:
     facts: Facts
     decision: str
     outcome: Start | Stop | NeedsSurvey
-
-
-def decide(facts: Facts) -> Start | Stop | NeedsSurvey:
-    """As the stream's next owner would."""
-    return takeover.take_over(facts, replica="", epoch=0, now_ms=0)
 
 
 def examine(
@@ -62,8 +57,8 @@ def _of_cluster(
         at = committed.get(stream, Committed(None))
         begin, end, epoch = facts.bounds(stream)
         known = StreamFacts(at.offset, at.metadata or "", begin, end, topic.topic_id, topic.compacted, epoch)
-        decision = decisions.get(f"stream {stream}")
-        judged = replace(facts_of(known, marker, ""), history=history)
+        decision = decisions.get(stream_subject(stream))
+        judged = replace(facts_of(known, marker), history=history)
         if (recorded := judged.metadata) is not None and may_be_cut(judged, recorded, epoch):
             reached = reaches(cluster, stream, recorded.position, recorded.leader_epoch, _REACHES_SECONDS)
             judged = replace(judged, cut=not reached)

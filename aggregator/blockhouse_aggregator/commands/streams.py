@@ -6,7 +6,6 @@ import getpass
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,15 +16,17 @@ from blockhouse.cli.tables import Wide, print_table
 from blockhouse.config.load import load
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.commands.block_decisions import recut, resolve
-from blockhouse_aggregator.commands.examined import Examined, decide, examine
+from blockhouse_aggregator.commands.examined import Examined, examine
 from blockhouse_aggregator.commands.hand_back import hand_back
 from blockhouse_aggregator.commands.leftover_rows import leftover_rows
 from blockhouse_aggregator.commands.table_claims import claims
-from blockhouse_aggregator.coordination.markers import Decision, Decisions
+from blockhouse_aggregator.coordination.markers import Decisions, stream_subject
 from blockhouse_aggregator.coordination.session import Session
 from blockhouse_aggregator.kafka.reachable import unreachable
 from blockhouse_aggregator.protocol import takeover
 from blockhouse_aggregator.protocol.takeover import NeedsSurvey, Start, Stop
+from blockhouse_aggregator.runtime.stream import acceptance
+from blockhouse_aggregator.runtime.stream.acceptance import NotAcceptable
 from blockhouse_aggregator.verifier.cli import history
 
 app = typer.Typer(no_args_is_help=True, help="The streams of a pipeline, and decisions about those that stand still.")
@@ -111,15 +112,17 @@ def accept(
     stream: Annotated[str, typer.Argument(help="cluster/topic/partition")],
     reason: Annotated[str, typer.Argument(help="The reason for which it stands still, e.g. OffsetsReset.")],
     config: Config,
+    why: Annotated[str, typer.Option(help="Why you do it: it is logged and shown, with your name. With --yes.")] = "",
     start: Annotated[int | None, typer.Option("--from", min=0, help="Start here; default: the earliest.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do it; without this, only show what would happen.")] = False,
 ) -> None:
-    """Let a stopped stream start afresh, although rows may be doubled or missing: audit afterwards.
+    """Break glass: let a stopped stream start afresh, although rows may be doubled or missing. Audit afterwards.
 
     Its owner takes the decision up within seconds. What was in flight is forgotten. MarkerMissing alone lets it
     continue where it is, with what is in flight.
 
-    Example: blockhouse streams accept a/events-01/3 OffsetsReset --from 1200 --config aggregator.yaml --yes
+    Example: blockhouse streams accept a/events-01/3 OffsetsReset --from 1200 --config aggregator.yaml --why "offsets
+    were reset by mistake, everything below is stored" --yes
     """
     settings = load(config)
     requested = StreamId.parse(stream)
@@ -127,38 +130,29 @@ def accept(
         found = next((each for each in examine(settings, session) if each.id == requested), None)
         if found is None:
             raise typer.BadParameter(f"no stream {stream} in this shard", param_hint="STREAM")
-        _refuse_wrong_answers(found, reason, start)
-        begin = found.facts.log_begin if start is None else max(start, found.facts.log_begin)
-        would = f"start afresh at offset {begin} of {_range(found)}"
-        if reason == takeover.MARKER_MISSING:
-            would = f"continue from offset {found.facts.offset}, which must be its newest, and get a marker"
-        typer.echo(f"{stream} stands still: {reason}. It would {would}.")
+        typer.echo(f"{stream} stands still: {reason}. It would {_would(found, reason, start)}.")
         if reason == takeover.LOG_TRUNCATED:
+            begin = acceptance.begin(found.facts, start)
             for line in leftover_rows(settings, session, requested, found.facts.topic_id, begin):
                 typer.echo(line)
         if not yes:
             typer.echo("Nothing was changed; add --yes to do it.")
             return
-        action = f"accept {reason}" if start is None else f"accept {reason} from {start}"
-        decision = Decision(action=action, by=getpass.getuser(), at_ms=time.time_ns() // 1_000_000)
-        Decisions(session).put(f"stream {stream}", decision)
+        if not why:
+            raise typer.BadParameter("state why: it is logged and shown beside your name", param_hint="--why")
+        decided = acceptance.decision(reason, start, getpass.getuser(), why, time.time_ns() // 1_000_000)
+        Decisions(session).put(stream_subject(requested), decided)
     typer.echo(f"Recorded. Compare with `blockhouse audit --config {config}` once it has caught up.")
 
 
-def _refuse_wrong_answers(found: Examined, reason: str, start: int | None) -> None:
-    """A decision about another problem than the present one must not wait for the day on which it fits."""
-    if not isinstance(found.outcome, Stop):
-        raise typer.BadParameter(f"{found.id} does not stand still: there is nothing to accept", param_hint="STREAM")
-    if found.outcome.reason != reason:
-        text = f"{found.id} stands still for another reason: {found.outcome.reason}: {found.outcome.message}"
-        raise typer.BadParameter(text, param_hint="REASON")
-    given = replace(found.facts, accepted=reason, accepted_from=start)
-    if isinstance(decide(given), Stop):
-        raise typer.BadParameter(f"{reason} cannot be accepted: remove its cause", param_hint="REASON")
-    if start is not None and reason == takeover.MARKER_MISSING:
-        raise typer.BadParameter(f"{reason} lets a stream continue where it is: leave it out", param_hint="--from")
-    if start is not None and start > found.facts.log_end:
-        raise typer.BadParameter(f"{start} is beyond the log, {_range(found)}", param_hint="--from")
+_HINTS = {"stream": "STREAM", "reason": "REASON", "offset": "--from"}
+
+
+def _would(found: Examined, reason: str, start: int | None) -> str:
+    try:
+        return acceptance.would(found.id, found.facts, reason, start)
+    except NotAcceptable as error:
+        raise typer.BadParameter(str(error), param_hint=_HINTS[error.about]) from error
 
 
 def _next_owner(outcome: Start | Stop | NeedsSurvey) -> str:
@@ -169,7 +163,3 @@ def _next_owner(outcome: Start | Stop | NeedsSurvey) -> str:
             return "takes over another aggregator's stream"
         case Start():
             return "continues"
-
-
-def _range(found: Examined) -> str:
-    return f"[{found.facts.log_begin}, {found.facts.log_end})"

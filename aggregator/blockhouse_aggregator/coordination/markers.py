@@ -62,11 +62,13 @@ class Claim:
 
 
 class Decision(_Record):
-    """What an operator decided about a blocked stream or table: taken once, by the owner of the subject."""
+    """What an operator decided about a blocked stream or table, and why (empty: not given): taken once, by the owner of
+    the subject."""
 
     action: str
     by: str
     at_ms: int
+    why: str = ""
 
 
 RecordT = TypeVar("RecordT", bound=_Record)
@@ -146,6 +148,11 @@ class StreamMarkers:
 
     def _path(self, stream: StreamId) -> str:
         return self._session.path("streams", stream.cluster, stream.topic, str(stream.partition))
+
+
+def stream_subject(stream: StreamId) -> str:
+    """The subject of decisions about a stream that has stopped."""
+    return f"stream {stream}"
 
 
 def block_subject(stream: StreamId, table: str) -> str:

@@ -26,10 +26,10 @@ class Facts:
     `marker_seq` and `marker_position` of the newest metadata of which a block may be stored (-1: not known), `history`
     the identity of the schema history and `marker_history` of the one whose table ids the metadata uses (empty: not
     known), `marker_former` the ids of topics of its name that the stream was of before, `accepted` the reason an
-    operator has accepted for this stream (`streams accept`) and `accepted_from` where
-    it shall then start (None: at the earliest offset). `cut`: the log, as it is now, does not reach the position in the
-    leader epoch the metadata records. `foreign` are the tables of metadata in another writer's format, which becomes
-    `metadata`, and `adopted`, when its log was surveyed.
+    operator has accepted for this stream (`streams accept`), `accepted_from` where it shall then start (None: at the
+    earliest offset) and `accepted_by` who has, when and why (empty: not known). `cut`: the log, as it is now, does not
+    reach the position in the leader epoch the metadata records. `foreign` are the tables of metadata in another
+    writer's format, which becomes `metadata`, and `adopted`, when its log was surveyed.
     """
 
     offset: int | None
@@ -47,6 +47,7 @@ class Facts:
     history: str = ""
     accepted: str = ""
     accepted_from: int | None = None
+    accepted_by: str = ""
     cut: bool = False
     foreign: tuple[ForeignTable, ...] | None = None
     adopted: bool = False
@@ -83,9 +84,10 @@ def take_over(facts: Facts, *, replica: str, epoch: int, now_ms: int) -> Start |
         if facts.accepted != stop.reason:
             return stop
         if stop.reason == MARKER_MISSING and facts.metadata is not None:
-            return _adopted_marker(_resume(facts, facts.metadata, replica, epoch, now_ms))
+            return _adopted_marker(_resume(facts, facts.metadata, replica, epoch, now_ms), facts.accepted_by)
         start = max(facts.log_begin, facts.log_begin if facts.accepted_from is None else facts.accepted_from)
-        text = f"{stop.reason} was accepted by an operator: starting afresh at offset {start}"
+        by = facts.accepted_by or "an operator"
+        text = f"{stop.reason} was accepted by {by}: starting afresh at offset {start}"
         return Start(_fresh(facts, start, replica, epoch, now_ms), (Alarm("StreamRestarted", text),))
     if facts.foreign is not None and facts.offset is not None and not facts.adopted:
         return NeedsSurvey(*bounds(facts.offset, facts.foreign, facts.log_begin))
@@ -174,9 +176,9 @@ def _beyond(facts: Facts, metadata: Metadata) -> Stop | None:
     return None
 
 
-def _adopted_marker(start: Start) -> Start:
+def _adopted_marker(start: Start, by: str) -> Start:
     """An operator knows why the marker is missing: the stream continues, and gets one with its next commit."""
-    text = "an operator let the stream continue without a marker: if its offset went back, rows are doubled"
+    text = f"{by or 'an operator'} let the stream continue without a marker: if its offset went back, rows are doubled"
     return replace(start, alarms=(*start.alarms, Alarm("MarkerAdopted", text)))
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import ParamSpec, TypeVar, cast
+from typing import cast
 
 import structlog
 
@@ -26,6 +25,7 @@ from blockhouse_aggregator.clickhouse.quorum import QuorumProbe, QuorumSnapshot,
 from blockhouse_aggregator.clickhouse.removals import why_not_to_insert_again
 from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.coordination.claims import ACCESS_DENIED, TableClaims
+from blockhouse_aggregator.coordination.drains import Drain, ReplicaDrain
 from blockhouse_aggregator.coordination.holds import Hold, TableHolds
 from blockhouse_aggregator.coordination.locks import Lease, TableLocks
 from blockhouse_aggregator.coordination.markers import (
@@ -35,6 +35,7 @@ from blockhouse_aggregator.coordination.markers import (
     StreamMarker,
     StreamMarkers,
     block_subject,
+    stream_subject,
 )
 from blockhouse_aggregator.coordination.restarts import RestartDemand, RestartDemands
 from blockhouse_aggregator.coordination.schema_store import RevisionConflict, SchemaStore
@@ -47,9 +48,7 @@ from blockhouse_aggregator.protocol.commits import CommitOutcome, Refused
 from blockhouse_aggregator.runtime.ports import StreamFacts
 from blockhouse_aggregator.runtime.shared_question import SharedQuestion
 from blockhouse_aggregator.runtime.stream.survey import Reader, TableCount, count_messages
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from blockhouse_aggregator.runtime.threads import Threads
 
 log = structlog.get_logger(__name__)
 RETRY_PAUSE = 0.1
@@ -57,19 +56,6 @@ LOCK_THREADS = 64
 MARKER_THREADS = 8
 REACHES_SECONDS = 10.0
 OTHER_TOPIC = "StartedOnOtherTopic"
-
-
-class Threads:
-    """A small pool whose calls are awaited."""
-
-    def __init__(self, name: str, size: int) -> None:
-        self._pool = ThreadPoolExecutor(size, thread_name_prefix=name)
-
-    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: function(*args, **kwargs))
-
-    def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 class KafkaGroups:
@@ -178,7 +164,11 @@ class LocalShard:
         tokens = (await self._queries.run(self._replica.features)).deduplication_token
         started_ms = await self._queries.run(tables.started_ms, self._replica)
         of = partial(self._identities.of, tokens=tokens, started_ms=started_ms)
-        return replace(found, identity=await self._znodes.run(of, found.zookeeper_path, found.replica_name))
+        return replace(
+            found,
+            identity=await self._znodes.run(of, found.zookeeper_path, found.replica_name),
+            lacking=await self._znodes.run(self._probe.lacking, found.zookeeper_path),
+        )
 
     async def fingerprints(self) -> Mapping[str, int]:
         """One number per table that changes when any column does, its engine, or what views hang on it."""
@@ -325,6 +315,24 @@ class StoredRestarts:
         return await self._threads.run(self._demands.add, rollout, self._now_ms())
 
 
+class StoredDrain:
+    """`ports.Drains` over ZooKeeper."""
+
+    def __init__(self, config: AggregatorConfig, session: Session, now_ms: Callable[[], int]) -> None:
+        self._drain = ReplicaDrain(session, config.shard, config.replica)
+        self._now_ms = now_ms
+        self._threads = Threads("drain", 1)
+
+    async def get(self) -> Drain | None:
+        return await self._threads.run(self._drain.get)
+
+    async def put(self, by: str, why: str) -> Drain:
+        return await self._threads.run(self._drain.put, Drain(by=by, why=why, since_ms=self._now_ms()))
+
+    async def remove(self) -> bool:
+        return await self._threads.run(self._drain.remove)
+
+
 class StoredMarkers:
     """`ports.Markers` over ZooKeeper."""
 
@@ -362,14 +370,16 @@ class StoredMarkers:
     async def prove(self, stream: StreamId, claim: Claim, lease: Lease) -> None:
         await self._threads.run(self._markers.prove, stream, claim, *lease.nodes)
 
-    async def accepted(self, stream: StreamId) -> str:
-        decision = await self._threads.run(self._decisions.get, f"stream {stream}")
-        return decision.action.removeprefix("accept ") if decision and decision.action.startswith("accept ") else ""
+    async def acceptance(self, stream: StreamId) -> Decision | None:
+        return await self._threads.run(self._decisions.get, stream_subject(stream))
+
+    async def accept(self, stream: StreamId, decision: Decision) -> None:
+        await self._threads.run(self._decisions.put, stream_subject(stream), decision)
 
     async def consume_acceptance(self, stream: StreamId) -> None:
-        decision = await self._threads.run(self._decisions.get, f"stream {stream}")
+        decision = await self.acceptance(stream)
         if decision is not None:
-            await self._threads.run(self._decisions.consume, f"stream {stream}", decision)
+            await self._threads.run(self._decisions.consume, stream_subject(stream), decision)
 
     async def block_decision(self, stream: StreamId, table: str) -> Decision | None:
         return await self._threads.run(self._decisions.get, block_subject(stream, table))

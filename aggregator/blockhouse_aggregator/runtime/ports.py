@@ -16,6 +16,7 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.clickhouse.presence import Origin, StoredRows
 from blockhouse_aggregator.clickhouse.quorum import QuorumSnapshot
 from blockhouse_aggregator.clickhouse.tables import ServerTable
+from blockhouse_aggregator.coordination.drains import Drain
 from blockhouse_aggregator.coordination.holds import Hold
 from blockhouse_aggregator.coordination.markers import Claim, Decision, StreamMarker
 from blockhouse_aggregator.coordination.restarts import RestartDemand
@@ -193,6 +194,22 @@ class Restarts(Protocol):
         ...
 
 
+class Drains(Protocol):
+    """Whether this replica's aggregator is drained."""
+
+    async def get(self) -> Drain | None:
+        """None: it is not."""
+        ...
+
+    async def put(self, by: str, why: str) -> Drain:
+        """Drain it, by whom and why; an earlier drain counts."""
+        ...
+
+    async def remove(self) -> bool:
+        """Let it resume; False when it was not drained."""
+        ...
+
+
 class Markers(Protocol):
     """Durable facts about streams which Kafka forgets, and the decisions of operators."""
 
@@ -209,8 +226,12 @@ class Markers(Protocol):
         """Return when an insert under the lock may begin now. Raises Retryable when it may not."""
         ...
 
-    async def accepted(self, stream: StreamId) -> str:
-        """The reason of a stop that an operator has accepted; empty: none."""
+    async def acceptance(self, stream: StreamId) -> Decision | None:
+        """A stop that a person has accepted and no owner has acted on yet, as `acceptance.py` writes it; None: none."""
+        ...
+
+    async def accept(self, stream: StreamId, decision: Decision) -> None:
+        """Record an acceptance; it takes the place of an earlier one."""
         ...
 
     async def consume_acceptance(self, stream: StreamId) -> None:

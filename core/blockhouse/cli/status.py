@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import aiohttp
 import typer
 from rich.live import Live
 
-from blockhouse.cli.status_view import Asked, History, render
+from blockhouse.cli.status_view import Asked, Found, History, render
 from blockhouse.cli.tables import Wide, output_console
 from blockhouse.config.load import load
 from blockhouse.contract.aggregator import STATUS, StatusPage
@@ -23,18 +25,23 @@ from blockhouse.errors import BlockhouseError
 TIMEOUT = 4.0
 """Seconds an aggregator has to answer: a dead one must not keep a person from what the others answer."""
 STANDS_STILL, PARTIAL = 1, 3
+Source = Callable[[str, str, str | None, str | None, float], Coroutine[Any, Any, Found]]
+"""By name, namespace, kubeconfig, context and the seconds that each aggregator has to answer."""
 
 _HELP = """What aggregators do now: streams with their lag, tables that wait and why, what stands still since when.
 
 ADDRESS is HOST:PORT of an aggregator's admin API, or its URL; give all of a pipeline. With --config the one of that
-configuration is asked too, and its token is used for all. Those that do not answer within 4 s are named.
+configuration is asked too, and its token is used for all. With --pipeline the resources and all aggregators of a
+pipeline in Kubernetes are, by your kubeconfig. Those that do not answer within 4 s are named.
 
-Exit codes: 0 all is well; 1 something stands still, is stopped or waits for a person; 3 nothing does in what is shown,
-but an aggregator or a Kafka cluster does not answer. The keys of --json are in docs/lag.md.
+Exit codes: 0 all is well; 1 something stands still, is stopped, not ready or waits for a person; 3 nothing does in what
+is shown, but an aggregator or a Kafka cluster does not answer. The keys of --json are in docs/lag.md.
 
 Examples:
 
   blockhouse status --config aggregator.yaml
+
+  blockhouse status --pipeline events --namespace ingest
 
   blockhouse status events-0:8080 events-1:8080 --token-file token --watch 2
 """
@@ -44,11 +51,48 @@ def status(
     address: Annotated[list[str] | None, typer.Argument(help="HOST:PORT or URL of an aggregator's admin API.")] = None,
     config: Annotated[Path | None, typer.Option("--config", "-c", help="YAML configuration of an aggregator.")] = None,
     token_file: Annotated[Path | None, typer.Option(help="File with the token of the admin APIs.")] = None,
+    pipeline: Annotated[str, typer.Option(help="BlockAggregator in Kubernetes: all of its aggregators.")] = "",
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Its namespace.")] = "default",
+    kubeconfig: Annotated[str, typer.Option(help="Way to its API server; without, the pod's own, or ~/.kube.")] = "",
+    context: Annotated[str, typer.Option(help="Context of the kubeconfig.")] = "",
     watch: Annotated[float, typer.Option(min=0, help="Show it again every so many seconds, until interrupted.")] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     wide: Wide = False,
 ) -> None:
-    addresses, token = list(address or ()), ""
+    if pipeline:
+        if address or config is not None:
+            raise typer.BadParameter("give either --pipeline, or addresses and --config", param_hint="--pipeline")
+        source = _source()
+        ask = partial(source, pipeline, namespace, kubeconfig or None, context or None, TIMEOUT)
+    else:
+        ask = partial(_ask_addresses, *_addresses(address or (), config, token_file))
+    if watch and not as_json:
+        _watch(ask, watch, wide=wide)
+        return
+    found = asyncio.run(ask())
+    if as_json:
+        typer.echo(json.dumps(found.written(), indent=2))
+    else:
+        output_console(wide=wide).print(render(found))
+    raise typer.Exit(exit_code(found))
+
+
+status.__doc__ = _HELP
+
+
+def _source() -> Source:
+    """What finds a pipeline in Kubernetes."""
+    (entry,) = entry_points(group="blockhouse.status_sources", name="kubernetes")
+    try:
+        source: Source = entry.load()
+    except ModuleNotFoundError as error:
+        raise BlockhouseError("--pipeline needs a client of Kubernetes: pip install 'blockhouse[operator]'") from error
+    return source
+
+
+def _addresses(given: Sequence[str], config: Path | None, token_file: Path | None) -> tuple[Sequence[str], str]:
+    """The addresses to ask, and the token."""
+    addresses, token = list(given), ""
     if config is not None:
         admin = load(config).admin
         addresses.insert(0, f"{admin.host}:{admin.port}")
@@ -57,26 +101,19 @@ def status(
         token = _read(token_file)
     if not addresses:
         raise typer.BadParameter("give the address of an aggregator, or --config", param_hint="ADDRESS")
-    if watch and not as_json:
-        _watch(addresses, token, watch, wide=wide)
-        return
-    asked = asyncio.run(ask_all(addresses, token))
-    if as_json:
-        typer.echo(json.dumps({"aggregators": [each.written() for each in asked]}, indent=2))
-    else:
-        output_console(wide=wide).print(render(asked))
-    raise typer.Exit(exit_code(asked))
+    return addresses, token
 
 
-status.__doc__ = _HELP
-
-
-def exit_code(asked: Sequence[Asked]) -> int:
+def exit_code(found: Found) -> int:
     """What a script must know: see the help."""
-    if any(each.troubled for each in asked):
+    if any(each.troubled for each in found.asked) or any(each.ready.status == "False" for each in found.resources):
         return STANDS_STILL
-    silent = any(each.page is None or each.page.cluster_errors for each in asked)
+    silent = any(each.page is None or each.page.cluster_errors for each in found.asked)
     return PARTIAL if silent else 0
+
+
+async def _ask_addresses(addresses: Sequence[str], token: str) -> Found:
+    return Found(await ask_all(addresses, token))
 
 
 async def ask_all(addresses: Sequence[str], token: str) -> Sequence[Asked]:
@@ -101,13 +138,13 @@ async def _ask(session: aiohttp.ClientSession, address: str) -> Asked:
         return Asked(address, None, str(error))
 
 
-def _watch(addresses: Sequence[str], token: str, seconds: float, *, wide: bool) -> None:
+def _watch(ask: Callable[[], Coroutine[Any, Any, Found]], seconds: float, *, wide: bool) -> None:
     history = History()
     with Live(console=output_console(wide=wide), auto_refresh=False) as live:
         while True:
-            asked = asyncio.run(ask_all(addresses, token))
-            history.add(asked)
-            live.update(render(asked, history), refresh=True)
+            found = asyncio.run(ask())
+            history.add(found.asked)
+            live.update(render(found, history), refresh=True)
             time.sleep(seconds)
 
 

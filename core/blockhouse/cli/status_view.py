@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -41,6 +41,44 @@ class Asked:
             "error": self.error,
             "status": self.page.written() if self.page is not None else None,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition of a resource, as Kubernetes has it."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A resource of the pipeline in Kubernetes."""
+
+    kind: str
+    name: str
+    conditions: tuple[Condition, ...]
+
+    @property
+    def ready(self) -> Condition:
+        """Whether it is ready, and why not."""
+        unknown = Condition("Ready", "Unknown", "NotReported", "no operator has reported on it yet")
+        return next((each for each in self.conditions if each.type == "Ready"), unknown)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """All that was asked: aggregators and, of a pipeline in Kubernetes, its resources."""
+
+    asked: Sequence[Asked]
+    resources: Sequence[Resource] = ()
+
+    def written(self) -> dict[str, Any]:
+        """For --json."""
+        aggregators = [each.written() for each in self.asked]
+        return {"aggregators": aggregators, "resources": [asdict(each) for each in self.resources]}
 
 
 @dataclass(slots=True)
@@ -84,9 +122,11 @@ def troubles(page: StatusPage) -> Iterator[str]:
         )
 
 
-def render(asked: Sequence[Asked], history: History | None = None) -> RenderableType:
-    """Aggregators, streams, and what needs a person."""
-    parts: list[RenderableType] = [_aggregators(asked), _streams(asked, history)]
+def render(found: Found, history: History | None = None) -> RenderableType:
+    """Resources, aggregators, streams, and what needs a person."""
+    asked = found.asked
+    parts: list[RenderableType] = [_resources(found.resources)] if found.resources else []
+    parts += [_aggregators(asked), _streams(asked, history)]
     for each in asked:
         if each.page is None:
             parts.append(Text(f"{each.address} does not answer: {each.error}", style="red"))
@@ -95,6 +135,15 @@ def render(asked: Sequence[Asked], history: History | None = None) -> Renderable
             parts.append(Text(f"{each.page.replica}: Kafka cluster {name}: {why}", style="red"))
         parts += [Text(line, style="red") for line in troubles(each.page)]
     return Group(*parts)
+
+
+def _resources(resources: Sequence[Resource]) -> Table:
+    table = Table("kind", "name", "ready", "reason", "message")
+    for each in resources:
+        ready = each.ready
+        style = None if ready.status == "True" else "red"
+        table.add_row(each.kind, each.name, ready.status, ready.reason, ready.message, style=style)
+    return _folded(table)
 
 
 def _aggregators(asked: Sequence[Asked]) -> Table:

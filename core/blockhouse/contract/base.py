@@ -41,9 +41,10 @@ class Answer(_Value):
 
 
 class Request(_Value):
-    """The body of a request. An unknown key is an error: ignoring it would do less than was asked."""
+    """The body of a request. An unknown key is an error: ignoring it would do less than was asked. So is a value of
+    another type, such as `false` for a number: what was meant is not guessed."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     def written(self) -> dict[str, Any]:
         """The JSON object to send, without what equals its default: an older program refuses keys it does not know."""

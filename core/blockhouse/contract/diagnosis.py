@@ -40,6 +40,8 @@ class Ownership(Answer):
     """When it ended, Unix milliseconds; 0 while the stream is owned."""
     why: str
     """Why it ended: `revoked`, or the reason for which the stream was taken over again. Empty while it is owned."""
+    accepted: str = ""
+    """The stop that a person had to accept before it could begin, who did, when and why. Absent or empty: none."""
 
 
 class LogLevel(Answer):

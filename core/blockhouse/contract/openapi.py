@@ -9,12 +9,12 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from blockhouse.contract import aggregator, diagnosis, rollouts, throttle, verifier
+from blockhouse.contract import aggregator, diagnosis, interventions, rollouts, throttle, verifier
 from blockhouse.contract.base import Endpoint
 
 Json = dict[str, Any]
 _PROGRAMS = {
-    "aggregator": (*aggregator.ENDPOINTS, *diagnosis.ENDPOINTS, *rollouts.ENDPOINTS),
+    "aggregator": (*aggregator.ENDPOINTS, *diagnosis.ENDPOINTS, *interventions.ENDPOINTS, *rollouts.ENDPOINTS),
     "verifier": verifier.ENDPOINTS,
     "throttle": throttle.ENDPOINTS,
 }
@@ -26,8 +26,15 @@ _TEXTS = {
     "/readyz": "200 once it has started, 503 before.",
     "/metrics": "Figures for Prometheus.",
 }
+_HEADER = "The same, by way of a Kubernetes API server, which keeps `Authorization` to itself."
 _OPEN = ("/healthz", "/readyz")
 """What is answered without a token."""
+_PAGE: Json = {
+    "summary": "A page for people over /status and /history; it asks for the token itself.",
+    "tags": ["aggregator"],
+    "security": [],
+    "responses": {"200": {"description": "HTML.", "content": {"text/html": {"schema": {"type": "string"}}}}},
+}
 
 
 def document(version: str) -> Json:
@@ -42,10 +49,13 @@ def document(version: str) -> Json:
     return {
         "openapi": "3.1.0",
         "info": {"title": "Blockhouse", "version": version, "description": " ".join(_DESCRIPTION.split())},
-        "security": [{"token": []}],
-        "paths": {**_texts(), **_paths()},
+        "security": [{"token": []}, {"header": []}],
+        "paths": {"/": {"get": _PAGE}, **_texts(), **_paths()},
         "components": {
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": "`admin.token`"}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer", "description": "`admin.token`"},
+                "header": {"type": "apiKey", "in": "header", "name": "X-Blockhouse-Token", "description": _HEADER},
+            },
             "schemas": {name: _plain(schema) for name, schema in sorted(schemas["$defs"].items())},
         },
     }
@@ -62,6 +72,8 @@ def _texts() -> Json:
         answers = {"200": _text("A line of text.")}
         if path in _OPEN:
             answers["503"] = _text("The reason, as a line of text.")
+        else:
+            answers["401"] = _text("The token is missing or wrong.")
         operation: Json = {"summary": words, "tags": list(_PROGRAMS), "responses": answers}
         paths[path] = {"get": operation | ({"security": []} if path in _OPEN else {})}
     return paths

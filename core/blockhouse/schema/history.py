@@ -14,6 +14,7 @@ from blockhouse.schema.parse import parse_type
 from blockhouse.schema.types import Integer
 
 _RESERVED_BY_PROTOBUF = range(19_000, 20_000)
+_WAY_OUT = "restore it, or load a table of another name"
 
 
 class Described(Protocol):
@@ -48,8 +49,7 @@ def extend(history: TableHistory, server_columns: Sequence[Described]) -> TableH
         return history
     if differences := list(_incompatible(current, server_columns)):
         raise Blocked(
-            f"table {history.name} no longer fits its schema revision {current.number}: {'; '.join(differences)}. "
-            f"Restore the column, or start the table again under another name",
+            f"table {history.name} does not fit its schema revision {current.number}: {'; '.join(differences)}",
             reason="SchemaChange",
         )
     # Every number ever given counts, not only the current ones, so that none is given twice.
@@ -79,12 +79,18 @@ def _incompatible(current: Revision, server_columns: Sequence[Described]) -> Ite
     for column in current.columns:
         now = found.get(column.name)
         if now is None:
-            yield f"column {column.name} was dropped or renamed"
+            yield f"column {column.name} was dropped or renamed, or not added here yet: ADD COLUMN {_declared(column)}"
             continue
         if now.type != column.type and not _only_more_names(column.type, now.type):
-            yield f"column {column.name} changed from {column.type} to {now.type}"
+            yield f"column {column.name} changed from {column.type} to {now.type}: {_WAY_OUT}"
         if column.default_kind.insertable and not now.default_kind.insertable:
-            yield f"column {column.name} became {now.default_kind} and can no longer be inserted"
+            yield f"column {column.name} became {now.default_kind} and can no longer be inserted: {_WAY_OUT}"
+
+
+def _declared(column: Column) -> str:
+    """As a statement declares it: `extra UInt32 DEFAULT 7`."""
+    words = (column.name, column.type, str(column.default_kind), column.default_expression)
+    return " ".join(word for word in words if word)
 
 
 def _only_more_names(before: str, after: str) -> bool:

@@ -21,7 +21,7 @@ from blockhouse.errors import Permanent, Retryable
 from blockhouse_operator.adapters.drift import drifted
 from blockhouse_operator.adapters.fence import Fence
 from blockhouse_operator.adapters.figures import NO_ANSWER, Figures
-from blockhouse_operator.adapters.kinds import EVENT, Address, Kind, Object, address_of, kind_of
+from blockhouse_operator.adapters.kinds import EVENT, POD, Address, Kind, Object, address_of, kind_of
 from blockhouse_operator.adapters.refusals import NotFound, Unproven, refusal
 from blockhouse_operator.adapters.store import Stores
 from blockhouse_operator.api.labels import FIELD_MANAGER
@@ -95,6 +95,10 @@ class Kubernetes:
         if store is not None:
             store.read(namespace, labels or {}, found, asked)
         return found
+
+    async def proxied(self, namespace: str, pod: str, port: int, path: str, headers: Mapping[str, str]) -> Any:
+        """What a pod answers to GET, as JSON, by way of the API server; `Authorization` does not reach the pod."""
+        return await self._request("GET", POD.path(namespace, f"{pod}:{port}", f"proxy{path}"), headers=headers)
 
     async def apply(self, manifest: Object, live: Object | None) -> Written:
         """Make what we own of the object as in the manifest; no request where it is so already."""
@@ -272,12 +276,13 @@ class Kubernetes:
         query: Mapping[str, str] | None = None,
         body: Object | Sequence[Object] | None = None,
         content_type: str = "application/json",
+        headers: Mapping[str, str] | None = None,
     ) -> Any:
         request = await self._api.param_serialize(
             method,
             path,
             query_params=list((query or {}).items()),
-            header_params={"Accept": "application/json", "Content-Type": content_type},
+            header_params={"Accept": "application/json", "Content-Type": content_type, **(headers or {})},
             body=body,
             auth_settings=["BearerToken"],
         )

@@ -115,10 +115,6 @@ async def _look_at_zookeeper(
     tables: Mapping[str, tuple[TableAt, ...]],
 ) -> ShardSeen:
     spec, others = shard.spec, other_zones(services, shard)
-    try:
-        ensemble = ensemble_of(services, shard, contents)
-    except Retryable as error:
-        return replace(seen, zookeeper_trouble=str(error), silent_zones=others)
     server = "zookeeper " + ",".join(spec.zookeeper.servers)
     root = spec.zookeeper.root
     reports: tuple[ZoneReport, ...] = ()
@@ -138,6 +134,7 @@ async def _look_at_zookeeper(
                 await asyncio.to_thread(ensemble.report, root, spec.shard, report)
 
     try:
+        ensemble = ensemble_of(services, shard, contents)
         if services.fresh or others:
             await services.troubles.ask(server, ask)
         else:

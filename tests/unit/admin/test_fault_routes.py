@@ -65,6 +65,7 @@ async def test_what_has_struck_is_counted() -> None:
         ("/faults/after-commit", b'{"action": "explode"}', 400, "action"),
         ("/faults/after-commit", b"[1]", 400, "JSON object"),
         ("/faults/after-commit", b"kaboom", 400, "JSON object"),
+        ("/faults/after-commit", b"\x91", 400, "JSON object"),
         ("/faults/after-lunch", b'{"action": "fail"}', 404, "after-commit"),
     ],
 )

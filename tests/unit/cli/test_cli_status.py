@@ -7,6 +7,7 @@ import json
 import socket
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -15,7 +16,7 @@ from rich.console import Console
 
 from blockhouse import cli
 from blockhouse.cli.status import ask_all, exit_code
-from blockhouse.cli.status_view import Asked, History, render
+from blockhouse.cli.status_view import Asked, Found, History, render
 from blockhouse.contract.aggregator import STATUS, LaggingTable, Phase, Standing, StatusPage, StopReason
 from blockhouse.serving import Answer, HttpServer, respond, route
 from tests.contract_values import page, stream
@@ -57,7 +58,7 @@ def free_port() -> int:
 
 def shown(*asked: Asked, history: History | None = None, width: int = 80) -> str:
     text = io.StringIO()
-    Console(file=text, width=width).print(render(asked, history))
+    Console(file=text, width=width).print(render(Found(asked), history))
     return text.getvalue()
 
 
@@ -68,8 +69,8 @@ async def test_all_are_asked_and_one_that_does_not_answer_hides_no_other() -> No
         found, silent = await ask_all([f"http://{address}/", gone], "")
     assert (found.page, found.error) == (fine, "")
     assert silent.page is None
-    assert exit_code([found, silent]) == 3
-    assert exit_code([found]) == 0
+    assert exit_code(Found([found, silent])) == 3
+    assert exit_code(Found([found])) == 0
     assert f"{gone} does not answer" in shown(found, silent, width=200)
 
 
@@ -107,7 +108,7 @@ CATCHES_UP = stream(lagging=(LaggingTable(table="db.t", cursor=3, pending=2, rea
 )
 def test_the_exit_code_and_the_lines_about_what_needs_a_person(found: StatusPage, code: int, line: str) -> None:
     asked = Asked("here:1", found, "")
-    assert exit_code([asked]) == code
+    assert exit_code(Found([asked])) == code
     text = shown(asked, width=300)
     assert line in text
     assert ("stands still" in text or "stopped" in text or "wait" in text) == (code == 1 and "groups" not in line)
@@ -142,3 +143,19 @@ def test_json_names_what_does_not_answer(capsys: pytest.CaptureFixture[str]) -> 
     (only,) = json.loads(capsys.readouterr().out)["aggregators"]
     assert only["status"] is None
     assert only["error"]
+
+
+def test_a_pipeline_in_kubernetes_is_asked_by_the_operators_client(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Core knows no Kubernetes: without a way to an API server that is one line."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["status", "--pipeline", "events", "--kubeconfig", str(tmp_path / "none")])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err.startswith("error: no way to a Kubernetes API server")
+
+
+def test_a_pipeline_and_addresses_are_not_asked_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["status", "events-0:8080", "--pipeline", "events"])
+    assert ended.value.code == 2

@@ -123,3 +123,10 @@ def test_an_entry_is_read_as_servers_write_it() -> None:
     )
     entry = parse_entry("/t/quorum/status", Znode(text, 3, 1234, 0))
     assert (entry.name, entry.required, entry.listed, entry.version) == ("all_1_1_0", 2, frozenset({"r1"}), 3)
+
+
+def test_a_part_that_a_replica_cannot_fetch_for_want_of_a_column_names_both_and_the_statement() -> None:
+    finding = found(replica("r1", holds=True), replace(replica("r2", queued=True), lacks=("extra", "more")))
+    assert (finding.cause, finding.remedy) == (Cause.COLUMN_MISSING, None)
+    assert "replica r2 lacks columns extra, more" in finding.text
+    assert "ADD COLUMN" in finding.text

@@ -104,7 +104,7 @@ async def test_kafka_kits_requests_are_understood(ask: Asked) -> None:
         ("PUT", "/throttle", {"rate": "5M", "expires": "soon"}, 400, "such as 2h"),
         ("PUT", "/throttle", {"rate": "5M", "unknown": 1}, 400, "unknown"),
         ("PUT", "/throttle", {}, 400, "rate"),
-        ("PUT", "/throttle", None, 400, "give a JSON object"),
+        ("PUT", "/throttle", None, 400, "Invalid JSON"),
         ("PUT", "/throttle/three", {"rate": "5M"}, 404, "'three' is no broker"),
         ("GET", "/throttle/3", None, 404, "no rate of broker 3 is fixed"),
         ("DELETE", "/throttle/3", None, 404, "no such rate is fixed"),

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from blockhouse.metadata.model import Metadata, Window
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.commands.examined import Examined, decide
+from blockhouse_aggregator.commands.examined import Examined
 from blockhouse_aggregator.protocol.takeover import Facts
 from blockhouse_aggregator.repair.standing import why_not
+from blockhouse_aggregator.runtime.stream.acceptance import decide
 
 METADATA = Metadata("r1", 7, 0, "id", 0, 100, Window(reference=100))
 FACTS = Facts(

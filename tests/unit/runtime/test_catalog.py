@@ -85,7 +85,7 @@ class Healthy:
     async def describe(self, table: str) -> Any:
         self.asked += 1
         column = ServerColumn(name="id", type="UInt64", default_kind=DefaultKind(""), default_expression="")
-        return SimpleNamespace(columns=(column,))
+        return SimpleNamespace(columns=(column,), lacking=())
 
     async def fingerprints(self) -> Mapping[str, int]:
         return {TABLE: self.fingerprint}

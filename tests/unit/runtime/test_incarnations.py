@@ -25,7 +25,7 @@ MARKER = StreamMarker(topic_id="one", started_ms=0, replica="r")
 
 
 def facts(marker: StreamMarker | None, topic_id: str, *, accepted: str = "") -> Facts:
-    return facts_of(StreamFacts(None, "", 0, 100, topic_id, compacted=False), marker, accepted)
+    return replace(facts_of(StreamFacts(None, "", 0, 100, topic_id, compacted=False), marker), accepted=accepted)
 
 
 def decision(of: Facts) -> Start | Stop:
@@ -60,7 +60,7 @@ def test_rows_without_a_topic_are_the_streams_while_it_has_had_one(
 
 def test_a_marker_that_was_lost_may_have_named_others() -> None:
     known = StreamFacts(700, "garbage", 0, 1000, "one", compacted=False)
-    found = facts_of(known, None, "MetadataUnreadable from 700")
+    found = replace(facts_of(known, None), accepted="MetadataUnreadable", accepted_from=700)
     assert not sole_topic(found, decision(found))
 
 

@@ -77,6 +77,10 @@ class OwnedStreams:
         if serving and may_continue():
             await asyncio.wait(serving, timeout=FAREWELL)
 
+    async def finish(self, deadline: float) -> None:
+        """Let every owner of any stream finish and record, until `deadline`, and read nothing more; closes none."""
+        await self._settle(tuple(self.owners.values()), deadline, lambda: not self._ending.is_set())
+
     async def settle(self, held: Mapping[StreamId, int]) -> None:
         """The same for streams, by epoch, that are about to be dropped; until they are settled, however long."""
         owners = [owner for s, epoch in held.items() if (owner := self.owners.get(s)) and owner.epoch == epoch]

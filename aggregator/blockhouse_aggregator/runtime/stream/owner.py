@@ -46,7 +46,7 @@ from blockhouse_aggregator.runtime.stream.metadata_writer import MetadataWriter,
 from blockhouse_aggregator.runtime.stream.pacing import Pace
 from blockhouse_aggregator.runtime.stream.proof import InsertProof
 from blockhouse_aggregator.runtime.stream.reporting import StreamReport
-from blockhouse_aggregator.runtime.stream.resumption import restarted, sole_topic, stop_of, take_over
+from blockhouse_aggregator.runtime.stream.resumption import acceptance_of, restarted, sole_topic, stop_of, take_over
 from blockhouse_aggregator.runtime.stream.retention import Retention
 from blockhouse_aggregator.runtime.stream.stalled_blocks import StalledBlocks
 from blockhouse_aggregator.runtime.stream.topic_watch import LOOK_AT_TOPIC, TopicWatch
@@ -143,7 +143,7 @@ class StreamOwner:
         self._began_at = start.state.position
         # What was written while the stream had no reader must not wait for its block's age as well.
         self.pace = Pace(catching_up=self.log_end > start.state.position)
-        self.report.started(self.epoch, start.state, self.stop)
+        self.report.started(self.epoch, start.state, self.stop, acceptance_of(start))
         self.stop = None
         self.report.alarm(*start.alarms)
         if start.state.in_flight:

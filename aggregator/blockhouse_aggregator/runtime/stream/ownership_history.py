@@ -22,8 +22,11 @@ class OwnershipHistory:
         """As the admin API answers them."""
         return tuple(self._kept)
 
-    def began(self, stream: str, epoch: int, state: StreamState, table: Callable[[int], str]) -> None:
-        """`stream` was taken over with `state`; `table` names a table by its number. Caller: the stream's report."""
+    def began(
+        self, stream: str, epoch: int, state: StreamState, table: Callable[[int], str], accepted: str = ""
+    ) -> None:
+        """`stream` was taken over with `state`; `table` names a table by its number, `accepted` is what a person had to
+        accept before. Caller: the stream's report."""
         blocks = [(table(t.table), t.block.intent) for t in state.in_flight if t.block is not None]
         self._kept.append(
             Ownership(
@@ -33,6 +36,7 @@ class OwnershipHistory:
                 position=state.position,
                 sequence=state.seq,
                 replays=tuple(TakenOverBlock(table=name, begin=i.begin, end=i.end) for name, i in blocks),
+                accepted=accepted,
                 ended_ms=0,
                 why="",
             )

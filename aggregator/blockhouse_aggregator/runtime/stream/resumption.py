@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -18,10 +17,10 @@ from blockhouse_aggregator.coordination.markers import StreamMarker
 from blockhouse_aggregator.protocol import foreign, takeover
 from blockhouse_aggregator.protocol.state import TableState
 from blockhouse_aggregator.runtime.ports import Ports, StreamFacts
+from blockhouse_aggregator.runtime.stream.acceptance import accepted
 from blockhouse_aggregator.runtime.tables.catalog import Catalog
 
 log = structlog.get_logger(__name__)
-_ACCEPTED = re.compile(r"(\w+)(?: from (\d+))?")
 
 
 async def take_over(
@@ -32,14 +31,9 @@ async def take_over(
 
     Raises Retryable while the facts cannot be had, Blocked when the schema history lacks a table of the metadata.
     """
-    known = await ports.group.facts(stream, epoch)
-    marker = await ports.markers.marker(stream)
-    accepted = await ports.markers.accepted(stream)
-    facts = replace(facts_of(known, marker, accepted), history=await ports.schemas.identity())
-    recorded = facts.metadata
-    if recorded is not None and may_be_cut(facts, recorded, known.leader_epoch):
-        reached = await ports.group.reaches(stream, recorded.position, recorded.leader_epoch)
-        facts = replace(facts, cut=not reached)
+    known, facts = await _gathered(ports, stream, epoch)
+    decided = await ports.markers.acceptance(stream)
+    facts = accepted(facts, decided)
     decision = takeover.take_over(facts, replica=replica, epoch=epoch, now_ms=now_ms)
     if isinstance(decision, takeover.NeedsSurvey):
         facts = await _adopt(ports, catalog, stream, facts, foreign_tables(known), decision, now_ms)
@@ -47,9 +41,26 @@ async def take_over(
     assert not isinstance(decision, takeover.NeedsSurvey), "adopted metadata needs no survey"
     if isinstance(decision, takeover.Start):
         await catalog.know({t.table: _needed(t) for t in decision.state.tables})
-    if accepted and isinstance(decision, takeover.Start) and not restarted(decision):
+    if decided is not None and isinstance(decision, takeover.Start) and not restarted(decision):
         await ports.markers.consume_acceptance(stream)
     return facts, decision
+
+
+async def present_facts(ports: Ports, stream: StreamId, epoch: int) -> takeover.Facts:
+    """The facts as they are now, without what anybody has accepted. Raises Retryable, Blocked once `epoch` is over."""
+    _, facts = await _gathered(ports, stream, epoch)
+    return facts
+
+
+async def _gathered(ports: Ports, stream: StreamId, epoch: int) -> tuple[StreamFacts, takeover.Facts]:
+    known = await ports.group.facts(stream, epoch)
+    marker = await ports.markers.marker(stream)
+    facts = replace(facts_of(known, marker), history=await ports.schemas.identity())
+    recorded = facts.metadata
+    if recorded is not None and may_be_cut(facts, recorded, known.leader_epoch):
+        reached = await ports.group.reaches(stream, recorded.position, recorded.leader_epoch)
+        facts = replace(facts, cut=not reached)
+    return known, facts
 
 
 def may_be_cut(facts: takeover.Facts, recorded: Metadata, leader_epoch: int) -> bool:
@@ -96,9 +107,13 @@ def _revision(catalog: Catalog, table: str) -> int:
 
 def restarted(decision: takeover.Start | takeover.Stop) -> bool:
     """Whether the stream starts, afresh or without its marker, because an operator accepted what stopped it."""
-    return isinstance(decision, takeover.Start) and any(
-        alarm.reason in ("StreamRestarted", "MarkerAdopted") for alarm in decision.alarms
-    )
+    return isinstance(decision, takeover.Start) and bool(acceptance_of(decision))
+
+
+def acceptance_of(start: takeover.Start) -> str:
+    """What an operator accepted so that it could start, with who did and why; empty: nothing."""
+    accepted = ("StreamRestarted", "MarkerAdopted")
+    return next((alarm.message for alarm in start.alarms if alarm.reason in accepted), "")
 
 
 def sole_topic(facts: takeover.Facts, decision: takeover.Start | takeover.Stop) -> bool:
@@ -113,10 +128,8 @@ def stop_of(error: BlockhouseError) -> takeover.Stop:
     return takeover.Stop(error.reason or "Blocked", str(error))
 
 
-def facts_of(known: StreamFacts, marker: StreamMarker | None, accepted: str) -> takeover.Facts:
-    """Decode what is committed. An empty string is what commits without metadata carry. `accepted` is a reason, or
-    `REASON from OFFSET`."""
-    answer = _ACCEPTED.fullmatch(accepted)
+def facts_of(known: StreamFacts, marker: StreamMarker | None) -> takeover.Facts:
+    """Decode what is committed. An empty string is what commits without metadata carry."""
     metadata: Metadata | None = None
     other: tuple[foreign.ForeignTable, ...] | None = None
     unreadable = ""
@@ -142,8 +155,6 @@ def facts_of(known: StreamFacts, marker: StreamMarker | None, accepted: str) -> 
         marker_position=-1 if marker is None else marker.position,
         marker_history="" if marker is None else marker.history,
         marker_former=() if marker is None else marker.former,
-        accepted=answer[1] if answer else "",
-        accepted_from=int(answer[2]) if answer and answer[2] else None,
         foreign=other,
     )
 

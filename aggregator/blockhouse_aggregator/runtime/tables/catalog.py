@@ -18,6 +18,7 @@ from blockhouse.schema.model import Revision, TableHistory
 from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.coordination.holds import Hold
 from blockhouse_aggregator.runtime.ports import Ports
+from blockhouse_aggregator.runtime.tables.arriving_columns import check_arrived
 
 log = structlog.get_logger(__name__)
 REFRESH = 10.0
@@ -212,6 +213,7 @@ class Catalog:
                 return replace(known, held="UnknownTable", why="the server has no such table")
             if known.history.name in self._holds:
                 return replace(known, held=NOT_CHECKED, why="its columns may be changing")
+            check_arrived(known.history, server)  # before they are recorded: then producers may send them
             known = replace(known, history=await self._recorded(known.history, server))
             self._check(known.history, server)
         except Retryable:

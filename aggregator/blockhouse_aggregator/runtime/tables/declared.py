@@ -9,7 +9,7 @@ from blockhouse.schema.ddl import Declaration, DeclaredColumn
 from blockhouse.schema.difference import Difference
 from blockhouse_aggregator.clickhouse import declared as server
 from blockhouse_aggregator.clickhouse.client import Replica
-from blockhouse_aggregator.runtime.adapters import Threads
+from blockhouse_aggregator.runtime.threads import Threads
 
 PATIENCE = 120.0
 """Seconds for one statement."""
