@@ -150,8 +150,8 @@ def test_a_quorum_that_was_never_there_is_not_lost_and_one_that_was_is() -> None
         changes += list(transitions(before, (found,)))
         before = (found,)
 
-    assert [(change.reason, change.warning) for change in changes] == [("AsSpecified", False), ("QuorumLost", True)]
-    assert "1 replica of ClickHouse ready, the quorum is 2" in changes[1].message
+    assert [(change.reason, change.warning) for change in changes] == [("QuorumLost", True)]
+    assert "1 replica of ClickHouse ready, the quorum is 2" in changes[0].message
 
 
 def test_after_zookeeper_was_unavailable_a_quorum_may_have_been_there() -> None:
@@ -291,6 +291,22 @@ def test_events_are_of_changes_and_only_of_changes() -> None:
     assert change.warning
     (change,) = transitions((), down)
     assert not change.warning, "nothing is ready at first"
+
+
+def test_of_a_start_and_of_a_change_ready_alone_is_reported() -> None:
+    """A shard has four more conditions, and there are thousands of shards."""
+    kind, well = (
+        ConditionType.TOPICS_PROVISIONED,
+        (condition(ConditionType.TOPICS_PROVISIONED, True, Reason.AS_SPECIFIED),),
+    )
+    unknown = (condition(kind, None, Reason.KAFKA_UNREACHABLE),)
+    creating = (condition(kind, False, Reason.PROGRESSING),)
+    failed = (condition(kind, False, Reason.TOPIC_FAILED),)
+    assert [list(transitions(before, well)) for before in ((), unknown, creating)] == [[], [], []]
+    assert [change.warning for change in transitions(failed, well)] == [False], "what warned has an end"
+    assert [change.warning for change in transitions(well, failed)] == [True]
+    ready = (condition(ConditionType.READY, True, Reason.ALL_CONSUMING),)
+    assert [change.reason for change in transitions((), ready)] == ["AllConsuming"]
 
 
 def test_a_transition_time_changes_with_the_status_only() -> None:
