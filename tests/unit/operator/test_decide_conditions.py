@@ -276,39 +276,6 @@ def test_what_the_verifier_reports_is_a_condition_and_never_makes_the_pipeline_u
     assert silent["VerifierHealthy"].reason == "VerifierUnreachable"
 
 
-# Events.
-
-
-def test_events_are_of_changes_and_only_of_changes() -> None:
-    before = (condition(ConditionType.READY, True, Reason.ALL_CONSUMING),)
-    down = (condition(ConditionType.READY, False, Reason.NOT_ENOUGH_REPLICAS, "one of two"),)
-    assert list(transitions(before, before)) == []
-    (change,) = transitions(before, down)
-    assert (change.warning, change.reason) == (True, "NotEnoughReplicas")
-    (change,) = transitions(down, before)
-    assert not change.warning
-    (change,) = transitions((), (condition(ConditionType.STALLED, True, Reason.INVALID_SPEC),))
-    assert change.warning
-    (change,) = transitions((), down)
-    assert not change.warning, "nothing is ready at first"
-
-
-def test_of_a_start_and_of_a_change_ready_alone_is_reported() -> None:
-    """A shard has four more conditions, and there are thousands of shards."""
-    kind, well = (
-        ConditionType.TOPICS_PROVISIONED,
-        (condition(ConditionType.TOPICS_PROVISIONED, True, Reason.AS_SPECIFIED),),
-    )
-    unknown = (condition(kind, None, Reason.KAFKA_UNREACHABLE),)
-    creating = (condition(kind, False, Reason.PROGRESSING),)
-    failed = (condition(kind, False, Reason.TOPIC_FAILED),)
-    assert [list(transitions(before, well)) for before in ((), unknown, creating)] == [[], [], []]
-    assert [change.warning for change in transitions(failed, well)] == [False], "what warned has an end"
-    assert [change.warning for change in transitions(well, failed)] == [True]
-    ready = (condition(ConditionType.READY, True, Reason.ALL_CONSUMING),)
-    assert [change.reason for change in transitions((), ready)] == ["AllConsuming"]
-
-
 def test_a_transition_time_changes_with_the_status_only() -> None:
     first = merged((), (condition(ConditionType.READY, False, Reason.PROGRESSING),), generation=1, now="t1")
     second = merged(first, (condition(ConditionType.READY, False, Reason.PODS_NOT_READY),), generation=1, now="t2")
