@@ -141,6 +141,7 @@ class Fleet:
         self.shards = shards
         self.api = ApiServer()
         self.kafka = Kafka()
+        self.woken: list[str] = []
         self.kinds = (*WATCHED, SHARD_INGEST)
         self.now = 1_000_000.0
         self.api.put(BLOCK_AGGREGATOR.plural, pipeline_of(shards), f"/apis/{BLOCK_AGGREGATOR.api_version}")
@@ -173,7 +174,7 @@ class Fleet:
         )
         scope = Scope(self.services)
         self.pipelines = PipelineReconciler(self.services, scope)
-        self.reconciler = ShardReconciler(self.services, scope)
+        self.reconciler = ShardReconciler(self.services, scope, lambda _, name: self.woken.append(name))
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:

@@ -47,11 +47,11 @@ def table_status(site: Site, name: str, namespace: str) -> dict[str, Any]:
 
 
 def events(site: Site, name: str, namespace: str) -> list[tuple[str, str]]:
-    """Reasons and messages of the shard's Events, oldest first."""
+    """Reasons and messages of the shard's Events, by when they happened first, each as often as it did."""
     found = site.cluster.get("events", "-n", namespace)["items"]
     ours = [event for event in found if event["involvedObject"]["name"] == f"{name}-0"]
-    ours.sort(key=lambda event: int(event["metadata"]["resourceVersion"]))
-    return [(event["reason"], event["message"]) for event in ours]
+    ours.sort(key=lambda e: (e["metadata"]["creationTimestamp"], int(e["metadata"]["resourceVersion"])))
+    return [(event["reason"], event["message"]) for event in ours for _ in range(event["count"])]
 
 
 def reasons(site: Site, name: str, namespace: str) -> list[str]:
@@ -79,6 +79,8 @@ def test_columns_are_added_by_an_apply_with_progress_in_conditions_and_events(si
         site.wait_condition(name, namespace, "SchemaUpToDate", "False", "SchemaChanging")
         found = site.wait_condition(name, namespace, "SchemaUpToDate", "True")
         site.wait_settled(name, namespace)
+        expected = [*CHANGE_EVENTS, *["Restarting"] * REPLICAS]
+        site.wait("an Event for each step", lambda: reasons(site, name, namespace) == expected)
     assert found["observedGeneration"] == 2
     assert table_status(site, name, namespace) == {
         "name": TABLE,
@@ -87,7 +89,6 @@ def test_columns_are_added_by_an_apply_with_progress_in_conditions_and_events(si
         "message": "",
         "heldSince": "",
     }
-    assert reasons(site, name, namespace) == [*CHANGE_EVENTS, *["Restarting"] * REPLICAS]
     seen = [message for reason, message in events(site, name, namespace) if reason == "SchemaChanging"]
     assert any("SchemaUpToDate is False" in message and "seven, loud" in message for message in seen), seen
     assert uids(site, name, namespace) == before, "no pod is replaced for a column"

@@ -17,8 +17,9 @@ import aiohttp
 import structlog
 from kubernetes.aio.client import ApiClient
 
-from blockhouse.errors import Permanent, Retryable
+from blockhouse.errors import Retryable
 from blockhouse_operator.adapters.drift import drifted
+from blockhouse_operator.adapters.events import Events
 from blockhouse_operator.adapters.fence import Fence
 from blockhouse_operator.adapters.figures import NO_ANSWER, Figures
 from blockhouse_operator.adapters.kinds import EVENT, POD, Address, Kind, Object, address_of, kind_of
@@ -49,6 +50,7 @@ class Kubernetes:
         self._fence = fence
         self._figures = figures
         self._dry_run = dry_run
+        self._events = Events(self, fence.now)
         self.stores = stores or Stores()
         self.fresh = True
         """Whether it reads from the API server alone."""
@@ -209,33 +211,22 @@ class Kubernetes:
             return
 
     async def emit(self, about: Object, *, warning: bool, reason: str, message: str, at: str) -> None:
-        """An Event about the object, at an RFC 3339 time. A failure is logged: no Event is worth a reconcile."""
-        meta, severity = about["metadata"], "Warning" if warning else "Normal"
-        event = {
-            "apiVersion": EVENT.api_version,
-            "kind": EVENT.name,
-            "metadata": {"generateName": f"{meta['name']}.", "namespace": meta["namespace"]},
-            "involvedObject": {
-                "apiVersion": about["apiVersion"],
-                "kind": about["kind"],
-                **{key: meta[key] for key in ("name", "namespace", "uid")},
-            },
-            "type": severity,
-            "reason": reason,
-            "message": message[:1024],
-            "source": {"component": FIELD_MANAGER},
-            "reportingComponent": FIELD_MANAGER,
-            "firstTimestamp": at,
-            "lastTimestamp": at,
-            "count": 1,
-        }
-        try:
-            await self._write(
-                "POST", Address(EVENT, meta["namespace"]), {}, event, why=f"event {reason}", changes=False
-            )
-        except (Retryable, Permanent) as error:
-            log.warning("event_not_sent", reason=reason, error=str(error))
-        self._figures.events.labels(about["kind"], severity, reason).inc()
+        """An Event about the object, as `Events.emit`."""
+        self._figures.events.labels(about["kind"], "Warning" if warning else "Normal", reason).inc()
+        await self._events.emit(about, warning=warning, reason=reason, message=message, at=at)
+
+    async def create_event(self, event: Object) -> str:
+        """Returns its name."""
+        at = Address(EVENT, event["metadata"]["namespace"])
+        found = await self._write("POST", at, {}, event, why=f"event {event['reason']}", changes=False)
+        return str(found["metadata"]["name"]) if found else ""
+
+    async def change_event(self, namespace: str, name: str, change: Object) -> None:
+        """What has happened again: how often, when last, and the message of all."""
+        if name:
+            content_type = "application/merge-patch+json"
+            at = Address(EVENT, namespace, name)
+            await self._write("PATCH", at, {}, change, content_type=content_type, why="event", changes=False)
 
     async def _write(
         self,
@@ -247,19 +238,18 @@ class Kubernetes:
         content_type: str = "application/json",
         why: str = "",
         changes: bool = True,
-    ) -> None:
-        """`changes`: something that is there, by what was decided."""
+    ) -> Any:
+        """What the API server answers, None where nothing is sent. `changes`: something that is there."""
         if changes and not self.fresh:
             raise Unproven(f"{method} {at.path}: not decided by what the API server answers now")
         if self._dry_run:
             log.info("would_write", method=method, path=at.path, why=why)
-            return
+            return None
         self._fence.check()
         log.debug("write", method=method, path=at.path, why=why)
         store, place = self.stores.of(at.kind), (at.namespace, at.name)
         if store is None:
-            await self._request(method, at.path, query, body, content_type)
-            return
+            return await self._request(method, at.path, query, body, content_type)
         store.doubt(place)
         try:
             found = await self._request(method, at.path, query, body, content_type)
@@ -268,6 +258,7 @@ class Kubernetes:
             asked = store.doubt(place)
         if method != "DELETE" and found.get("kind") == at.kind.name:
             store.answered(found, asked)
+        return found
 
     async def _request(
         self,

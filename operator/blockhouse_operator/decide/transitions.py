@@ -37,7 +37,8 @@ class Change:
 
 
 def transitions(before: Sequence[Condition], after: Sequence[Condition]) -> Iterator[Change]:
-    """Total. A condition that is gone has no Event: the one that replaced it has. Nothing is ready at first."""
+    """Total. A condition that is gone has no Event: the one that replaced it has. Nothing is ready at first. Of what
+    comes to the good in the course of a start or a change, Ready is enough: there are thousands of shards."""
     known = {condition.type: condition for condition in before}
     for condition in after:
         old = known.get(condition.type)
@@ -45,8 +46,16 @@ def transitions(before: Sequence[Condition], after: Sequence[Condition]) -> Iter
             continue
         if old is None and condition.status == "Unknown":
             continue
+        if _as_expected(old, condition):
+            continue
         first = old is None and condition.type == ConditionType.READY.value
         yield Change(condition.reason, _words(condition), _bad(condition) and not first)
+
+
+def _as_expected(old: Condition | None, new: Condition) -> bool:
+    if new.type == ConditionType.READY.value or new.type in NEUTRAL or _bad(new) or new.status == "Unknown":
+        return False
+    return old is None or old.status == "Unknown" or old.reason in ON_THE_WAY
 
 
 def _words(condition: Condition) -> str:

@@ -83,7 +83,7 @@ class OperatorLoop:
         scope = Scope(services)
         self._reconcilers: dict[str, Reconciler] = {
             "pipeline": PipelineReconciler(services, scope),
-            "shard": ShardReconciler(services, scope),
+            "shard": ShardReconciler(services, scope, self._wake_shard),
             "leftovers": self._leftovers,
             "reassignment": self.reassignments,
             "mirror": MirrorReconciler(services, scope),
@@ -186,6 +186,9 @@ class OperatorLoop:
         owner = of_child({"metadata": {**resource["metadata"], "labels": _without_shard(resource)}})
         if key.sort == "shard" and owner is not None:
             self.queue.hint(owner, after=TOGETHER)
+
+    def _wake_shard(self, namespace: str, name: str) -> None:
+        self.queue.hint(Key("shard", namespace, name), after=0.0)
 
     def _child_observed(self, _: str, child: Object) -> None:
         key = of_child(child)

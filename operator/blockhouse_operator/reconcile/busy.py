@@ -1,7 +1,7 @@
 """How many shards of a pipeline are being changed, by their statuses: so another leader counts the same.
 
-All shards are listed only for one that could begin otherwise, and while none may, only now and then: most of a large
-pipeline waits during a rollout.
+Most of a large pipeline waits during a rollout: those that wait are counted by what the watches reported, now and then
+for all of them together, and one of them is woken when a turn ends. One that may begin counts by a list of all shards.
 """
 
 from __future__ import annotations
@@ -37,7 +37,29 @@ async def plan_and_take(
     # Noting a new step and counting those of other shards must be one: else two begin where one is allowed.
     async with services.rollout_lock(shard.namespace, shard.spec.pipeline):
         plan = plan_shard(shard.spec, replace(seen, busy_shards=await busy_shards(services, shard)))
+        queue_up(services, shard, waits=not any(isinstance(step, BeginStep) for step in plan.steps))
         return plan, await take(plan)
+
+
+def queue_up(services: Services, shard: ClickHouseShardIngest, *, waits: bool) -> None:
+    """Note that the shard waits for others of its pipeline, or does so no longer."""
+    waiting = services.waiting.setdefault(_place(shard), {})
+    if waits:
+        waiting.setdefault(shard.name)
+    else:
+        waiting.pop(shard.name, None)
+
+
+def turn_ended(services: Services, shard: ClickHouseShardIngest) -> tuple[str, ...]:
+    """The shard is changed no longer: returns those that have waited longest, as many as may be changed at a time."""
+    services.busy.pop(_place(shard), None)
+    waiting = services.waiting.get(_place(shard), {})
+    waiting.pop(shard.name, None)
+    return tuple(waiting)[: shard.spec.rollout.max_parallel_shards]
+
+
+def _place(shard: ClickHouseShardIngest) -> str:
+    return f"{shard.namespace}/{shard.spec.pipeline}"
 
 
 async def busy_shards(services: Services, shard: ClickHouseShardIngest) -> int:
@@ -45,7 +67,7 @@ async def busy_shards(services: Services, shard: ClickHouseShardIngest) -> int:
 
     To be asked under the pipeline's `rollout_lock`, and what is begun then to be noted in the status under it too.
     """
-    place = f"{shard.namespace}/{shard.spec.pipeline}"
+    place = _place(shard)
     since, known = services.busy.get(place, (float("-inf"), frozenset()))
     others = len(known - {shard.name})
     if others >= shard.spec.rollout.max_parallel_shards and services.clock() - since < REFUSED_SECONDS:

@@ -29,8 +29,10 @@ async def report(
     """Write the status if it differs from the live one, then the Events. Returns whether it was written."""
     if not await services.kubernetes.apply_status(kind, live, as_json(status)):
         return False
+    together: dict[tuple[bool, str], list[str]] = {}
     for change in transitions(tuple(before), tuple(after)):
-        await services.kubernetes.emit(
-            live, warning=change.warning, reason=change.reason, message=change.message, at=services.now()
-        )
+        together.setdefault((change.warning, change.reason), []).append(change.message)
+    for (warning, reason), messages in together.items():
+        text = "; ".join(messages)
+        await services.kubernetes.emit(live, warning=warning, reason=reason, message=text, at=services.now())
     return True

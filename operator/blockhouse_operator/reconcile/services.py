@@ -128,6 +128,8 @@ class Services:
     rollout_locks: dict[str, asyncio.Lock] = field(default_factory=dict)
     busy: dict[str, tuple[float, frozenset[str]]] = field(default_factory=dict)
     """By namespace and name of a pipeline: which of its shards were being changed when they were counted, and when."""
+    waiting: dict[str, dict[str, None]] = field(default_factory=dict)
+    """By namespace and name of a pipeline: which of its shards wait until others are changed, in their order."""
     remembered: dict[str, Credentials] = field(default_factory=dict, repr=False)
     """Credentials of pipelines as they were last, by namespace and name: a Secret that is lost is created again."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
@@ -12,15 +12,16 @@ from blockhouse_operator.adapters.kinds import SHARD_INGEST, Object
 from blockhouse_operator.adapters.secrets import Contents
 from blockhouse_operator.api import names
 from blockhouse_operator.api.conditions import ConditionType, Reason, condition
-from blockhouse_operator.api.resource import InvalidSpec, parse_shard_ingest
+from blockhouse_operator.api.resource import ClickHouseShardIngest, InvalidSpec, parse_shard_ingest
 from blockhouse_operator.api.status import ClickHouseShardIngestStatus
 from blockhouse_operator.decide.references import Reference
 from blockhouse_operator.decide.removal import first_to_leave
 from blockhouse_operator.decide.seen import ShardSeen
 from blockhouse_operator.decide.shard import ShardPlan, describe_shard
-from blockhouse_operator.reconcile.busy import plan_and_take
+from blockhouse_operator.reconcile.busy import plan_and_take, turn_ended
 from blockhouse_operator.reconcile.children import Applied, raise_refused
 from blockhouse_operator.reconcile.observe import ShardLook, look_at_shard
+from blockhouse_operator.reconcile.pace import Pace
 from blockhouse_operator.reconcile.rebuild import about_replica, concerns, with_replication
 from blockhouse_operator.reconcile.replication import observe_replication
 from blockhouse_operator.reconcile.report import report, with_times
@@ -33,8 +34,10 @@ from blockhouse_operator.reconcile.topics import TopicKeeper
 
 log = structlog.get_logger(__name__)
 
+AT_ONCE = 0.5
+"""Seconds after which a shard is reconciled again that is in the middle of something."""
 SOON = 5.0
-"""Seconds after which a shard is reconciled again that is not as it should be: aggregators send no events."""
+"""The same of one that is not as it should be, at first: aggregators send no events."""
 WATCHED_CLOSELY = 2.0
 """The same while a replica restarts: all others wait for it."""
 
@@ -42,9 +45,12 @@ WATCHED_CLOSELY = 2.0
 class ShardReconciler:
     """Reconciles every shard of every pipeline."""
 
-    def __init__(self, services: Services, scope: Scope) -> None:
+    def __init__(self, services: Services, scope: Scope, wake: Callable[[str, str], None]) -> None:
+        """`wake` lets a shard be reconciled soon, by namespace and name."""
         self._services = services
         self._scope = scope
+        self._wake = wake
+        self._pace = Pace()
         self._topics = TopicKeeper(services)
         self._tables = TableKeeper()
         self._standings = Standings()
@@ -58,6 +64,7 @@ class ShardReconciler:
         live = standing.live if standing else await services.kubernetes.get(SHARD_INGEST, namespace, name)
         if live is None or live["metadata"].get("deletionTimestamp"):
             self._standings.forget(namespace, name)
+            self._pace.forget((namespace, name))
             return None
         try:
             shard = standing.shard if standing else parse_shard_ingest(live)
@@ -102,7 +109,10 @@ class ShardReconciler:
         if taken.trouble is not None:
             raise taken.trouble
         raise_refused(shard.name, applied)
-        return self._next(plan, whole, applied)
+        if _is_changed(shard.status) and not _is_changed(whole):
+            for name in turn_ended(services, shard):
+                self._wake(shard.namespace, name)
+        return self._next(shard, plan, whole, applied)
 
     async def _with_replication(
         self, services: Services, standing: Standing, contents: Contents, seen: ShardSeen
@@ -122,14 +132,30 @@ class ShardReconciler:
         known = with_replication(rebuild, tables, found) if rebuilds else None
         return replace(seen, replication=found, rebuild=known)
 
-    def _next(self, plan: ShardPlan, status: ClickHouseShardIngestStatus, applied: Applied) -> float:
-        if plan.steps or applied.ending or in_progress(status.tables):
-            return 0.5
-        if status.rollout is not None or status.rebuild is not None:
-            return WATCHED_CLOSELY
+    def _next(
+        self, shard: ClickHouseShardIngest, plan: ShardPlan, status: ClickHouseShardIngestStatus, applied: Applied
+    ) -> float:
+        place, resync = (shard.namespace, shard.name), self._services.resync
         true = {c.type for c in status.conditions if c.status == "True"}
         idle = ConditionType.SUSPENDED.value in true and ConditionType.RECONCILING.value not in true
-        return self._services.resync if plan.settled and (ConditionType.READY.value in true or idle) else SOON
+        if (
+            plan.settled
+            and (ConditionType.READY.value in true or idle)
+            and not applied.ending
+            and not in_progress(status.tables)
+        ):
+            self._pace.forget(place)
+            return resync
+        moves = bool(plan.steps or applied.ending)
+        if moves or _is_changed(status):
+            return AT_ONCE if moves or in_progress(status.tables) else WATCHED_CLOSELY
+        first = AT_ONCE if in_progress(status.tables) else SOON
+        return self._pace.after(place, first, resync, changed=status != shard.status or bool(applied.written))
+
+
+def _is_changed(status: ClickHouseShardIngestStatus) -> bool:
+    """Whether the shard is one of those that are being changed, for which others wait."""
+    return status.rollout is not None or status.rebuild is not None or any(table.held_since for table in status.tables)
 
 
 async def refuse(services: Services, live: Object, error: InvalidSpec) -> None:

@@ -34,7 +34,7 @@ from blockhouse_operator.decide.tables import (
     TableStep,
     plan_table,
 )
-from blockhouse_operator.reconcile.busy import busy_shards
+from blockhouse_operator.reconcile.busy import busy_shards, queue_up
 from blockhouse_operator.reconcile.report import as_json
 from blockhouse_operator.reconcile.services import Services
 
@@ -113,6 +113,7 @@ class TableKeeper:
             # Noting a hold and counting those of other shards must be one: else two begin where one is allowed.
             async with services.rollout_lock(shard.namespace, shard.spec.pipeline):
                 plan = plan_table(replace(look, busy_shards=await busy_shards(services, shard)))
+                queue_up(services, shard, waits=not isinstance(plan.step, HoldTable))
                 if isinstance(plan.step, HoldTable):
                     await self._note(current)
                     return _status(table, await self._take(current, plan, plan.step), services.now())

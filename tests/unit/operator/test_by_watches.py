@@ -163,3 +163,22 @@ async def test_a_shard_of_which_a_write_had_no_answer_is_read_again(fleet: Fleet
     assert len(sent(fleet, "GET", "/pods")) == 1
     await fleet.shard(0)
     assert len(sent(fleet, "GET", "/pods")) == 1, "and believed from then on"
+
+
+async def test_shards_that_wait_for_another_cost_no_requests_and_one_is_woken_when_it_is_done(fleet: Fleet) -> None:
+    outdate(fleet)
+    await fleet.both()
+    await fleet.shard(0)
+    fleet.api.requests.clear()
+    waits = []
+    for _ in range(6):
+        fleet.now += 5
+        waits.append(await fleet.shard(1))
+
+    assert "rollout" in fleet.status(0)
+    assert "rollout" not in fleet.status(1)
+    assert not sent(fleet, "GET", "clickhouseshardingests")
+    assert waits[-1] == fleet.services.resync
+    while "rollout" in fleet.status(0) or not fleet.woken:
+        await fleet.shard(0)
+    assert fleet.woken == [f"{NAME}-1"]

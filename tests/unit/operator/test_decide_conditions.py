@@ -150,8 +150,8 @@ def test_a_quorum_that_was_never_there_is_not_lost_and_one_that_was_is() -> None
         changes += list(transitions(before, (found,)))
         before = (found,)
 
-    assert [(change.reason, change.warning) for change in changes] == [("AsSpecified", False), ("QuorumLost", True)]
-    assert "1 replica of ClickHouse ready, the quorum is 2" in changes[1].message
+    assert [(change.reason, change.warning) for change in changes] == [("QuorumLost", True)]
+    assert "1 replica of ClickHouse ready, the quorum is 2" in changes[0].message
 
 
 def test_after_zookeeper_was_unavailable_a_quorum_may_have_been_there() -> None:
@@ -268,23 +268,6 @@ def test_what_the_verifier_reports_is_a_condition_and_never_makes_the_pipeline_u
         assert found["Ready"].status == "True"
     silent = of_pipeline(PipelineSeen((state(0), state(1)), verifier_silence="no answer"))
     assert silent["VerifierHealthy"].reason == "VerifierUnreachable"
-
-
-# Events.
-
-
-def test_events_are_of_changes_and_only_of_changes() -> None:
-    before = (condition(ConditionType.READY, True, Reason.ALL_CONSUMING),)
-    down = (condition(ConditionType.READY, False, Reason.NOT_ENOUGH_REPLICAS, "one of two"),)
-    assert list(transitions(before, before)) == []
-    (change,) = transitions(before, down)
-    assert (change.warning, change.reason) == (True, "NotEnoughReplicas")
-    (change,) = transitions(down, before)
-    assert not change.warning
-    (change,) = transitions((), (condition(ConditionType.STALLED, True, Reason.INVALID_SPEC),))
-    assert change.warning
-    (change,) = transitions((), down)
-    assert not change.warning, "nothing is ready at first"
 
 
 def test_a_transition_time_changes_with_the_status_only() -> None:
