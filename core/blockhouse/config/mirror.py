@@ -114,7 +114,8 @@ class Load(Settings):
     max_tasks: int = Field(default=32, ge=1, le=1000)
     """Tasks, at most; Spark's slots limit them too."""
     tolerance: Fraction = Field(default=0.1, ge=0.01, le=1)
-    """How far above the mean a task may be before partitions move."""
+    """How far above the mean a task may be. A rebalance makes tasks even to half of it: the rest is for what drifts
+    until the next one."""
 
     @model_validator(mode="after")
     def _bounds(self) -> Load:
@@ -132,8 +133,8 @@ class Rebalance(Settings):
     """How long nothing moves after a move, new and ended partitions and another number of tasks apart."""
     quiet_hours: tuple[Hours, ...] = Field(default=(), max_length=24)
     """When tasks are made even, as `02:00-05:00 UTC`."""
-    max_moved: Fraction = Field(default=0.05, ge=0, le=1)
-    """The part of the partitions that may move in quiet hours at once."""
+    max_moved: Fraction = Field(default=0.02, ge=0, le=1)
+    """The part of the partitions that may move in quiet hours at once, rounded up to a whole one."""
 
 
 class DeadLetters(Settings):
