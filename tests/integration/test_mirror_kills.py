@@ -19,9 +19,10 @@ import pytest
 from confluent_kafka import Producer
 
 from e2e.kit.mirror import MirrorProcess, ends
+from e2e.kit.mirror_feed import Feed
 from e2e.stack import Stack
 from tests.integration.conftest import Names
-from tests.integration.mirror_feed import Feed, until
+from tests.integration.mirror_feed import until
 
 pytestmark = pytest.mark.integration
 SEED = int(os.environ.get("SEED") or randbelow(1 << 31))
