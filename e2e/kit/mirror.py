@@ -157,6 +157,8 @@ class MirrorProcess:
             with suppress(psutil.TimeoutExpired):
                 self._process.wait(10)
 
-    def audit(self) -> list[PartitionAudit]:
-        """What the judge finds."""
-        return list(audit(self.config))
+    def audit(self, topic: str = "") -> list[PartitionAudit]:
+        """What the judge finds, of one topic of the source or of all."""
+        config = self.config
+        chosen = {"topics": config.topics.model_copy(update={"include": (re.escape(topic),)})} if topic else {}
+        return list(audit(config.model_copy(update=chosen)))

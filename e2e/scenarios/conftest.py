@@ -17,8 +17,11 @@ import pytest
 from e2e.cluster import Access, Cluster, GivenCluster
 from e2e.cluster.given import VARIABLE
 from e2e.cluster.surroundings import Surroundings
+from e2e.node import NodeCluster
+from e2e.scenarios.place import NAMESPACE, Place, keep_story
 from e2e.scenarios.resources import companions
-from e2e.scenarios.site import Site
+from e2e.scenarios.site import CHART, RELEASE, SYSTEM, Site
+from e2e.scenarios.story import Story
 
 _numbers = itertools.count(1)
 
@@ -70,3 +73,25 @@ def namespace(site: Site, request: pytest.FixtureRequest) -> Iterator[str]:
     site.apply(*companions(name))
     yield name
     site.remove_namespace(name)
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("node")
+    with (
+        NodeCluster(folder / "nodes", images=("operator", "aggregator", "clickhouse")) as nodes,
+        Surroundings(folder / "surroundings", host=nodes.network.outside) as surroundings,
+        Story(nodes.cluster.kubeconfig) as story,
+    ):
+        place = Place(nodes, surroundings, story, folder)
+        try:
+            image = "image.repository=docker.io/blockhouse/operator,image.tag=dev"
+            nodes.cluster.helm(
+                *("upgrade", "--install", RELEASE, str(CHART), "--namespace", SYSTEM, "--create-namespace"),
+                *("--set", f"replicas=2,resync=10s,{image}", "--wait", "--timeout", "300s"),
+                timeout=330,
+            )
+            nodes.cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}])
+            yield place
+        finally:
+            keep_story(place)

@@ -4,31 +4,19 @@ played by a node of KWOK's and the simulator, in a namespace that admits `restri
 from __future__ import annotations
 
 import base64
-import json
 import urllib.request
-from typing import Any
 
 import pytest
 
 from blockhouse.contract.mirror import STATUS, MirrorStatus
-from blockhouse_operator.api.labels import MIRROR, REBALANCE
+from blockhouse_operator.api.labels import REBALANCE
 from e2e.cluster import ClusterError
-from e2e.scenarios.resources import Manifest, example, patched, secret
+from e2e.scenarios.mirrors import MADE, NAME, applied_again, left, mirror, pods, status, wait_mirroring
+from e2e.scenarios.resources import Manifest, secret
 from e2e.scenarios.site import Site
-from e2e.scenarios.state import KINDS
 from e2e.simulator.pods import ANNOTATION
 
 pytestmark = pytest.mark.own_cluster("its pods are played by nodes of KWOK's")
-
-NAME, MADE = "east", "east-mirror"
-SELECTOR = f"{MIRROR}={NAME}"
-
-
-def mirror(namespace: str, **changes: Any) -> Manifest:
-    """The example, in a namespace."""
-    found = patched(example("mirror", "KafkaMirror"), **changes)
-    found["metadata"]["namespace"] = namespace
-    return found
 
 
 def secrets(namespace: str, password: str = "p") -> list[Manifest]:
@@ -39,30 +27,6 @@ def secrets(namespace: str, password: str = "p") -> list[Manifest]:
         secret("kafka-agg-client", namespace, **{"tls.crt": "crt", "tls.key": "key"}),
         secret("kafka-east-login", namespace, password=password),
     ]
-
-
-def status(site: Site, namespace: str) -> dict[str, Any]:
-    found: dict[str, Any] = site.cluster.get("km", NAME, "-n", namespace).get("status", {})
-    return found
-
-
-def pods(site: Site, namespace: str) -> dict[str, str]:
-    """UID of each pod that is not about to end, and its name."""
-    found = site.cluster.get("pods", "-n", namespace, "-l", SELECTOR)["items"]
-    return {p["metadata"]["uid"]: p["metadata"]["name"] for p in found if "deletionTimestamp" not in p["metadata"]}
-
-
-def wait_mirroring(site: Site, namespace: str) -> dict[str, str]:
-    """Waits until the mirror is Ready at its present generation; returns its pods."""
-
-    def ready() -> bool:
-        found = site.cluster.get("km", NAME, "-n", namespace)
-        conditions = {one["type"]: one["status"] for one in found.get("status", {}).get("conditions", ())}
-        present = found.get("status", {}).get("observedGeneration") == found["metadata"]["generation"]
-        return present and conditions.get("Ready") == "True" and "Reconciling" not in conditions
-
-    site.wait(f"km {namespace}/{NAME} is Ready", ready, timeout=120, show=lambda: status(site, namespace))
-    return pods(site, namespace)
 
 
 def wait_replaced(site: Site, namespace: str, before: dict[str, str]) -> dict[str, str]:
@@ -80,11 +44,6 @@ def asked(site: Site, namespace: str) -> int:
         return MirrorStatus.parse(answer.read()).rebalances["Requested"]
 
 
-def left(site: Site, namespace: str) -> list[str]:
-    found = site.cluster.get(f"{KINDS},pods", "-n", namespace, "-l", SELECTOR)["items"]
-    return [f"{one['kind']} {one['metadata']['name']}" for one in found]
-
-
 def test_the_life_of_a_mirror(site: Site, namespace: str) -> None:
     level = "pod-security.kubernetes.io/enforce=restricted"
     site.cluster.kubectl("label", "namespace", namespace, level, "--overwrite")
@@ -96,7 +55,7 @@ def test_the_life_of_a_mirror(site: Site, namespace: str) -> None:
         first = wait_mirroring(site, namespace)
         assert len(first) == 1
         people_see(site, namespace)
-        applied_again(site, namespace)
+        applied_again(site, mirror(namespace))
 
         wrong_specs(site, namespace)
         assert pods(site, namespace) == first, "what cannot be used replaces nothing"
@@ -142,15 +101,6 @@ def people_see(site: Site, namespace: str) -> None:
     events = site.cluster.get("events", "-n", namespace)["items"]
     reasons = {event["reason"] for event in events if event["involvedObject"]["name"] == NAME}
     assert {"SecretMissing", "AllMirrored", "PartitionTooHeavy"} <= reasons, reasons
-
-
-def applied_again(site: Site, namespace: str) -> None:
-    """As a GitOps tool does, which looks for differences first: it finds none, and what it applies is no change."""
-    before = site.cluster.get("km", NAME, "-n", namespace)["metadata"]["generation"]
-    text = json.dumps(mirror(namespace))
-    assert site.cluster.kubectl("diff", "--server-side", "--force-conflicts", "-f", "-", stdin=text) == ""
-    site.apply(mirror(namespace))
-    assert site.cluster.get("km", NAME, "-n", namespace)["metadata"]["generation"] == before
 
 
 def wrong_specs(site: Site, namespace: str) -> None:

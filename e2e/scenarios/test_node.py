@@ -7,77 +7,27 @@ from __future__ import annotations
 
 import base64
 import os
-import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from e2e.cluster import ClusterError
 from e2e.cluster.surroundings import Surroundings
-from e2e.node import NodeCluster
+from e2e.scenarios.place import NAMESPACE, Place
 from e2e.scenarios.resources import Manifest, at_home, example
-from e2e.scenarios.site import CHART, RELEASE, SYSTEM, is_ready
+from e2e.scenarios.site import RELEASE, SYSTEM
 from e2e.scenarios.story import Story
-from e2e.stack.process import wait_until
 
 pytestmark = pytest.mark.node
 
-NAME, NAMESPACE, TABLE = "events", "ingest", "default.clicks"
+NAME, TABLE = "events", "default.clicks"
 REPLICAS = (f"{NAME}-0-dc-a-0", f"{NAME}-0-dc-a-1")
 MESSAGES_A_SECOND = 50
 BLOCKHOUSE = Path(sys.executable).with_name("blockhouse")
-
-
-@dataclass
-class Place:
-    """A node with the operator on it, Kafka and ZooKeeper at the other end of its wire."""
-
-    nodes: NodeCluster
-    surroundings: Surroundings
-    story: Story
-    folder: Path
-
-    def kubectl(self, *arguments: str, timeout: float = 120) -> str:
-        return self.nodes.cluster.kubectl(*arguments, timeout=timeout)
-
-    def get(self, *arguments: str) -> Any:
-        return self.nodes.cluster.get(*arguments)
-
-    def wait(self, what: str, condition: Any, timeout: float = 300) -> None:
-        if not wait_until(condition, timeout=timeout, interval=0.5):
-            seen = "\n".join(map(str, self.story.observations[-40:]))
-            raise ClusterError(f"not within {timeout:g} s: {what}\n{seen}\n{self.shown()[-6000:]}")
-
-    def ready(self) -> bool:
-        return is_ready(self.get("ba", NAME, "-n", NAMESPACE))
-
-    def query(self, replica: str, sql: str) -> str:
-        words = ("clickhouse-client", "--query", sql)
-        return self.kubectl("exec", f"{replica}-0", "-n", NAMESPACE, "-c", "clickhouse", "--", *words).strip()
-
-    def holds(self, condition: str, status: str) -> bool:
-        """Whether the pipeline has the condition."""
-        found = self.get("ba", NAME, "-n", NAMESPACE)["status"].get("conditions", ())
-        return any((one["type"], one["status"]) == (condition, status) for one in found)
-
-    def shown(self) -> str:
-        """What a person would look at first."""
-        looks = (("get", "ba,csi"), ("get", "pods", "-o", "wide"), ("describe", "ba"))
-        return "\n".join(f"$ kubectl {' '.join(look)}\n{self.look(*look)}" for look in looks)
-
-    def look(self, *arguments: str, namespace: str = NAMESPACE) -> str:
-        """What kubectl prints, or why it prints nothing."""
-        try:
-            return self.kubectl(*arguments, "-n", namespace)
-        except ClusterError as error:
-            return f"{error}\n"
 
 
 def small(surroundings: Surroundings) -> Manifest:
@@ -110,47 +60,9 @@ SETTINGS replicated_deduplication_window = 10000
 """
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    folder = tmp_path_factory.mktemp("node")
-    with (
-        NodeCluster(folder / "nodes", images=("operator", "aggregator", "clickhouse")) as nodes,
-        Surroundings(folder / "surroundings", host=nodes.network.outside) as surroundings,
-        Story(nodes.cluster.kubeconfig) as story,
-    ):
-        place = Place(nodes, surroundings, story, folder)
-        try:
-            image = "image.repository=docker.io/blockhouse/operator,image.tag=dev"
-            nodes.cluster.helm(
-                *("upgrade", "--install", RELEASE, str(CHART), "--namespace", SYSTEM, "--create-namespace"),
-                *("--set", f"replicas=2,resync=10s,{image}", "--wait", "--timeout", "300s"),
-                timeout=330,
-            )
-            nodes.cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}])
-            yield place
-        finally:
-            keep_story(place)
-
-
-def keep_story(place: Place) -> None:
-    """Leaves what happened in `.run/e2e-node.txt`, and the last words of every container in `.run/e2e-node-logs`."""
-    target = Path(__file__).parents[2] / ".run" / "e2e-node.txt"
-    target.parent.mkdir(exist_ok=True)
-    seen = "\n".join(map(str, place.story.observations))
-    target.write_text(f"What was reported, in order\n\n{seen}\n\nHow it was in the end\n\n{place.shown()}\n")
-    logs = target.with_name("e2e-node-logs")
-    shutil.rmtree(logs, ignore_errors=True)
-    logs.mkdir()
-    for pod in place.get("pods", "-A")["items"]:
-        namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
-        for container in pod["spec"]["containers"]:
-            text = place.look("logs", name, "-c", container["name"], "--tail=2000", namespace=namespace)
-            (logs / f"{name}.{container['name']}.txt").write_text(text)
-
-
 def test_rows_are_stored_once_whatever_is_deleted_or_killed(place: Place) -> None:
     place.nodes.cluster.apply([small(place.surroundings)])
-    place.wait("the pipeline is Ready", place.ready, timeout=600)
+    place.wait("the pipeline is Ready", lambda: place.ready("ba", NAME), timeout=600)
     with producing(place) as producer:
         more_rows_arrive(place)
         delete_pod(place, REPLICAS[0])
@@ -162,9 +74,9 @@ def test_rows_are_stored_once_whatever_is_deleted_or_killed(place: Place) -> Non
         kill_container(place, REPLICAS[1], "aggregator")
         more_rows_arrive(place)
         producer.finish()
-    place.wait("the pipeline is Ready again", place.ready, timeout=300)
+    place.wait("the pipeline is Ready again", lambda: place.ready("ba", NAME), timeout=300)
     report = audited(place, producer.manifest)
-    place.wait("the verifier has found nothing", lambda: place.holds("VerifierHealthy", "True"), timeout=300)
+    place.wait("the verifier has found nothing", lambda: place.holds(NAME, "VerifierHealthy", "True"), timeout=300)
     assert shows_a_fall_and_a_recovery(place.story), report
 
 

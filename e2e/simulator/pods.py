@@ -25,6 +25,8 @@ Config = AggregatorConfig | VerifierConfig | MirrorConfig
 """Of one of the programs that are played."""
 
 ANNOTATION = "simulator.blockhouse.test/play"
+ELSEWHERE = "simulator.blockhouse.test/elsewhere"
+"""Base URL of a real program that answers for the pod."""
 
 
 class Unusable(ValueError):

@@ -35,6 +35,7 @@ from blockhouse.errors import Blocked, Permanent
 from blockhouse.serving import respond, respond_unless_known
 from e2e.simulator import answers, pods
 from e2e.simulator.answers import Play
+from e2e.simulator.elsewhere import forwarded
 from e2e.simulator.world import Key, Program, World
 
 log = structlog.get_logger(__name__)
@@ -85,6 +86,8 @@ class SimulatorServer:
                 request.transport.abort()
             raise web.HTTPServiceUnavailable
         path = request.match_info["path"]
+        if program.elsewhere:
+            return await forwarded(request, f"{program.elsewhere}/{path}")
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if path not in OPEN and program.token is not None and not hmac.compare_digest(given, program.token):
             raise web.HTTPUnauthorized(text="give the token of admin.token as 'Authorization: Bearer ...'\n")
@@ -209,8 +212,9 @@ class PodWatch:
         started = self._started.get(uid) or self._start(pod, program)
         if started is None:
             return
-        play = Play((metadata.get("annotations") or {}).get(pods.ANNOTATION, Play.WELL))
-        current = Program(uid, started.config, started.token, play)
+        annotations = metadata.get("annotations") or {}
+        play, elsewhere = Play(annotations.get(pods.ANNOTATION, Play.WELL)), annotations.get(pods.ELSEWHERE, "")
+        current = Program(uid, started.config, started.token, play, elsewhere)
         if self._started.get(uid) != current:
             self._started[uid] = current
             loop.call_soon_threadsafe(lambda: world.put(key, current, time.monotonic()))

@@ -24,6 +24,8 @@ class Program:
     config: Config
     token: str | None
     play: Play = Play.WELL
+    elsewhere: str = ""
+    """Base URL of a real program that answers in its place."""
 
 
 @dataclass

@@ -25,7 +25,7 @@ WATCH_SECONDS = 2.0
 async def run(config: MirrorConfig) -> int:
     """Mirror until SIGTERM or SIGINT; the exit code then. Raises SparkNotStarted, Permanent `CannotListen`."""
     application = await asyncio.to_thread(
-        SparkApplication, config.spark, f"blockhouse-mirror-{config.name}", run_leases, DAEMON
+        SparkApplication, config.spark, f"blockhouse-mirror-{config.name}", run_leases, DAEMON, config.gate.host
     )
     try:
         with opened(LoadSettings(), config.source, groups=False) as load:

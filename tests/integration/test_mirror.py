@@ -10,9 +10,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions
 
 from e2e.kit.mirror import ends
+from e2e.kit.mirror_feed import Feed
 from e2e.stack import Stack
 from tests.integration.conftest import Names
-from tests.integration.mirror_feed import Feed, MirrorFactory, assert_exact, until
+from tests.integration.mirror_feed import MirrorFactory, assert_exact, until
 
 pytestmark = pytest.mark.integration
 SEED = int(os.environ.get("SEED") or randbelow(1 << 31))

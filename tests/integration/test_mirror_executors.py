@@ -13,9 +13,10 @@ import psutil
 import pytest
 
 from e2e.kit.mirror import MirrorProcess, ends
+from e2e.kit.mirror_feed import Feed
 from e2e.stack import Stack
 from tests.integration.conftest import Names
-from tests.integration.mirror_feed import Feed, MirrorFactory, until
+from tests.integration.mirror_feed import MirrorFactory, until
 
 pytestmark = [
     pytest.mark.integration,

@@ -11,9 +11,10 @@ from confluent_kafka.admin import AdminClient
 
 from blockhouse_mirror.audit.compare import PartitionAudit
 from e2e.kit.mirror import ends
+from e2e.kit.mirror_feed import Feed
 from e2e.stack import Stack
 from tests.integration.conftest import Names
-from tests.integration.mirror_feed import Feed, MirrorFactory, until
+from tests.integration.mirror_feed import MirrorFactory, until
 
 pytestmark = pytest.mark.integration
 COMPACTED = {

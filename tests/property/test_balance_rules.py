@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blockhouse.balance.count import (
@@ -19,43 +19,11 @@ from blockhouse.balance.count import (
     scaled,
 )
 from blockhouse.balance.model import Assignment, NotEnoughRoom, quality
-from blockhouse.balance.packing import by_count, giants, limit, place, repack
-from blockhouse.balance.quiet import QuietHours
+from blockhouse.balance.packing import by_count, giants, place, repack
 from blockhouse.balance.sticky import renew, step
-from blockhouse.balance.triggers import Cause, Look, RebalanceSettings, RebalanceState, decide, tasks_for
+from blockhouse.balance.triggers import tasks_for
 from blockhouse.placement.model import TopicPartition
-
-SLACK = 1 + 1e-6
-Weights = dict[TopicPartition, float]
-
-
-def names(count: int) -> list[str]:
-    return [f"task{n}" for n in range(count)]
-
-
-def keyed(rates: list[float]) -> Weights:
-    return {TopicPartition(f"t{n % 3}", n // 3): rate for n, rate in enumerate(rates)}
-
-
-rates = st.lists(st.floats(1e-3, 1e6) | st.sampled_from([0.0, 1.0, 1.0, 1e9]), min_size=1, max_size=60)
-"""Bytes a second: below a thousandth sums of floats no longer distinguish partitions, and nothing depends on it."""
-tolerances = st.sampled_from([0.0, 0.1, 0.5])
-
-
-@st.composite
-def assigned(draw: st.DrawFn) -> tuple[Assignment, Weights]:
-    """Any assignment, also a very bad one, with rates of all its partitions."""
-    weights = keyed(draw(rates))
-    count = draw(st.integers(1, 8))
-    owners = draw(st.lists(st.integers(0, count - 1), min_size=len(weights), max_size=len(weights)))
-    tasks: dict[str, list[TopicPartition]] = {name: [] for name in names(count)}
-    for key, owner in zip(weights, owners, strict=True):
-        tasks[f"task{owner}"].append(key)
-    return Assignment(tasks), weights
-
-
-def allowed(weights: Weights, tasks: int, tolerance: float) -> float:
-    return limit(weights, tasks, tolerance, giants(weights, tasks, tolerance)) * SLACK
+from tests.property.balancing import SLACK, Weights, allowed, assigned, keyed, names, rates, tolerances
 
 
 @given(assigned(), tolerances, st.integers(0, 60))
@@ -74,6 +42,23 @@ def test_a_step_never_makes_the_heaviest_task_heavier(given: tuple[Assignment, W
     before, weights = given
     heaviest = quality(step(before, weights, tolerance), weights).heaviest
     assert heaviest <= quality(before, weights).heaviest * SLACK
+
+
+@given(assigned(), tolerances)
+def test_each_move_helps_most_where_few_are_allowed(given: tuple[Assignment, Weights], tolerance: float) -> None:
+    """A further move never makes the heaviest task heavier than it is without."""
+    before, weights = given
+    steps = [step(before, weights, tolerance, moves=moves) for moves in range(len(weights))]
+    heaviest = [quality(each, weights).heaviest for each in steps]
+    assert all(later <= former * SLACK for former, later in pairwise(heaviest))
+
+
+def test_overloaded_tasks_take_turns_to_give() -> None:
+    """Two tasks with six alike, two idle ones: of two moves each gives one, so that neither is left behind."""
+    keys = [TopicPartition("t", n) for n in range(12)]
+    before = Assignment({"task0": keys[:6], "task1": keys[6:], "task2": (), "task3": ()})
+    after = step(before, dict.fromkeys(keys, 1e6), 0.10, moves=2)
+    assert [len(after[f"task{n}"]) for n in range(2)] == [5, 5]
 
 
 @given(assigned(), tolerances)
@@ -231,53 +216,3 @@ def test_a_load_that_wavers_by_a_fifth_does_not_flap(shares: list[float]) -> Non
         running, state = scaled(running, Needed(int(100 * share)), state, may_shrink=True)
         changes += running != before
     assert changes == 0
-
-
-START = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-@given(
-    st.lists(
-        st.tuples(st.floats(1, 600), st.lists(st.floats(0, 200), min_size=12, max_size=12), st.integers(0, 2**16)),
-        min_size=1,
-        max_size=25,
-    )
-)
-def test_what_moves_for_lag_or_quiet_hours_waits_for_the_cool_down(
-    looks: list[tuple[float, list[float], int]],
-) -> None:
-    """A simulated clock, rates that change wildly, lags at random: never two rebalances within the cool-down."""
-    weights = keyed([1.0] * 12)
-    current, state, now, moved_at = repack(names(3), weights), RebalanceState(), START, None
-    chosen = RebalanceSettings(cooldown=900)
-    for seconds, lags, seed in looks:
-        now += timedelta(seconds=seconds)
-        changed = {key: float(1 + (seed >> n) % 7) for n, key in enumerate(weights)}
-        look = Look(now, changed, list(current), dict(zip(weights, lags, strict=True)))
-        decision, state = decide(current, look, chosen, state)
-        assert decision.assignment.partitions() == weights.keys()
-        if decision.moved:
-            assert decision.causes == (Cause.LAG,)
-            assert moved_at is None or (now - moved_at).total_seconds() >= chosen.cooldown
-            moved_at = now
-        current = decision.assignment
-
-
-@given(assigned(), st.floats(0.01, 0.2))
-def test_quiet_hours_move_at_most_their_share(given: tuple[Assignment, Weights], share: float) -> None:
-    before, weights = given
-    chosen = RebalanceSettings(quiet_hours=(QuietHours.parse("00:00-12:00"),), most_moved=share)
-    decision, _ = decide(before, Look(START, weights, list(before)), chosen, RebalanceState())
-    assert len(decision.moved) <= share * len(weights)
-    noon = Look(START + timedelta(hours=12), weights, list(before))
-    assert decide(before, noon, chosen, RebalanceState())[0].moved == frozenset()
-
-
-@given(assigned())
-def test_a_request_does_at_once_what_the_tolerance_needs(given: tuple[Assignment, Weights]) -> None:
-    before, weights = given
-    look = Look(START, weights, list(before), requested=True)
-    decision, _ = decide(before, look, RebalanceSettings(), RebalanceState(moved_at=START))
-    assert decision.assignment == step(before, weights, 0.10, 500)
-    assume(decision.moved)
-    assert Cause.REQUEST in decision.causes

@@ -53,6 +53,16 @@ def test_the_source_roots_are_no_packages() -> None:
         assert not (ROOT / root / "__init__.py").exists(), "`operator` would hide the standard library's module"
 
 
+def test_images_are_built_from_every_package_of_the_wheel() -> None:
+    """What `.dockerignore` keeps out is missing in the wheel of the images, without a word of the build."""
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    roots = {package.split("/")[0] for package in wheel["packages"]}
+    let_in = {line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"}
+    decides = (ROOT / "scripts" / "images").read_text()
+    assert roots - let_in == set()
+    assert [root for root in roots if not re.search(rf"paths\+=\([^)]*\b{root}\b", decides)] == []
+
+
 def test_everything_that_is_named_for_a_change_exists() -> None:
     table = PAGE.split("## To change something")[1]
     rows = [line for line in table.splitlines() if line.startswith("| ") and not line.startswith("| to |")]

@@ -7,7 +7,7 @@ pauses for a hand-over. The number of tasks changes by the same step, however la
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Sequence
 
 from blockhouse.balance.model import Assignment, Weights
@@ -27,7 +27,7 @@ def step(
 ) -> Assignment:
     """Let overloaded tasks give until none is above the limit, or nothing fits, or `moves` partitions have moved.
 
-    The heaviest task never becomes heavier. `weights` must have exactly the partitions of `current`.
+    The heaviest task never becomes heavier, and gives first. `weights` must have exactly the partitions of `current`.
     """
     return _Step(current, weights, tolerance, most).run(len(weights) if moves is None else moves)
 
@@ -72,7 +72,7 @@ def _within(kept: Assignment, weights: Weights, most: int) -> Assignment:
 
 
 class _Step:
-    """One step. Tasks are numbers; of each, its partitions are sorted by weight when it first gives or takes."""
+    """One step. Tasks are numbers; the partitions of one are sorted by weight from when it first gives on."""
 
     def __init__(self, current: Assignment, weights: Weights, tolerance: float, most: int) -> None:
         self._weights, self._most = weights, most or len(weights)
@@ -83,15 +83,20 @@ class _Step:
         self._limit = limit(weights, len(self._names), tolerance, found) * (1 + _SLACK)
         loads = current.loads(weights)
         self._loads = [loads[name] for name in self._names]
+        self._ordered: dict[int, list[tuple[float, TopicPartition]]] = {}
         self._takers = [(load, task) for task, load in enumerate(self._loads)]
         heapq.heapify(self._takers)
 
     def run(self, moves: int) -> Assignment:
+        """One partition at a time, of the task that is most overloaded then: few moves already help most."""
         givers = [(-self._excess(task), task) for task in range(len(self._names)) if self._excess(task) > 0]
-        heapq.heapify(givers)  # the most overloaded gives first, so that few moves already help most
+        heapq.heapify(givers)
         while givers and moves > 0:
             _, task = heapq.heappop(givers)
-            moves -= self._relieve(task, moves)
+            if self._give(task):
+                moves -= 1
+                if (excess := self._excess(task)) > 0:
+                    heapq.heappush(givers, (-excess, task))
         return Assignment({name: sorted(self._keys[task]) for task, name in enumerate(self._names)})
 
     def _excess(self, task: int) -> float:
@@ -100,21 +105,19 @@ class _Step:
         allowed = max([self._limit, *(self._weights[key] for key in own)])
         return self._loads[task] - allowed * (1 + _SLACK)
 
-    def _relieve(self, task: int, moves: int) -> int:
-        """Let one task give; returns how many partitions moved."""
-        ordered = sorted((self._weights[key], key) for key in self._keys[task])
-        moved = 0
-        while moved < moves and len(ordered) > 1 and (excess := self._excess(task)) > 0:
-            taker = self._lightest(task)
-            if taker is None:
-                break
-            n = self._choose(ordered, excess, task, taker)
-            if n is None:
-                break
-            weight, key = ordered.pop(n)
-            self._move(key, weight, task, taker)
-            moved += 1
-        return moved
+    def _give(self, task: int) -> bool:
+        """Let an overloaded task give one partition; False if none that it has would help."""
+        if task not in self._ordered:
+            self._ordered[task] = sorted((self._weights[key], key) for key in self._keys[task])
+        ordered = self._ordered[task]
+        if len(ordered) < 2 or (taker := self._lightest(task)) is None:
+            return False
+        n = self._choose(ordered, self._excess(task), task, taker)
+        if n is None:
+            return False
+        weight, key = ordered.pop(n)
+        self._move(key, weight, task, taker)
+        return True
 
     def _choose(
         self, ordered: Sequence[tuple[float, TopicPartition]], excess: float, giver: int, taker: int
@@ -151,6 +154,8 @@ class _Step:
         self._loads[giver] -= weight
         self._loads[taker] += weight
         heapq.heappush(self._takers, (self._loads[taker], taker))
+        if taker in self._ordered:
+            insort(self._ordered[taker], (weight, key))
 
 
 def _weight(found: tuple[float, TopicPartition]) -> float:

@@ -6,6 +6,7 @@ what moves. New and gone partitions move nothing else and wait for nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -19,6 +20,11 @@ from blockhouse.placement.model import TopicPartition
 WORTH = 0.05
 """A rebalance for lag must make the heaviest task at least this much lighter."""
 LATE_LOOKS = 2
+AIM = 0.5
+"""A rebalance makes tasks even to this share of the tolerance: the rest of it is for what drifts until the next one.
+
+A step that aimed at the tolerance itself would leave tasks at its edge, and the first drift would carry them over it.
+"""
 
 
 class Cause(StrEnum):
@@ -33,13 +39,16 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RebalanceSettings:
-    """`on_lag` and `cooldown` in seconds, `tolerance` and `most_moved` as shares of one."""
+    """`on_lag` and `cooldown` in seconds, `tolerance` and `most_moved` as shares of one.
+
+    `tolerance` is meant to hold between rebalances, too; each makes tasks even to half of it.
+    """
 
     tolerance: float = 0.10
     on_lag: float = 60.0
     cooldown: float = 900.0
     quiet_hours: tuple[QuietHours, ...] = ()
-    most_moved: float = 0.05
+    most_moved: float = 0.02
     most_partitions: int = 500
 
 
@@ -130,14 +139,16 @@ def _rebalanced(
             return better, Cause.LAG, ()
         return base, None, late
     if is_quiet(settings.quiet_hours, look.now):
-        better = _renewed(base, look, settings, moves=int(settings.most_moved * len(look.weights)))
+        moves = math.ceil(settings.most_moved * len(look.weights))  # rounded up: few partitions move, too
+        better = _renewed(base, look, settings, moves)
         if better.moved_from(base):
             return better, Cause.QUIET_HOURS, ()
     return base, None, ()
 
 
 def _renewed(current: Assignment, look: Look, settings: RebalanceSettings, moves: int | None = None) -> Assignment:
-    return renew(current, look.tasks, look.weights, settings.tolerance, settings.most_partitions, moves, look.guessed)
+    aim = AIM * settings.tolerance
+    return renew(current, look.tasks, look.weights, aim, settings.most_partitions, moves, look.guessed)
 
 
 def _late(

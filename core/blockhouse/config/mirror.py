@@ -10,13 +10,15 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from blockhouse.balance.quiet import QuietHours
 from blockhouse.config.base import Settings
 from blockhouse.config.endpoints import NAME, KafkaCluster
-from blockhouse.config.pipeline import DAY, MAX_TOPIC, Admin, Gate, Spark
+from blockhouse.config.pipeline import DAY, LOOPBACK, MAX_TOPIC, Admin, Gate, Spark
 from blockhouse.config.units import Duration, Fraction, Size
 
 KIBI = 1 << 10
 MEBI = 1 << 20
 GROUPS = "km-"
 """What the groups of mirrors begin with."""
+POD_SETTINGS = ("spark.kubernetes.container.image", "spark.executor.instances")
+"""What Spark has no default for when its executors are pods, and what the number of slots follows from."""
 NO_EXACTLY_ONCE = "ExactlyOnce is not there yet: take EffectivelyOnce, which doubles nothing after a crash"
 
 
@@ -114,7 +116,8 @@ class Load(Settings):
     max_tasks: int = Field(default=32, ge=1, le=1000)
     """Tasks, at most; Spark's slots limit them too."""
     tolerance: Fraction = Field(default=0.1, ge=0.01, le=1)
-    """How far above the mean a task may be before partitions move."""
+    """How far above the mean a task may be. A rebalance makes tasks even to half of it: the rest is for what drifts
+    until the next one."""
 
     @model_validator(mode="after")
     def _bounds(self) -> Load:
@@ -132,8 +135,8 @@ class Rebalance(Settings):
     """How long nothing moves after a move, new and ended partitions and another number of tasks apart."""
     quiet_hours: tuple[Hours, ...] = Field(default=(), max_length=24)
     """When tasks are made even, as `02:00-05:00 UTC`."""
-    max_moved: Fraction = Field(default=0.05, ge=0, le=1)
-    """The part of the partitions that may move in quiet hours at once."""
+    max_moved: Fraction = Field(default=0.02, ge=0, le=1)
+    """The part of the partitions that may move in quiet hours at once, rounded up to a whole one."""
 
 
 class DeadLetters(Settings):
@@ -148,6 +151,13 @@ class MirrorSpark(Spark):
 
     master: str = Field(default="local[4]", min_length=1, max_length=256)
     """Where tasks run; each takes a slot."""
+
+    @model_validator(mode="after")
+    def _pods_are_described(self) -> MirrorSpark:
+        missing = [key for key in POD_SETTINGS if key not in self.conf] if self.in_pods else []
+        if missing:
+            raise ValueError(f"a master k8s:// starts executors as pods, for which conf needs {' and '.join(missing)}")
+        return self
 
 
 class MirrorConfig(Settings):
@@ -210,6 +220,15 @@ class MirrorConfig(Settings):
         if self.source.addresses & self.target.addresses:
             shared = sorted(self.source.addresses & self.target.addresses)[0]
             raise ValueError(f"source and target share the server {shared}: a cluster cannot be mirrored into itself")
+        return self
+
+    @model_validator(mode="after")
+    def _executors_reach_the_gate(self) -> MirrorConfig:
+        if self.spark.in_pods and self.gate.host in LOOPBACK:
+            raise ValueError(
+                f"executors in pods do not reach gate.host {self.gate.host}: give the driver's own address, or a name "
+                "that leads to it"
+            )
         return self
 
     @property

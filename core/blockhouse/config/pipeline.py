@@ -15,6 +15,7 @@ from blockhouse.config.secrets import SecretRef
 from blockhouse.config.units import Duration, Size
 
 DAY = 86400.0
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 MAX_ROWS = 1_048_575
 """One less than the server's squashing limit: a block stays one Data packet and one part per partition."""
 MAX_BLOCK_BYTES = 256 << 20
@@ -160,6 +161,11 @@ class Spark(Settings):
     lease: Duration = Field(default=60, ge=0.001, le=DAY)
     """How long one Spark task works on a stream."""
 
+    @property
+    def in_pods(self) -> bool:
+        """Whether Spark starts executors as pods of Kubernetes."""
+        return self.master.startswith("k8s://")
+
 
 class Gate(Settings):
     """Where tasks reach the driver."""
@@ -182,7 +188,7 @@ class Admin(Settings):
 
     @model_validator(mode="after")
     def _token_outside_loopback(self) -> Admin:
-        if self.token is None and self.host not in {"127.0.0.1", "::1", "localhost"}:
+        if self.token is None and self.host not in LOOPBACK:
             raise ValueError("a token is required when the admin API listens outside loopback")
         return self
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from blockhouse.config.pipeline import Spark
 from blockhouse.spark import daemon
-from blockhouse.spark.session import ARCHIVE, JAVA_OPTIONS, Lease, SparkApplication
+from blockhouse.spark.session import Lease, SparkApplication
+from blockhouse.spark.settings import ARCHIVE, JAVA_OPTIONS
 
 PATIENCE = 120.0
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from pyspark import SparkConf, SparkContext
@@ -15,30 +13,7 @@ from pyspark import SparkConf, SparkContext
 from blockhouse.config.pipeline import Spark
 from blockhouse.errors import Permanent
 from blockhouse.spark.causes import cause_of
-
-ARCHIVE = Path(sys.prefix) / "share" / "blockhouse" / "spark.jsa"
-"""Classes of Spark's JVM that need not be loaded again, if `spark.archive` has written them."""
-JAVA_OPTIONS = (
-    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -XX:MaxMetaspaceSize=192m"
-    " -XX:ReservedCodeCacheSize=64m -Xss512k"
-)
-LOG4J = Path(__file__).with_name("log4j2.properties")
-"""What Spark's JVM logs: errors, and nothing of its start."""
-_DEFAULTS = {
-    # The JVM only schedules: rows never pass through it.
-    "spark.driver.memory": "256m",
-    "spark.testing.reservedMemory": str(64 << 20),
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.eventLog.enabled": "false",
-    "spark.scheduler.mode": "FAIR",
-    "spark.locality.wait": "0",
-    "spark.python.worker.reuse": "true",
-    # A lease that fails is replayed under a new lease number; Spark's own retry of it would only be refused.
-    "spark.task.maxFailures": "1",
-    "spark.stage.maxConsecutiveAttempts": "1",
-    "spark.cleaner.periodicGC.interval": "60min",
-}
+from blockhouse.spark.settings import address_of, settings_of, slots_of
 
 
 class SparkNotStarted(Permanent):
@@ -69,23 +44,22 @@ class SparkApplication(Generic[Spec, Figures]):
     """Runs leases. Blocking; call from threads."""
 
     def __init__(
-        self, config: Spark, name: str, run: Callable[[Iterable[Spec]], Iterator[Figures]], daemon: str
+        self,
+        config: Spark,
+        name: str,
+        run: Callable[[Iterable[Spec]], Iterator[Figures]],
+        daemon: str,
+        host: str = "127.0.0.1",
     ) -> None:
         """`run` is what a task does, for `mapPartitions`: one result a lease, and found by name where the task runs.
-        `daemon` names the module that is the workers' parent; it calls `blockhouse.spark.daemon.serve`.
+        `daemon` names the module that is the workers' parent; it calls `blockhouse.spark.daemon.serve`. `host` is where
+        executors elsewhere reach this process.
 
         Raises SparkNotStarted.
         """
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        conf = SparkConf().setMaster(config.master).setAppName(name)
-        if config.master.startswith("local"):
-            conf.set("spark.driver.host", "127.0.0.1").set("spark.driver.bindAddress", "127.0.0.1")
-        conf.setAll(list(_DEFAULTS.items())).set("spark.python.daemon.module", daemon)
-        archived = f' "-XX:SharedArchiveFile={ARCHIVE}"' if ARCHIVE.is_file() else ""
-        logging = f' "-Dlog4j2.configurationFile={LOG4J}"'
-        conf.set("spark.driver.extraJavaOptions", JAVA_OPTIONS + archived + logging)
-        conf.setAll(list(config.conf.items()))
+        os.environ.setdefault("SPARK_LOCAL_IP", address_of(config, host))
+        conf = SparkConf().setAll(list(settings_of(config, name, daemon, host).items()))
         try:
             self._context = SparkContext(conf=conf)
         except Exception as error:  # Spark raises whatever it likes
@@ -93,7 +67,7 @@ class SparkApplication(Generic[Spec, Figures]):
             raise SparkNotStarted(text, reason="SparkNotStarted") from error
         self._run = run
         self._context.setLogLevel("ERROR")
-        self.slots = slots_of(config.master) or self._context.defaultParallelism
+        self.slots = slots_of(config) or self._context.defaultParallelism
 
     def run_lease(self, spec: Spec) -> Figures:
         """One job with one task; returns when the lease is over. Raises whatever Spark raises when it failed."""
@@ -134,12 +108,3 @@ class SparkApplication(Generic[Spec, Figures]):
         self.stop()
         process.stdin.close()
         process.wait(seconds)
-
-
-def slots_of(master: str) -> int | None:
-    """Tasks that can run at once under a `local` master; None when only the cluster knows."""
-    if match := re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", master):
-        return int(match[1])
-    if match := re.fullmatch(r"local-cluster\[(\d+),(\d+),\d+\]", master):
-        return int(match[1]) * int(match[2])
-    return 1 if master == "local" else None

@@ -109,7 +109,7 @@ def mirror(resource: KafkaMirror) -> MirrorConfig:
         "name": resource.name,
         "source": volumes.kafka_settings(spec.source),
         "target": volumes.kafka_settings(spec.target),
-        "spark": MirrorSpark(**given(spec.spark, MirrorSpark)),
+        "spark": given(spec.spark, MirrorSpark),
         "admin": _admin(),
         **given(spec, MirrorConfig),
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.balance import plot, rates
+from bench.balance import TOLERANCE, a_day, plot, rates
 from bench.balance_plot import STEPS, days, drawn
 
 WEIGHTS = rates(200, 1)
@@ -16,11 +16,24 @@ DRAWING = Path(__file__).parents[3] / "docs" / "balance.svg"
 
 
 def test_both_sides_carry_the_same_load_and_the_one_by_load_is_more_even() -> None:
-    by_count, by_load = days(WEIGHTS, TASKS, 0.1, 1)
+    found = days(WEIGHTS, TASKS, 0.1, 1)
+    by_count, by_load = found.by_count, found.by_load
 
     assert [sum(row) for row in by_count.loads] == pytest.approx([sum(row) for row in by_load.loads])
     assert by_load.ratio < by_count.ratio
     assert by_count.moved == 0
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_day_by_load_stays_within_the_tolerance_between_rebalances_too(seed: int) -> None:
+    """Just after each it is within half of it; just before it, only a task of nearly one partition may be above."""
+    found = a_day(seed)
+
+    assert not found.giant
+    assert found.by_load.settled <= 1 + TOLERANCE / 2 + 1e-6
+    assert found.by_load.ratio <= 1 + TOLERANCE
+    assert found.by_load.moved > 0
+    assert max(found.by_load.moves) <= 0.02 * 1000
 
 
 def test_a_line_for_each_task_on_each_side() -> None:

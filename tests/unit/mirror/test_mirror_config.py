@@ -107,6 +107,12 @@ def test_the_required_fields_are_enough() -> None:
         ("load: {utilization: 170%}\n", "load.utilization: 1.7: expected part of a whole"),
         ("rebalance: {maxMoved: 2}\n", "rebalance.maxMoved: 2: expected part of a whole"),
         ("rebalance: {quietHours: [nights]}\n", "rebalance.quietHours[0]: 'nights': 'nights' is not like"),
+        ("spark: {master: 'k8s://https://k'}\n", "spark: mapping of master: a master k8s:// starts executors as pods"),
+        (
+            "spark: {master: 'k8s://https://k', conf: {spark.kubernetes.container.image: i}}\n",
+            "spark: mapping of master, conf: a master k8s:// starts executors as pods, for which conf needs "
+            "spark.executor.instances",
+        ),
         ("admin: {host: 0.0.0.0}\n", "admin: mapping of host: a token is required"),
     ],
 )
@@ -116,6 +122,14 @@ def test_a_fault_names_its_field_and_what_was_expected(more: str, message: str) 
     (problem,) = problems(text + more)
 
     assert problem.startswith(message)
+
+
+def test_executors_in_pods_need_an_address_of_the_driver() -> None:
+    conf = "{spark.kubernetes.container.image: i, spark.executor.instances: '2'}"
+    pods = f"spark: {{master: 'k8s://https://k', conf: {conf}}}\n"
+
+    assert "executors in pods do not reach gate.host 127.0.0.1" in problems(SMALLEST + pods)[0]
+    assert parse_as(MirrorConfig, f"{SMALLEST}{pods}gate: {{host: 10.1.2.3}}\n").spark.in_pods
 
 
 @pytest.mark.parametrize("missing", ["name", "source", "target"])

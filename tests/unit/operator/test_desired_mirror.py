@@ -148,6 +148,9 @@ def test_a_template_adds_to_the_objects() -> None:
     assert found["NetworkPolicy"]["spec"]["ingress"][0]["ports"][1] == {"protocol": "TCP", "port": 9999}
 
 
+PODS = {"spark.kubernetes.container.image": "i", "spark.executor.instances": "2"}
+
+
 def faults(*changes: tuple[str, Any]) -> Iterator[tuple[str, str]]:
     with pytest.raises(InvalidSpec) as caught:
         settings.mirror(mirror(*changes))
@@ -169,6 +172,8 @@ def faults(*changes: tuple[str, Any]) -> Iterator[tuple[str, str]]:
         (("spec.load.utilization", "101%"), "spec.load", "expected from 1% to 100%"),
         (("spec.rebalance.quietHours", ["nights"]), "spec.rebalance.quietHours[0]", "is not like"),
         (("spec.targetTopics.sync", ["message.timestamp.type"]), "spec.targetTopics", "cannot be copied"),
+        (("spec.spark", {"master": "k8s://https://k"}), "spec.spark", "starts executors as pods"),
+        (("spec.spark", {"master": "k8s://https://k", "conf": PODS}), "spec", "do not reach gate.host 127.0.0.1"),
         (("spec.image", ...), "spec.image", "is required"),
         (("spec.template.pod.sidecars", [{"name": "mirror", "image": "a"}]), "spec.template", "taken by the operator"),
     ],
