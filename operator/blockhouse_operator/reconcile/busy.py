@@ -1,7 +1,8 @@
 """How many shards of a pipeline are being changed, by their statuses: so another leader counts the same.
 
 Most of a large pipeline waits during a rollout: those that wait are counted by what the watches reported, now and then
-for all of them together, and one of them is woken when a turn ends. One that may begin counts by a list of all shards.
+for all of them together, and one of them is woken when another shard is done. One that may begin counts by a list of
+all shards.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def queue_up(services: Services, shard: ClickHouseShardIngest, *, waits: bool) -
         waiting.pop(shard.name, None)
 
 
-def turn_ended(services: Services, shard: ClickHouseShardIngest) -> tuple[str, ...]:
+def done_with(services: Services, shard: ClickHouseShardIngest) -> tuple[str, ...]:
     """The shard is changed no longer: returns those that have waited longest, as many as may be changed at a time."""
     services.busy.pop(_place(shard), None)
     waiting = services.waiting.get(_place(shard), {})

@@ -18,7 +18,7 @@ from blockhouse_operator.decide.references import Reference
 from blockhouse_operator.decide.removal import first_to_leave
 from blockhouse_operator.decide.seen import ShardSeen
 from blockhouse_operator.decide.shard import ShardPlan, describe_shard
-from blockhouse_operator.reconcile.busy import plan_and_take, turn_ended
+from blockhouse_operator.reconcile.busy import done_with, plan_and_take
 from blockhouse_operator.reconcile.children import Applied, raise_refused
 from blockhouse_operator.reconcile.observe import ShardLook, look_at_shard
 from blockhouse_operator.reconcile.pace import Pace
@@ -109,7 +109,7 @@ class ShardReconciler:
             raise taken.trouble
         raise_refused(shard.name, applied)
         if _is_changed(shard.status) and not _is_changed(whole):
-            for name in turn_ended(services, shard):
+            for name in done_with(services, shard):
                 self._wake(shard.namespace, name)
         return self._next(shard, plan, whole, applied)
 
