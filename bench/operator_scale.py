@@ -1,11 +1,13 @@
-"""How the operator grows: pipelines of 10, 50 and 200 shards of 4 replicas on fake nodes.
+"""How the operator grows: pipelines of 50, 200, 1,000 and 2,050 shards of 4 replicas on fake nodes.
 
-    .venv/bin/python bench/operator_scale.py --shards 10 --shards 50 --shards 200
+    .venv/bin/python bench/operator_scale.py --shards 50 --shards 200 --shards 1000 --shards 2050
 
 Prints, for each size, how soon a change of the pipeline's spec is heard while its shards are made, the time from
-`kubectl apply` to Ready, the operator's requests and writes per shard until then, its requests per shard and minute
-when nothing changes, its processor time and its memory. Linear means: the columns per shard stay the same. On a
-machine that does other work at the same time only the two times are worthless.
+`kubectl apply` to Ready, the operator's requests and writes per shard and its processor time until then; and then, in a
+minute in which nothing changes, its requests a second with those of its own Lease, its writes but for Leases, and the
+part of a core that it takes; and its memory. With several sizes a second table has the slope: what each further shard
+adds, between one size and the next. Linear means that it stays the same. On a machine that does other work at the same
+time only the two times are worthless. `bench/operator_idle.py` measures idle reconciles without any server.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import tempfile
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
@@ -46,20 +49,23 @@ class Figures:
     ready_after: float
     requests: int
     writes: int
-    quiet_requests: int
-    quiet_writes: int
     cpu: float
     """Processor time of the operator from the apply until topics and tables were as specified."""
+    quiet_requests: float
+    """A second, as the figures below in a minute in which nothing changes."""
+    quiet_writes: int
+    quiet_cpu: float
+    """Of a core."""
     memory: int
 
 
 def main(
-    shards: Annotated[list[int] | None, typer.Option(help="Sizes, repeatable. Default: 10, 50, 200.")] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds until Ready at most, for each size.")] = 1800,
+    shards: Annotated[list[int] | None, typer.Option(help="Sizes, repeatable. Default: 50, 200, 1000, 2050.")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds until Ready at most, for each size.")] = 3600,
 ) -> None:
     """Measure the operator at several sizes, each on a cluster of its own."""
     found = []
-    for size in shards or [10, 50, 200]:
+    for size in shards or [50, 200, 1000, 2050]:
         with out.status(f"{size} shards"):
             found.append(measure(size, timeout))
         show(found)
@@ -89,7 +95,8 @@ def measure(shards: int, timeout: float) -> Figures:
 def observe(site: Site, operator: OperatorProcess, shards: int, timeout: float) -> Figures:
     resource = at_home(example(), site.surroundings, name=NAME, namespace=NAMESPACE)
     ensemble = {**resource["spec"]["zookeeper"]["ensembles"][0], "shards": {"from": 0, "to": shards - 1}}
-    resource = patched(resource, shards=shards, zookeeper={"ensembles": [ensemble]})
+    # The addresses of all replicas of thousands of shards fit into no Secret.
+    resource = patched(resource, shards=shards, zookeeper={"ensembles": [ensemble]}, clickhouse__remoteServers="Shard")
     pid = operator.pid
     assert pid is not None, "the operator died"
     process = psutil.Process(pid)
@@ -104,8 +111,10 @@ def observe(site: Site, operator: OperatorProcess, shards: int, timeout: float) 
         raise ClusterError(f"the operator lost its lease meanwhile: the machine is too busy to measure {shards} shards")
     cpu, user = sum(process.cpu_times()[:2]) - before, account_of(RELEASE)
     until_ready = list(site.cluster.audit.requests(user, since=mark))
-    quiet = site.cluster.audit.mark()
+    time.sleep(QUIET_SECONDS)  # until the last events of the start have been followed
+    quiet, quiet_before = site.cluster.audit.mark(), sum(process.cpu_times()[:2])
     time.sleep(QUIET_SECONDS)
+    quiet_cpu = (sum(process.cpu_times()[:2]) - quiet_before) / QUIET_SECONDS
     quiet_requests = list(site.cluster.audit.requests(user, since=quiet))
     return Figures(
         shards,
@@ -113,9 +122,10 @@ def observe(site: Site, operator: OperatorProcess, shards: int, timeout: float) 
         ready_after,
         requests=len(until_ready),
         writes=sum(request.writes for request in until_ready),
-        quiet_requests=len(quiet_requests),
-        quiet_writes=len(site.writes(quiet)),
         cpu=cpu,
+        quiet_requests=len(quiet_requests) / QUIET_SECONDS,
+        quiet_writes=len(site.writes(quiet)),
+        quiet_cpu=quiet_cpu,
         memory=process.memory_info().rss,
     )
 
@@ -140,11 +150,10 @@ def heard(site: Site, resource: Manifest) -> float:
 
 def show(found: list[Figures]) -> None:
     table = Table(title="The operator by size; 4 replicas a shard", title_justify="left")
-    times = ("shards", "spec heard after", "Ready after")
-    for column in (*times, "requests/shard", "writes/shard", "idle requests/shard/min", "idle writes"):
+    for column in ("shards", "spec heard after", "Ready after", "requests/shard", "writes/shard", "CPU/shard"):
         table.add_column(column, justify="right")
-    table.add_column("CPU/shard", justify="right")
-    table.add_column("memory", justify="right")
+    for column in ("idle requests/s", "idle writes", "idle CPU", "memory"):
+        table.add_column(column, justify="right")
     for one in found:
         table.add_row(
             str(one.shards),
@@ -152,10 +161,32 @@ def show(found: list[Figures]) -> None:
             f"{one.ready_after:.0f} s",
             f"{one.requests / one.shards:.0f}",
             f"{one.writes / one.shards:.0f}",
-            f"{one.quiet_requests / one.shards * 60 / QUIET_SECONDS:.1f}",
-            str(one.quiet_writes),
             f"{one.cpu / one.shards:.2f} s",
+            f"{one.quiet_requests:.1f}",
+            str(one.quiet_writes),
+            f"{one.quiet_cpu:.3f} cores",
             f"{one.memory >> 20} MiB",
+        )
+    out.print(table)
+    if len(found) > 1:
+        show_slopes(found)
+
+
+def show_slopes(found: list[Figures]) -> None:
+    table = Table(title="What each further shard adds", title_justify="left")
+    for column in ("shards", "Ready after", "requests", "writes", "CPU", "idle requests/s", "idle CPU", "memory"):
+        table.add_column(column, justify="right")
+    for less, more in pairwise(found):
+        by = more.shards - less.shards
+        table.add_row(
+            f"{less.shards} to {more.shards}",
+            f"{(more.ready_after - less.ready_after) / by:.2f} s",
+            f"{(more.requests - less.requests) / by:.0f}",
+            f"{(more.writes - less.writes) / by:.0f}",
+            f"{(more.cpu - less.cpu) / by:.2f} s",
+            f"{(more.quiet_requests - less.quiet_requests) / by:.4f}",
+            f"{(more.quiet_cpu - less.quiet_cpu) / by * 1000:.3f} ms/s",
+            f"{(more.memory - less.memory) / by / 1024:.0f} KiB",
         )
     out.print(table)
 

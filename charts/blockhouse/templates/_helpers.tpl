@@ -51,10 +51,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   resources: [blockaggregators/status, clickhouseshardingests/status, kafkareassignments/status, kafkamirrors/status]
   verbs: [patch]
 - apiGroups: [""]
-  resources: [configmaps, services]
+  resources: [configmaps, services, persistentvolumeclaims]
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
-  resources: [serviceaccounts, persistentvolumeclaims]
+  resources: [serviceaccounts]
   verbs: [get, list, create, patch, delete]
 # Which release serves the pipelines of a namespace: two must notice each other.
 - apiGroups: [coordination.k8s.io]

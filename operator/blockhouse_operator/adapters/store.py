@@ -147,6 +147,11 @@ class Store:
             return None
         return [_unpacked(self._entries[place]) for place in places]
 
+    @property
+    def size(self) -> int:
+        """Bytes of the packed objects."""
+        return sum(len(entry.packed) for entry in self._entries.values())
+
     def certain(self, group: Group) -> bool:
         """Whether everything of the group is known."""
         return self.trusted and not self._doubts.keys() & self._groups.get(group, set())
@@ -204,6 +209,11 @@ class Stores:
 
     def of(self, kind: Kind) -> Store | None:
         return self._by_kind.get(kind)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all packed objects."""
+        return sum(store.size for store in self._by_kind.values())
 
     def state_of(self, group: Group) -> Hashable | None:
         """Changes whenever an object of the group does; None where something of it is not known for certain."""

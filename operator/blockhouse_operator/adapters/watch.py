@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 SERVER_SECONDS = 240
 SILENCE_SECONDS = 300.0
-RETRY_SECONDS = 2.0
+RETRY_SECONDS, LONGEST_RETRY_SECONDS = 2.0, 60.0
 PAGE = 250
 
 Observed = Callable[[str, Object], None]
@@ -42,16 +42,19 @@ class Watch:
     async def run(self, observed: Observed) -> None:
         """Call `observed` for every object that is there, changes or goes, once the store has it; indefinitely. It must
         only take note."""
-        version = ""
+        version, failures = "", 0
         while True:
             try:
                 if not version:
                     version = await self._list(observed)
                 version = await self._follow(version, observed)
+                failures = 0
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError) as error:
                 log.warning("watch_broken", kind=self.store.kind.name, error=f"{type(error).__name__}: {error}")
                 version, self.store.complete = "", False
-                await asyncio.sleep(RETRY_SECONDS)
+                # A watch that is refused, for want of a right, must not list thousands of objects every two seconds.
+                await asyncio.sleep(min(LONGEST_RETRY_SECONDS, RETRY_SECONDS * 2.0**failures))
+                failures = min(failures + 1, 8)
 
     async def _list(self, observed: Observed) -> str:
         query = {**self._selector, "limit": str(PAGE)}

@@ -1,7 +1,8 @@
 """How many shards of a pipeline are being changed, by their statuses: so another leader counts the same.
 
 Most of a large pipeline waits during a rollout: those that wait are counted by what the watches reported, now and then
-for all of them together, and one of them is woken when a turn ends. One that may begin counts by a list of all shards.
+for all of them together, and one of them is woken when another shard is done. One that may begin counts by a list of
+all shards.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ async def plan_and_take(
     """Plan the next steps of a shard and take them: where it would begin a restart, as one with counting others."""
     plan = plan_shard(shard.spec, seen)
     if not any(isinstance(step, BeginStep) for step in plan.steps):
+        queue_up(services, shard, waits=False)
         return plan, await take(plan)
     # Noting a new step and counting those of other shards must be one: else two begin where one is allowed.
     async with services.rollout_lock(shard.namespace, shard.spec.pipeline):
@@ -50,7 +52,12 @@ def queue_up(services: Services, shard: ClickHouseShardIngest, *, waits: bool) -
         waiting.pop(shard.name, None)
 
 
-def turn_ended(services: Services, shard: ClickHouseShardIngest) -> tuple[str, ...]:
+def queues(services: Services, shard: ClickHouseShardIngest) -> bool:
+    """Whether the shard waits for others of its pipeline."""
+    return shard.name in services.waiting.get(_place(shard), {})
+
+
+def done_with(services: Services, shard: ClickHouseShardIngest) -> tuple[str, ...]:
     """The shard is changed no longer: returns those that have waited longest, as many as may be changed at a time."""
     services.busy.pop(_place(shard), None)
     waiting = services.waiting.get(_place(shard), {})

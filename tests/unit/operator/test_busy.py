@@ -12,7 +12,7 @@ from blockhouse_operator.api.rollout import ShardRollout
 from blockhouse_operator.decide.rollout import BeginStep
 from blockhouse_operator.decide.seen import ShardSeen
 from blockhouse_operator.decide.shard import ShardPlan
-from blockhouse_operator.reconcile.busy import REFUSED_SECONDS, busy_shards, plan_and_take, turn_ended
+from blockhouse_operator.reconcile.busy import REFUSED_SECONDS, busy_shards, done_with, plan_and_take
 from tests.unit.operator.shard_world import consuming, spec_of
 from tests.unit.operator.shard_world import shard as seen_shard
 
@@ -141,13 +141,13 @@ async def test_a_shard_that_could_begin_does_so_unless_too_many_others_are_being
     assert (free.lists, taken.lists) == (1, 1)
 
 
-async def test_when_a_turn_ends_those_that_have_waited_longest_are_next() -> None:
+async def test_when_a_shard_is_done_those_that_have_waited_longest_are_next() -> None:
     shards = Shards({"p-0": RESTARTING})
     for name in ("p-3", "p-1", "p-2"):
         assert (await planned(shards, Shard(name))).steps == ()
     shards.statuses = {}
 
-    assert turn_ended(shards, cast(Any, Shard("p-0"))) == ("p-3",)
-    assert turn_ended(shards, cast(Any, Shard("p-0", parallel=2))) == ("p-3", "p-1")
+    assert done_with(shards, cast(Any, Shard("p-0"))) == ("p-3",)
+    assert done_with(shards, cast(Any, Shard("p-0", parallel=2))) == ("p-3", "p-1")
     assert [type(step) for step in (await planned(shards, Shard("p-3"))).steps] == [BeginStep], "at once, not later"
-    assert turn_ended(shards, cast(Any, Shard("p-0"))) == ("p-1",)
+    assert done_with(shards, cast(Any, Shard("p-0"))) == ("p-1",)
