@@ -80,7 +80,8 @@ def test_a_drained_aggregator_leaves_its_streams_to_the_other_and_stays_drained_
         assert page is not None
         assert (page.ready, page.away) == (True, "drained: to see it leave (a test)")
         drained.kill()
-        drained.start()
+        drained.start(wait=False)
+        pipeline.wait("it is ready", drained.answers, timeout=300)
         assert drained.drain_state().drained
         assert not drained.streams()
         drained.resume("a test")
