@@ -16,6 +16,17 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from blockhouse.contract.aggregator import STATUS, BlockInFlight, LaggingTable, StatusPage, StreamStatus, TableStatus
+from blockhouse.contract.diagnosis import HISTORY, Ownership
+from blockhouse.contract.interventions import (
+    ACCEPT,
+    DRAIN,
+    DRAIN_STATE,
+    RESUME,
+    AcceptRequest,
+    DrainRequest,
+    DrainState,
+    ResumeRequest,
+)
 from blockhouse.contract.rollouts import HOLD, RELEASE, HoldRequest, ReleaseAnswer
 from blockhouse.streams import StreamId
 from e2e.stack import process
@@ -65,6 +76,28 @@ class AggregatorProcess(Server):
         """`DELETE /tables/TABLE/hold`: whether it was held. Raises as `hold` does."""
         answer = self._ask(RELEASE.method, RELEASE.at(table=table), HoldRequest(rollout=rollout).written())
         return ReleaseAnswer.parse(answer).released
+
+    def drain(self, by: str, why: str) -> None:
+        """`PUT /drain`."""
+        self._ask(DRAIN.method, DRAIN.path, DrainRequest(by=by, why=why).written())
+
+    def resume(self, by: str) -> None:
+        """`DELETE /drain`."""
+        self._ask(RESUME.method, RESUME.path, ResumeRequest(by=by).written())
+
+    def drain_state(self) -> DrainState:
+        """`GET /drain`. Raises OSError while there is no answer."""
+        return DrainState.parse(self.get(DRAIN_STATE.path))
+
+    def accept(self, stream: str, request: AcceptRequest) -> None:
+        """`PUT /streams/.../acceptance` of a stream that it owns, and that has stopped."""
+        cluster, topic, partition = stream.split("/")
+        path = ACCEPT.at(cluster=cluster, topic=topic, partition=partition)
+        self._ask(ACCEPT.method, path, request.written())
+
+    def history(self) -> list[Ownership]:
+        """`GET /history`. Raises OSError while there is no answer."""
+        return [Ownership.parse(each) for each in json.loads(self.get(HISTORY.path))]
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any]) -> Any:
         request = urllib.request.Request(self.url + path, data=json.dumps(body).encode(), method=method)

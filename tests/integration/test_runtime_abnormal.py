@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 from typer.testing import CliRunner
 
+from blockhouse.contract.interventions import AcceptRequest
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.commands.streams import app as streams_command
 from blockhouse_aggregator.coordination.locks import TableLocks
@@ -81,8 +82,12 @@ def test_offsets_set_before_the_first_start_are_used_when_they_can_be(pipeline: 
     pipeline.wait("the impossible one stopped", lambda: stops(pipeline) == {TOO_FAR: "OffsetBeyondEnd"})
     accepted = [stream for stream in feed.streams if stream[1] != TOO_FAR]
     feed.wait_exact(table, streams=accepted)
-    accept(pipeline, TOO_FAR, "OffsetBeyondEnd", "--yes")
+    aggregator, name = the_aggregator(pipeline), pipeline.stream("a", TOO_FAR)
+    aggregator.accept(name, AcceptRequest(by="ann", why="nothing was loaded", reason="OffsetBeyondEnd"))
     pipeline.settle(table)
+    (begun,) = (each for each in aggregator.history() if each.stream == name)
+    assert begun.accepted.startswith("OffsetBeyondEnd was accepted by ann at ")
+    assert "(nothing was loaded)" in begun.accepted
 
 
 def test_offsets_changed_by_a_tool_stop_their_stream_until_an_operator_decides(pipeline: Loading) -> None:

@@ -1,4 +1,4 @@
-"""A suspended shard owns nothing and loads nothing, also after a restart; resumed, it is exact."""
+"""A suspended shard, or a drained aggregator, owns nothing, also after a restart; resumed, it is exact."""
 
 from __future__ import annotations
 
@@ -63,3 +63,27 @@ def test_under_load_it_stops_stays_stopped_through_a_restart_and_resumes_exactly
         switch.write_text("false\n")
         pipeline.wait("it loads again", lambda: stored(pipeline, table) > before, timeout=180)
     pipeline.settle(table, timeout=180)
+
+
+def test_a_drained_aggregator_leaves_its_streams_to_the_other_and_stays_drained_through_a_restart(
+    pipeline: Loading,
+) -> None:
+    table = pipeline.feed.table("drained")
+    pipeline.wait("both own streams", pipeline.balanced)
+    drained, other = pipeline.aggregators
+    with pipeline.feed.flowing(table):
+        pipeline.wait("rows", lambda: stored(pipeline, table) > 0)
+        drained.drain("a test", "to see it leave")
+        pipeline.wait("it owns nothing", lambda: (state := drained.drain_state()).drained and state.streams == 0)
+        pipeline.wait("the other has all", lambda: len(other.streams()) == len(pipeline.feed.streams))
+        page = drained.status()
+        assert page is not None
+        assert (page.ready, page.away) == (True, "drained: to see it leave (a test)")
+        drained.kill()
+        drained.start(wait=False)
+        pipeline.wait("it is ready", drained.answers, timeout=300)
+        assert drained.drain_state().drained
+        assert not drained.streams()
+        drained.resume("a test")
+        pipeline.wait("both own streams again", pipeline.balanced)
+    pipeline.settle(table)

@@ -15,11 +15,13 @@ grows.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from secrets import randbelow
 from urllib.parse import unquote
 from uuid import uuid4
 
+from blockhouse.config.endpoints import ZooKeeper
 from blockhouse.errors import Permanent, Retryable
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse_aggregator.coordination.session import Session
@@ -152,3 +154,10 @@ def _history(name: str, path: str, table: Znode, revisions: list[Znode | None]) 
         return TableHistory(id=number, name=name, revisions=found)
     except (ValueError, KeyError, TypeError) as error:
         raise Permanent(f"zookeeper {path}: not a schema history: {error}", reason="SchemaHistoryUnreadable") from error
+
+
+@contextmanager
+def connected(config: ZooKeeper) -> Iterator[SchemaStore]:
+    """A store over a session of its own, which ends with it: for producers. Raises Retryable."""
+    with Session(config) as session:
+        yield SchemaStore(session)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from importlib.metadata import entry_points
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from blockhouse.config.endpoints import KafkaCluster
+from blockhouse.config.endpoints import KafkaCluster, ZooKeeper
+from blockhouse.config.load import load_as
+from blockhouse.config.producer import ProducerConfig
 from blockhouse.errors import Permanent
 from blockhouse.producer.rows import Row, RowEncoder, UnknownColumn
 from blockhouse.producer.transport import Delivery, Transport
@@ -48,6 +53,26 @@ class Producer:
         self._transport = Transport(
             ordered, topic, delivery_timeout=delivery_timeout, on_delivery=on_delivery, settings=settings
         )
+        self._own = ExitStack()
+        """What is closed with it."""
+
+    @classmethod
+    def from_config(cls, file: Path | str, *, on_delivery: Callable[[Delivery], None] | None = None) -> Self:
+        """By a YAML file as in docs/producing.md: clusters, topic, and the ZooKeeper that has the schemas, to which it
+        connects. Raises ConfigError with all faults of the file, Retryable while ZooKeeper does not answer."""
+        config = load_as(ProducerConfig, Path(file))
+        with ExitStack() as own:
+            producer = cls(
+                config.clusters,
+                own.enter_context(_schemas(config.zookeeper)),
+                config.preferred,
+                topic=config.topic,
+                delivery_timeout=config.delivery_timeout,
+                on_delivery=on_delivery,
+                settings=config.settings,
+            )
+            producer._own = own.pop_all()
+        return producer
 
     def send(
         self,
@@ -83,13 +108,18 @@ class Producer:
         if some are still being tried after `timeout` seconds."""
         self._transport.flush(timeout)
 
+    def close(self) -> None:
+        """Wait as `flush` does, then close what `from_config` has opened, also when that raises."""
+        with self._own:
+            self.flush()
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.flush()
+        self.close()
 
     def _load(self, table: str) -> RowEncoder:
         history = self._schemas.get(table)
@@ -101,3 +131,10 @@ class Producer:
             )
         encoder = self._encoders[table] = RowEncoder(history, history.current)
         return encoder
+
+
+def _schemas(config: ZooKeeper) -> AbstractContextManager[SchemaSource]:
+    """The pipeline's schema histories, from its ZooKeeper: core has no client of it, the wheel has."""
+    (entry,) = entry_points(group="blockhouse.schema_sources", name="zookeeper")
+    source: AbstractContextManager[SchemaSource] = entry.load()(config)
+    return source

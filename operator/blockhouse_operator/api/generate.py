@@ -1,5 +1,5 @@
 """What is generated from the models: the CRDs, their copies in the chart, docs/reference.md, docs/openapi.yaml and the
-tables of settings in docs/configuration.md, docs/verifier.md and docs/mirror.md.
+tables of settings in docs/configuration.md, docs/verifier.md, docs/mirror.md and docs/producing.md.
 
 `scripts/generate` writes the files, a test compares them. It must never take a fact from a file that it writes: the
 models are the only source.
@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from blockhouse.config import describe
 from blockhouse.config.mirror import MirrorConfig
 from blockhouse.config.pipeline import AggregatorConfig
+from blockhouse.config.producer import ProducerConfig
 from blockhouse.config.verifier import VerifierConfig
 from blockhouse.contract import openapi
 from blockhouse_operator.api import crd, reference
@@ -30,6 +31,7 @@ _TABLES: dict[str, type[BaseModel]] = {
     "configuration.md": AggregatorConfig,
     "verifier.md": VerifierConfig,
     "mirror.md": MirrorConfig,
+    "producing.md": ProducerConfig,
 }
 _KEEP = """  annotations:
     # The definitions outlive the release: without them every pipeline would be deleted.

@@ -18,7 +18,10 @@ from blockhouse import cli
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
-COMMANDS = [EntryPoint(name, value, cli.GROUP) for name, value in PROJECT["entry-points"][cli.GROUP].items()]
+GROUPS = (cli.GROUP, "blockhouse.status_sources", "blockhouse.schema_sources")
+COMMANDS = [
+    EntryPoint(name, value, group) for group in GROUPS for name, value in PROJECT["entry-points"][group].items()
+]
 SOURCES = {
     "blockhouse": ROOT / "core",
     "blockhouse_aggregator": ROOT / "aggregator",

@@ -1,5 +1,5 @@
-"""`blockhouse status --pipeline`, with an API server of our own in place of a Kubernetes: what it is asked, and that a
-pod that does not answer, or a right that is missing, hides nothing else."""
+"""`blockhouse status --pipeline`, with an API server of our own: what it is asked, and that a pod that does not answer,
+or a right that is missing, hides nothing else."""
 
 from __future__ import annotations
 
