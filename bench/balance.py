@@ -93,7 +93,7 @@ def measure(partitions: int, per_task: int, seed: int) -> dict[str, float]:
         "by count drifted, max/mean": quality(by_number, later).ratio,
         "drifted, max/mean": quality(packed, later).ratio,
         "sticky step, max/mean": quality(after, later).ratio,
-        "best possible, max/mean": max(bound / mean, 1.0),
+        "its limit, max/mean": max(bound / mean, 1.0),
         "sticky step, moved %": 100 * len(after.moved_from(packed)) / partitions,
         "repacked, moved %": 100 * len(repack(tasks, later).moved_from(packed)) / partitions,
         "sticky step, CPU s": step,

@@ -41,7 +41,7 @@ def wait_mirroring(site: Site, namespace: str) -> dict[str, str]:
         present = found.get("status", {}).get("observedGeneration") == found["metadata"]["generation"]
         return present and conditions.get("Ready") == "True" and "Reconciling" not in conditions
 
-    site.wait(f"km {namespace}/{NAME} is Ready", ready, timeout=120, show=lambda: status(site, namespace))
+    site.wait(f"km {namespace}/{NAME} is Ready", ready, timeout=300, show=lambda: status(site, namespace))
     return pods(site, namespace)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from e2e.kit.mirror import MirrorProcess
 
-SOON = 60.0
+SOON = 180.0
 """Seconds that only bound a success."""
 
 
