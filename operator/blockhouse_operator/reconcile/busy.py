@@ -34,6 +34,7 @@ async def plan_and_take(
     """Plan the next steps of a shard and take them: where it would begin a restart, as one with counting others."""
     plan = plan_shard(shard.spec, seen)
     if not any(isinstance(step, BeginStep) for step in plan.steps):
+        queue_up(services, shard, waits=False)
         return plan, await take(plan)
     # Noting a new step and counting those of other shards must be one: else two begin where one is allowed.
     async with services.rollout_lock(shard.namespace, shard.spec.pipeline):
@@ -49,6 +50,11 @@ def queue_up(services: Services, shard: ClickHouseShardIngest, *, waits: bool) -
         waiting.setdefault(shard.name)
     else:
         waiting.pop(shard.name, None)
+
+
+def queues(services: Services, shard: ClickHouseShardIngest) -> bool:
+    """Whether the shard waits for others of its pipeline."""
+    return shard.name in services.waiting.get(_place(shard), {})
 
 
 def done_with(services: Services, shard: ClickHouseShardIngest) -> tuple[str, ...]:

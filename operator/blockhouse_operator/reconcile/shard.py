@@ -18,7 +18,7 @@ from blockhouse_operator.decide.references import Reference
 from blockhouse_operator.decide.removal import first_to_leave
 from blockhouse_operator.decide.seen import ShardSeen
 from blockhouse_operator.decide.shard import ShardPlan, describe_shard
-from blockhouse_operator.reconcile.busy import done_with, plan_and_take
+from blockhouse_operator.reconcile.busy import done_with, plan_and_take, queues
 from blockhouse_operator.reconcile.children import Applied, raise_refused
 from blockhouse_operator.reconcile.observe import ShardLook, look_at_shard
 from blockhouse_operator.reconcile.pace import Pace
@@ -38,6 +38,10 @@ AT_ONCE = 0.5
 """Seconds after which a shard is reconciled again that is in the middle of something."""
 SOON = 5.0
 """The same of one that is not as it should be, at first: aggregators send no events."""
+HELD = 15.0
+"""At most so long where a step waits for the shard's own replicas: it makes a rollout longer."""
+BY_A_PERSON = (Reason.PAUSED, Reason.ABORTED)
+"""What holds a step until the spec changes."""
 WATCHED_CLOSELY = 2.0
 """The same while a replica restarts: all others wait for it."""
 
@@ -143,7 +147,9 @@ class ShardReconciler:
         if moves or _is_changed(status):
             return AT_ONCE if moves or in_progress(status.tables) else WATCHED_CLOSELY
         first = AT_ONCE if in_progress(status.tables) else SOON
-        return self._pace.after(place, first, resync, changed=status != shard.status or bool(applied.written))
+        held = any(hold.reason not in BY_A_PERSON for hold in plan.holds) and not queues(self._services, shard)
+        longest = min(HELD, resync) if held else resync
+        return self._pace.after(place, first, longest, changed=status != shard.status or bool(applied.written))
 
 
 def _is_changed(status: ClickHouseShardIngestStatus) -> bool:
