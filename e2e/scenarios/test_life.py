@@ -170,7 +170,7 @@ def is_suspended_and_resumed(site: Site, home: str, pipeline: Manifest) -> None:
 
 
 def is_restarted_on_demand(site: Site, home: str) -> None:
-    """One replica by its pod, then all of a shard, one after the other."""
+    """One replica by its pod, all of a shard, then all of the pipeline, one of a shard after the other."""
     before = by_name(site, home)
     site.cluster.kubectl("annotate", "pod", f"{NAME}-0-dc-a-0-0", "blockhouse.dev/restart=now", "-n", home)
     site.wait("one pod is another one", lambda: len(uids(site, home) - set(before.values())) == 1, timeout=300)
@@ -185,6 +185,10 @@ def is_restarted_on_demand(site: Site, home: str) -> None:
         return len(found) == REPLICAS and changed == {name for name in found if name.startswith(f"{NAME}-1-")}
 
     site.wait("all pods of shard 1 are others, and those of shard 0 are not", restarted, timeout=600)
+    site.wait_ready(NAME, home)
+    last = uids(site, home)
+    site.cluster.kubectl("annotate", "ba", NAME, "blockhouse.dev/restart=monday", "-n", home)
+    site.wait("all pods are others", lambda: len(uids(site, home) - last) == REPLICAS, timeout=600)
     site.wait_ready(NAME, home)
 
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
 
 from blockhouse_operator.api.resolve import all_replicas, resolve
 from blockhouse_operator.desired import clickhouse
 from e2e.stack.clickhouse import ClickHouseServer
+from e2e.stack.ports import Ports
+from e2e.stack.server import Server
+from e2e.stack.spec import StackSpec
 from tests.unit.operator.resources import pipeline
 
 REPLICA = "events-1-dc-a-0"
@@ -71,6 +77,10 @@ class PodServer(ClickHouseServer):
         text = clickhouse.server(resolve(pipeline(servers, *here, *changes), 1))
         self.write("config.xml", text.replace("<port>9000<", f"<port>{self.port}<"))
 
+    @property
+    def interserver_port(self) -> int:
+        return self._interserver_port
+
     def ports_here(self) -> dict[int, int]:
         """Ports of this machine by those of a pod."""
         return {8123: self.http_port, 9000: self.port, 9009: self._interserver_port}
@@ -85,3 +95,33 @@ class PodServer(ClickHouseServer):
         # The server compares times in whole seconds; a kubelet writes no file twice in one.
         written = max(path.stat().st_mtime, before + 1)
         os.utime(path, (written, written))
+
+
+Kind = TypeVar("Kind", bound=PodServer)
+
+
+def replica_of(kind: type[Kind], folder: Path, ports: Ports, number: int, zookeeper_port: int) -> Kind:
+    """`replica-NUMBER` of shard 1, with ports of its own; it is not started."""
+    return kind(
+        f"replica-{number}",
+        folder / f"replica-{number}",
+        spec=StackSpec(),
+        id=(1, number),
+        ports={purpose: ports[f"{purpose}-{number}"] for purpose in ("native", "http", "interserver")},
+        cluster={},
+        zookeeper_port=zookeeper_port,
+        dies_with_parent=True,
+    )
+
+
+@contextmanager
+def running(ports: Ports, *servers: Server) -> Iterator[None]:
+    """Start them one after the other; in the end they are killed in the other order, and their ports are free."""
+    try:
+        for server in servers:
+            server.start()
+        yield
+    finally:
+        for server in reversed(servers):
+            server.kill()
+        ports.release()

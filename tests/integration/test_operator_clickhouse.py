@@ -18,7 +18,7 @@ from e2e.stack.ports import Ports
 from e2e.stack.process import wait_until
 from e2e.stack.spec import StackSpec
 from e2e.stack.zookeeper import ZooKeeperServer
-from tests.integration.pod_server import ANALYST, CLUSTER, REPLICA, USERS, PodServer, user
+from tests.integration.pod_server import ANALYST, CLUSTER, REPLICA, USERS, PodServer, running, user
 from tests.unit.operator.resources import pipeline
 
 pytestmark = pytest.mark.integration
@@ -41,14 +41,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PodServer]:
         zookeeper_port=zookeeper.port,
         dies_with_parent=True,
     )
-    try:
-        zookeeper.start()
-        pod_server.start()
+    with running(ports, zookeeper, pod_server):
         yield pod_server
-    finally:
-        pod_server.kill()
-        zookeeper.kill()
-        ports.release()
 
 
 Login = Callable[[str, str], Client]

@@ -13,9 +13,8 @@ from blockhouse_operator.api.resolve import resolve
 from blockhouse_operator.desired import clickhouse
 from e2e.stack.ports import Ports
 from e2e.stack.process import wait_until
-from e2e.stack.spec import StackSpec
 from e2e.stack.zookeeper import ZooKeeperServer
-from tests.integration.pod_server import PodServer
+from tests.integration.pod_server import PodServer, replica_of, running
 from tests.unit.operator.resources import pipeline
 
 pytestmark = pytest.mark.integration
@@ -38,36 +37,14 @@ class Guarded(PodServer):
         self.write("config.xml", clickhouse.server(resolve(pipeline(servers, guarded), 1)))
         return command
 
-    @property
-    def interserver_port(self) -> int:
-        return self._interserver_port
-
 
 @pytest.fixture(scope="module")
 def replicas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Guarded]]:
     folder, ports = tmp_path_factory.mktemp("guarded"), Ports()
     zookeeper = ZooKeeperServer("zookeeper", folder / "zookeeper", port=ports["zookeeper"], dies_with_parent=True)
-    servers = [
-        Guarded(
-            f"replica-{number}",
-            folder / f"replica-{number}",
-            spec=StackSpec(),
-            id=(1, number),
-            ports={purpose: ports[f"{purpose}-{number}"] for purpose in ("native", "http", "interserver")},
-            cluster={},
-            zookeeper_port=zookeeper.port,
-            dies_with_parent=True,
-        )
-        for number in (1, 2)
-    ]
-    try:
-        for server in (zookeeper, *servers):
-            server.start()
+    servers = [replica_of(Guarded, folder, ports, number, zookeeper.port) for number in (1, 2)]
+    with running(ports, zookeeper, *servers):
         yield servers
-    finally:
-        for server in (*servers, zookeeper):
-            server.kill()
-        ports.release()
 
 
 def test_replicas_with_the_credentials_replicate(replicas: list[Guarded]) -> None:

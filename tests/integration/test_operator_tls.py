@@ -30,7 +30,7 @@ from e2e.stack.process import wait_until
 from e2e.stack.spec import StackSpec
 from e2e.stack.zookeeper import ZooKeeperServer
 from tests.integration.kafka_authority import authority_of_brokers
-from tests.integration.pod_server import CLUSTER, PodServer
+from tests.integration.pod_server import CLUSTER, PodServer, replica_of, running
 from tests.unit.operator.resources import pipeline
 
 pytestmark = [pytest.mark.integration, pytest.mark.clickhouse]
@@ -63,10 +63,6 @@ class SecureServer(PodServer):
         self.write("config.d/remote_servers.xml", listed.replace("<port>9440<", f"<port>{self.peer}<"))
         return command
 
-    @property
-    def interserver_port(self) -> int:
-        return self._interserver_port
-
     def ports_here(self) -> dict[int, int]:
         return {**super().ports_here(), 8443: self.http_port, 9440: self.port, 9010: self._interserver_port}
 
@@ -93,19 +89,6 @@ class WithPlainPorts(SecureServer):
         return {**super().ports_here(), **self.plain}
 
 
-def server_of(kind: type[SecureServer], folder: Path, ports: Ports, number: int, zookeeper: int) -> SecureServer:
-    return kind(
-        f"replica-{number}",
-        folder / f"replica-{number}",
-        spec=StackSpec(),
-        id=(1, number),
-        ports={purpose: ports[f"{purpose}-{number}"] for purpose in ("native", "http", "interserver")},
-        cluster={},
-        zookeeper_port=zookeeper,
-        dies_with_parent=True,
-    )
-
-
 def skip_on_the_stand_in() -> None:
     if StackSpec().clickhouse == CURRENT:
         pytest.skip(
@@ -121,17 +104,11 @@ def replicas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[SecureSe
     folder, ports = tmp_path_factory.mktemp("secure"), Ports()
     authority = authority_of_brokers(folder / "authority")
     zookeeper = ZooKeeperServer("zookeeper", folder / "zookeeper", port=ports["zookeeper"], dies_with_parent=True)
-    servers = [server_of(SecureServer, folder, ports, number, zookeeper.port) for number in (1, 2)]
+    servers = [replica_of(SecureServer, folder, ports, number, zookeeper.port) for number in (1, 2)]
     for server, peer in zip(servers, reversed(servers), strict=True):
         server.authority, server.peer = authority, peer.port
-    try:
-        for started in (zookeeper, *servers):
-            started.start()
+    with running(ports, zookeeper, *servers):
         yield servers
-    finally:
-        for started in (*servers, zookeeper):
-            started.kill()
-        ports.release()
 
 
 def test_replicas_fetch_and_query_each_other_over_tls(replicas: list[SecureServer]) -> None:
@@ -177,17 +154,10 @@ def test_beside_its_plain_ports_a_server_has_those_with_tls(tmp_path: Path) -> N
     skip_on_the_stand_in()
     ports = Ports()
     zookeeper = ZooKeeperServer("zookeeper", tmp_path / "zookeeper", port=ports["zookeeper"], dies_with_parent=True)
-    server = server_of(WithPlainPorts, tmp_path, ports, 1, zookeeper.port)
-    assert isinstance(server, WithPlainPorts)
+    server = replica_of(WithPlainPorts, tmp_path, ports, 1, zookeeper.port)
     server.authority, server.peer = authority_of_brokers(tmp_path / "authority"), server.port
     server.plain = {8123: ports["plain-http"], 9000: ports["plain"], 9009: server.interserver_port}
-    try:
-        zookeeper.start()
-        server.start()
+    with running(ports, zookeeper, server):
         assert server.execute("SELECT 1") == [(1,)]
         with Client("127.0.0.1", ports["plain"]) as plain:
             assert plain.execute("SELECT 1") == [(1,)]
-    finally:
-        server.kill()
-        zookeeper.kill()
-        ports.release()

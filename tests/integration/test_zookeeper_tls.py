@@ -23,7 +23,7 @@ from e2e.stack.ports import Ports
 from e2e.stack.spec import StackSpec
 from e2e.stack.zookeeper import ZooKeeperServer
 from tests.integration.kafka_authority import authority_of_brokers
-from tests.integration.pod_server import PodServer
+from tests.integration.pod_server import PodServer, replica_of, running
 from tests.unit.operator.resources import pipeline
 
 pytestmark = pytest.mark.integration
@@ -47,12 +47,8 @@ def zookeeper(authority: Authority, tmp_path_factory: pytest.TempPathFactory) ->
         tls=authority.folder,
         secure_port=ports["secure"],
     )
-    try:
-        server.start()
+    with running(ports, server):
         yield server
-    finally:
-        server.kill()
-        ports.release()
 
 
 def settings(zookeeper: ZooKeeperServer, authority: Authority, **changes: Any) -> ZooKeeper:
@@ -107,27 +103,14 @@ class SecurePodServer(PodServer):
 def test_a_current_clickhouse_replicates_by_an_ensemble_over_tls(
     zookeeper: ZooKeeperServer, authority: Authority, tmp_path: Path
 ) -> None:
-    spec, ports = StackSpec(), Ports()
-    if spec.clickhouse == OLDEST:
+    ports = Ports()
+    if StackSpec().clickhouse == OLDEST:
         pytest.skip("18.16 does not know TLS to ZooKeeper")
     certificate, key = authority.issue("client", "/CN=blockhouse")
-    server = SecurePodServer(
-        "replica",
-        tmp_path / "replica",
-        spec=spec,
-        id=(1, 1),
-        ports={purpose: ports[purpose] for purpose in ("native", "http", "interserver")},
-        cluster={},
-        zookeeper_port=zookeeper.secure_port,
-        dies_with_parent=True,
-    )
+    server = replica_of(SecurePodServer, tmp_path, ports, 1, zookeeper.secure_port)
     server.certificates = {"ca.crt": authority.certificate, "tls.crt": certificate, "tls.key": key}
-    try:
-        server.start()
+    with running(ports, server):
         engine = "ReplicatedMergeTree('/clickhouse/tables/{shard}/secure', '{replica}')"
         server.execute(f"CREATE TABLE default.secure (a UInt8) ENGINE = {engine} ORDER BY a")
-        server.execute("INSERT INTO default.secure VALUES", [(7,)])  # type: ignore[arg-type]
+        server.execute("INSERT INTO default.secure SELECT 7")
         assert server.execute("SELECT a FROM default.secure") == [(7,)]
-    finally:
-        server.kill()
-        ports.release()

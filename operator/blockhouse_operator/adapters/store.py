@@ -86,6 +86,14 @@ class Store:
         """The watch has reported everything up to this version."""
         self._version = max(self._version, int(version))
 
+    def lists(self, version: str) -> None:
+        """A list of this version begins. One that is older than what was reported is of an API server that was restored
+        from a backup: nothing that is known is of its history."""
+        if int(version) < self._version:
+            for place in list(self._entries):
+                self._remove(place)
+            self._version = 0
+
     def listed(self, places: Collection[Place], version: str) -> None:
         """A whole list of this version had these objects, all of which were `reported`, and no others."""
         for place in self._entries.keys() - places:

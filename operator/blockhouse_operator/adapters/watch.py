@@ -65,6 +65,8 @@ class Watch:
                 page = json.loads(await answer.read())
             if answer.status != 200:
                 raise ValueError(f"list refused: {answer.status} {page.get('message')}")
+            if not places:
+                self.store.lists(str(page["metadata"]["resourceVersion"]))
             for item in page["items"]:
                 await asyncio.sleep(0)  # the lease has to be renewed while thousands are taken in
                 places.add((item["metadata"].get("namespace", ""), item["metadata"]["name"]))

@@ -60,8 +60,6 @@ class Resource(Generic[Spec, Status]):
     spec: Spec
     status: Status
     annotations: Mapping[str, str] = field(default_factory=dict)
-    created: str = ""
-    """When it was created, RFC 3339."""
     owner: Mapping[str, Any] | None = None
     """The owner reference of its controller: of a shard, the pipeline."""
 
@@ -130,7 +128,6 @@ def _parse(obj: Object, kind: str, spec: type[Spec], status: type[Status]) -> Re
         spec=_validated(spec, obj.get("spec") or {}, f"{kind} {metadata['name']}"),
         status=_status(status, obj.get("status") or {}),
         annotations=metadata.get("annotations") or {},
-        created=metadata.get("creationTimestamp") or "",
         owner=next((owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")), None),
     )
 

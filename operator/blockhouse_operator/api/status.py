@@ -159,8 +159,8 @@ class RestartStatus(Part):
     """That of the pipeline's annotation."""
     shard: Annotated[str, Field(max_length=256)] = ""
     """That of the shard's own annotation."""
-    since: Annotated[str, Field(max_length=64)] = ""
-    """When the last of them was heard: pods that are older are restarted."""
+    pods: Annotated[tuple[Name, ...], Field(max_length=256)] = ()
+    """UIDs of the pods that were there when the last of them was heard: these are restarted."""
 
 
 class RebuildStatus(Part):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -17,26 +17,28 @@ _WEEK = 8
 """Days within which a window of one day a week begins again, by any clock."""
 
 
-def heard(before: RestartStatus | None, pipeline: str, shard: str, *, now: str) -> RestartStatus | None:
-    """The demands after those of the annotations of a pipeline and its shard; `now` (RFC 3339) counts for a new one.
+def latest_demands(
+    before: RestartStatus | None, pipeline: str, shard: str, pods: Collection[str]
+) -> RestartStatus | None:
+    """The demands after those of the annotations of a pipeline and its shard. A new one is about `pods`, the UIDs of
+    those that are there: no clock decides, for that of the API server may be another one than the operator's.
 
     An annotation that is gone demands nothing, nor does one that was heard before.
     """
     known = before or RestartStatus()
-    asked = RestartStatus(pipeline=pipeline or known.pipeline, shard=shard or known.shard, since=known.since)
-    return before if asked == known else asked.model_copy(update={"since": now})
+    asked = known.model_copy(update={"pipeline": pipeline or known.pipeline, "shard": shard or known.shard})
+    return before if asked == known else asked.model_copy(update={"pods": tuple(sorted(pods))})
 
 
-def demanded(pod: Mapping[str, Any], heard: RestartStatus | None) -> bool:
-    """Whether a pod's restart was asked for: by its own annotation, or of all replicas since it was created."""
+def demanded(pod: Mapping[str, Any], latest: RestartStatus | None) -> bool:
+    """Whether a pod's restart was asked for: by its own annotation, or of all replicas while it was there."""
     metadata = pod["metadata"]
     if (metadata.get("annotations") or {}).get(RESTART):
         return True
-    created, since = metadata.get("creationTimestamp"), heard.since if heard is not None else ""
-    return bool(created and since) and datetime.fromisoformat(created) < datetime.fromisoformat(since)
+    return latest is not None and metadata["uid"] in latest.pods
 
 
-def closed(windows: Sequence[Window], now: datetime) -> str:
+def outside_windows(windows: Sequence[Window], now: datetime) -> str:
     """Empty while a window is open, or where there is none: else when the next one begins, in words."""
     spans = [span for window in windows for span in _spans(window, now)]
     if not windows or any(begin <= now < end for begin, end in spans):

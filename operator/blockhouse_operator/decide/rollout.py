@@ -229,9 +229,9 @@ def not_paused(look: Look) -> Hold | None:
 def in_window(look: Look) -> Hold | None:
     """Unless a person asked for this restart, or it takes nothing away."""
     pod = look.candidate.pod
-    if not look.seen.closed or look.candidate.state() in DOWN or (pod is not None and pod.restart_demanded):
+    if not look.seen.outside_window or look.candidate.state() in DOWN or (pod is not None and pod.restart_demanded):
         return None
-    return Hold(Reason.OUTSIDE_WINDOW, f"{look.candidate.name} is to restart; {look.seen.closed}")
+    return Hold(Reason.OUTSIDE_WINDOW, f"{look.candidate.name} is to restart; {look.seen.outside_window}")
 
 
 def not_aborted(look: Look) -> Hold | None:

@@ -242,7 +242,7 @@ class ShardSeen:
     claimed_by: str = ""
     busy_shards: int = 0
     """Other shards of the pipeline in which a step of a rollout was begun."""
-    closed: str = ""
+    outside_window: str = ""
     """When restarts may begin again; empty while they may."""
     zookeeper_trouble: str = ""
     quorum_waits: Mapping[str, float] = field(default_factory=dict)

@@ -25,8 +25,8 @@ class TableLook:
     `gave_up`: the declaration of this generation of the spec has timed out before. `refused`: the DDL itself cannot be
     used (reason, text).
     `restarting` is a replica whose restart was begun; `rolling`: because tables were changed; `reload`: no one restarts
-    for that. `closed` is when restarts may begin again, empty while they may. `busy_shards` are other shards of the
-    pipeline with a table held or a replica that restarts.
+    for that. `outside_window` is when restarts may begin again, empty while they may. `busy_shards` are other shards
+    of the pipeline with a table held or a replica that restarts.
     """
 
     name: str
@@ -36,7 +36,7 @@ class TableLook:
     unheard: tuple[str, ...] = ()
     refused: str = ""
     paused: bool = False
-    closed: str = ""
+    outside_window: str = ""
     aborted: bool = False
     restarting: str = ""
     rolling: bool = False
@@ -166,8 +166,8 @@ def _begin(look: TableLook, columns: str, revision: int) -> TablePlan:
         return TablePlan(None, Reason.STEP_TIMED_OUT, text, revision, stalled=True)
     if look.paused:
         return TablePlan(None, Reason.PAUSED, f"{columns} would be added; spec.rollout.paused is true", revision)
-    if look.closed and not look.reload:
-        return TablePlan(None, Reason.OUTSIDE_WINDOW, f"{columns} would be added; {look.closed}", revision)
+    if look.outside_window and not look.reload:
+        return TablePlan(None, Reason.OUTSIDE_WINDOW, f"{columns} would be added; {look.outside_window}", revision)
     others = sorted({at.rollout for at in look.at if at.rollout})
     if others:
         return TablePlan(None, Reason.SCHEMA_CHANGING, f"{columns} to add; rollout {others[0]} holds it", revision)
@@ -229,7 +229,7 @@ def _why_not_restarted(look: TableLook) -> Reason:
         return Reason.ABORTED
     if look.paused:
         return Reason.PAUSED
-    return Reason.OUTSIDE_WINDOW if look.closed else Reason.SCHEMA_CHANGING
+    return Reason.OUTSIDE_WINDOW if look.outside_window else Reason.SCHEMA_CHANGING
 
 
 def _settled(look: TableLook, known: list[TableAt], revision: int) -> TablePlan:

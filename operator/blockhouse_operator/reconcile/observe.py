@@ -17,11 +17,11 @@ from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.resource import ClickHouseShardIngest
 from blockhouse_operator.api.status import AGGREGATOR_RESTART
 from blockhouse_operator.decide.paths import replication_paths
-from blockhouse_operator.decide.restarts import closed
+from blockhouse_operator.decide.restarts import outside_windows
 from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, TableAt, Turn, ZoneReport
 from blockhouse_operator.decide.shard_conditions import had_quorum
 from blockhouse_operator.reconcile.services import Services
-from blockhouse_operator.reconcile.standing import Standing
+from blockhouse_operator.reconcile.snapshot import ShardSnapshot
 
 
 @dataclass(frozen=True)
@@ -35,25 +35,25 @@ class ShardLook:
 async def look_at_shard(
     services: Services,
     shard: ClickHouseShardIngest,
-    standing: Standing,
+    snapshot: ShardSnapshot,
     contents: Contents,
     missing: Sequence[str],
     tables: Mapping[str, tuple[TableAt, ...]],
 ) -> ShardSeen:
     """`missing` are the references of the spec that are not there, `tables` what was seen of each table last."""
     token = contents.admin_token(shard.spec.pipeline)
-    known = (*standing.replicas, *standing.surplus)
-    asked = [replica for replica in known if replica.name in standing.running]
+    known = (*snapshot.replicas, *snapshot.surplus)
+    asked = [replica for replica in known if replica.name in snapshot.running]
     answers = await asyncio.gather(*(_ask(services, shard.namespace, replica, token) for replica in asked))
     heard = {replica.name: replica for replica in (*known, *answers)}
     seen = ShardSeen(
-        replicas=tuple(heard[replica.name] for replica in standing.replicas),
-        surplus=tuple(heard[replica.name] for replica in standing.surplus),
+        replicas=tuple(heard[replica.name] for replica in snapshot.replicas),
+        surplus=tuple(heard[replica.name] for replica in snapshot.surplus),
         turn=turn_of(shard, services.wall()),
         kafka_trouble=_kafka_trouble(answers),
         missing_references=tuple(missing),
         had_quorum=had_quorum(shard.status.conditions),
-        closed=closed(shard.spec.rollout.windows, services.wall()),
+        outside_window=outside_windows(shard.spec.rollout.windows, services.wall()),
         accepted_loss=shard.annotations.get(labels.ACCEPT_DATA_LOSS, ""),
     )
     return await _look_at_zookeeper(services, shard, contents, seen, tables)

@@ -50,7 +50,7 @@ from blockhouse_operator.reconcile.report import report, with_times
 from blockhouse_operator.reconcile.scope import Scope
 from blockhouse_operator.reconcile.services import Services, proven
 from blockhouse_operator.reconcile.shard_ingests import ShardIngests
-from blockhouse_operator.reconcile.standing import KINDS, list_pods, standing_of
+from blockhouse_operator.reconcile.snapshot import KINDS, list_pods, snapshot_of
 from blockhouse_operator.reconcile.users import publish_users
 
 log = structlog.get_logger(__name__)
@@ -199,8 +199,8 @@ class PipelineReconciler:
         await contents.read([Reference("Secret", names.internal_secret(shard.spec.pipeline), "token")])
         of_shard = labels.of_shard(shard.spec.pipeline, shard.spec.shard)
         found = await list_children(services.kubernetes, KINDS, shard.namespace, of_shard)
-        standing = standing_of(services, shard, live, found, await list_pods(services, shard), Applied())
-        if drained(expected_streams(shard.spec), await look_at_shard(services, shard, standing, contents, (), {})):
+        snapshot = snapshot_of(services, shard, live, found, await list_pods(services, shard), Applied())
+        if drained(expected_streams(shard.spec), await look_at_shard(services, shard, snapshot, contents, (), {})):
             return ""
         return "messages of its topics are not stored yet; stop producing to it"
 

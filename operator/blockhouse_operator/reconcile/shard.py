@@ -16,18 +16,19 @@ from blockhouse_operator.api.resource import ClickHouseShardIngest, InvalidSpec,
 from blockhouse_operator.api.status import ClickHouseShardIngestStatus
 from blockhouse_operator.decide.references import Reference
 from blockhouse_operator.decide.removal import first_to_leave
+from blockhouse_operator.decide.rollout import DEFERRED
 from blockhouse_operator.decide.seen import ShardSeen
 from blockhouse_operator.decide.shard import ShardPlan, describe_shard
+from blockhouse_operator.reconcile.backoff import Backoff
 from blockhouse_operator.reconcile.busy import done_with, plan_and_take, queues
 from blockhouse_operator.reconcile.children import Applied, raise_refused
 from blockhouse_operator.reconcile.observe import ShardLook, look_at_shard
-from blockhouse_operator.reconcile.pace import Pace
 from blockhouse_operator.reconcile.rebuild import about_replica, concerns, with_replication
 from blockhouse_operator.reconcile.replication import observe_replication
 from blockhouse_operator.reconcile.report import report, with_times
 from blockhouse_operator.reconcile.scope import Scope
 from blockhouse_operator.reconcile.services import Services, proven
-from blockhouse_operator.reconcile.standing import Standing, Standings
+from blockhouse_operator.reconcile.snapshot import ShardSnapshot, ShardSnapshots
 from blockhouse_operator.reconcile.steps import ShardSteps
 from blockhouse_operator.reconcile.tables import TableKeeper, in_progress
 from blockhouse_operator.reconcile.topics import TopicKeeper
@@ -40,8 +41,8 @@ SOON = 5.0
 """The same of one that is not as it should be, at first: aggregators send no events."""
 HELD = 15.0
 """At most so long where a step waits for the shard's own replicas: it makes a rollout longer."""
-BY_A_PERSON = (Reason.PAUSED, Reason.ABORTED)
-"""What holds a step until the spec changes."""
+BY_A_PERSON = DEFERRED | {Reason.ABORTED}
+"""What holds a step back because people wish so."""
 WATCHED_CLOSELY = 2.0
 """The same while a replica restarts: all others wait for it."""
 
@@ -54,24 +55,24 @@ class ShardReconciler:
         self._services = services
         self._scope = scope
         self._wake = wake
-        self._pace = Pace()
+        self._backoff = Backoff()
         self._topics = TopicKeeper(services)
         self._tables = TableKeeper()
-        self._standings = Standings()
+        self._snapshots = ShardSnapshots()
 
     async def reconcile(self, namespace: str, name: str) -> float | None:
         """Returns after how many seconds it is to be reconciled next; None when it is gone."""
         return await proven(self._services, lambda services: self._reconcile_by(services, namespace, name))
 
     async def _reconcile_by(self, services: Services, namespace: str, name: str) -> float | None:
-        standing = self._standings.known(services, namespace, name)
-        live = standing.live if standing else await services.kubernetes.get(SHARD_INGEST, namespace, name)
+        snapshot = self._snapshots.known(services, namespace, name)
+        live = snapshot.live if snapshot else await services.kubernetes.get(SHARD_INGEST, namespace, name)
         if live is None or live["metadata"].get("deletionTimestamp"):
-            self._standings.forget(namespace, name)
-            self._pace.forget((namespace, name))
+            self._snapshots.forget(namespace, name)
+            self._backoff.forget((namespace, name))
             return None
         try:
-            shard = standing.shard if standing else parse_shard_ingest(live)
+            shard = snapshot.shard if snapshot else parse_shard_ingest(live)
         except InvalidSpec as error:
             await refuse(services, live, error)
             return services.resync
@@ -79,24 +80,24 @@ class ShardReconciler:
             return services.resync
         contents = Contents(services.objects, namespace, services.folder)
         await contents.read([Reference("Secret", names.internal_secret(shard.spec.pipeline), "token")])
-        standing = standing or await self._standings.look(services, shard, live)
-        missing = await contents.read(standing.references)
-        return await self._reconcile(services, standing, contents, missing)
+        snapshot = snapshot or await self._snapshots.look(services, shard, live)
+        missing = await contents.read(snapshot.references)
+        return await self._reconcile(services, snapshot, contents, missing)
 
     async def _reconcile(
-        self, services: Services, standing: Standing, contents: Contents, missing: Sequence[str]
+        self, services: Services, snapshot: ShardSnapshot, contents: Contents, missing: Sequence[str]
     ) -> float:
-        shard, spec, applied = standing.shard, standing.shard.spec, standing.applied
-        seen = await look_at_shard(services, shard, standing, contents, missing, self._tables.last(shard))
+        shard, spec, applied = snapshot.shard, snapshot.shard.spec, snapshot.applied
+        seen = await look_at_shard(services, shard, snapshot, contents, missing, self._tables.last(shard))
         topics, trouble = await self._topics.keep(spec, contents, shard.status.topics)
-        seen = _add(seen, standing, trouble)
-        seen = await self._with_replication(services, standing, contents, seen)
-        steps = ShardSteps(services, shard, standing.live, standing.found, ShardLook(seen, standing.pods), contents)
+        seen = _add(seen, snapshot, trouble)
+        seen = await self._with_replication(services, snapshot, contents, seen)
+        steps = ShardSteps(services, shard, snapshot.live, snapshot.found, ShardLook(seen, snapshot.pods), contents)
         plan, taken = await plan_and_take(services, shard, seen, steps.take)
         tables = shard.status.tables
         if not spec.suspend and not spec.stop:  # suspended aggregators own nothing: tables stay as they are
             noted = shard.status.model_copy(update={"rollout": taken.rollout, "rebuild": taken.rebuild})
-            tables = await self._tables.keep(services, replace(shard, status=noted), standing.live, seen, contents)
+            tables = await self._tables.keep(services, replace(shard, status=noted), snapshot.live, seen, contents)
         status, conditions = describe_shard(spec, seen, plan, topics, tables)
         timed = with_times(services, shard.status.conditions, conditions, shard.generation)
         whole = status.model_copy(
@@ -105,24 +106,24 @@ class ShardReconciler:
                 "observed_generation": shard.generation,
                 "rollout": taken.rollout,
                 "rebuild": taken.rebuild,
-                "restart": standing.restart,
+                "restart": snapshot.restart,
             }
         )
         if whole != shard.status:
-            await report(services, SHARD_INGEST, standing.live, shard.status.conditions, whole, timed)
+            await report(services, SHARD_INGEST, snapshot.live, shard.status.conditions, whole, timed)
         if taken.trouble is not None:
             raise taken.trouble
         raise_refused(shard.name, applied)
-        if _is_changed(shard.status) and not _is_changed(whole):
+        if _being_changed(shard.status) and not _being_changed(whole):
             for name in done_with(services, shard):
                 self._wake(shard.namespace, name)
         return self._next(shard, plan, whole, applied)
 
     async def _with_replication(
-        self, services: Services, standing: Standing, contents: Contents, seen: ShardSeen
+        self, services: Services, snapshot: ShardSnapshot, contents: Contents, seen: ShardSeen
     ) -> ShardSeen:
         """Observe how far each replica is, where one is to leave or may need a rebuild."""
-        shard, rebuild, tables = standing.shard, standing.rebuild, self._tables.last(standing.shard)
+        shard, rebuild, tables = snapshot.shard, snapshot.rebuild, self._tables.last(snapshot.shard)
         rebuilds = concerns(rebuild, tables)
         if shard.spec.clickhouse.managed is None or not (seen.surplus or rebuilds):
             return seen
@@ -148,18 +149,18 @@ class ShardReconciler:
             and not applied.ending
             and not in_progress(status.tables)
         ):
-            self._pace.forget(place)
+            self._backoff.forget(place)
             return resync
         moves = bool(plan.steps or applied.ending)
-        if moves or _is_changed(status):
+        if moves or _being_changed(status):
             return AT_ONCE if moves or in_progress(status.tables) else WATCHED_CLOSELY
         first = AT_ONCE if in_progress(status.tables) else SOON
         held = any(hold.reason not in BY_A_PERSON for hold in plan.holds) and not queues(self._services, shard)
         longest = min(HELD, resync) if held else resync
-        return self._pace.after(place, first, longest, changed=status != shard.status or bool(applied.written))
+        return self._backoff.after(place, first, longest, changed=status != shard.status or bool(applied.written))
 
 
-def _is_changed(status: ClickHouseShardIngestStatus) -> bool:
+def _being_changed(status: ClickHouseShardIngestStatus) -> bool:
     """Whether the shard is one of those that are being changed, for which others wait."""
     return status.rollout is not None or status.rebuild is not None or any(table.held_since for table in status.tables)
 
@@ -184,11 +185,11 @@ def parse_status(live: Object) -> ClickHouseShardIngestStatus:
         return ClickHouseShardIngestStatus()
 
 
-def _add(seen: ShardSeen, standing: Standing, trouble: Mapping[str, str]) -> ShardSeen:
+def _add(seen: ShardSeen, snapshot: ShardSnapshot, trouble: Mapping[str, str]) -> ShardSeen:
     return replace(
         seen,
-        too_large=standing.too_large,
-        taken=tuple(standing.applied.taken),
-        refused=tuple(standing.applied.refused),
+        too_large=snapshot.too_large,
+        taken=tuple(snapshot.applied.taken),
+        refused=tuple(snapshot.applied.refused),
         kafka_trouble={**seen.kafka_trouble, **trouble},
     )

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Sequence
 import structlog
 
 from blockhouse_operator.adapters.kinds import SHARD_INGEST, Object
-from blockhouse_operator.api import names
+from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.resolve import resolve
 from blockhouse_operator.api.resource import BlockAggregator, InvalidSpec, parse_shard_ingest
 from blockhouse_operator.decide.pipeline import ShardState
@@ -73,8 +73,9 @@ class ShardIngests:
 
 
 def _version(pipeline: BlockAggregator, live: Object) -> Hashable:
-    """Changes whenever the shard does, or what the pipeline makes of it."""
-    return pipeline.uid, pipeline.generation, live["metadata"]["uid"], live["metadata"]["resourceVersion"]
+    """Changes whenever the shard does, or what the pipeline makes of it: an annotation changes no generation."""
+    desired = (pipeline.uid, pipeline.generation, pipeline.annotations.get(labels.RESTART, ""))
+    return desired, live["metadata"]["uid"], live["metadata"]["resourceVersion"]
 
 
 def _state_of(pipeline: BlockAggregator, number: int, live: Object | None, *, written: bool) -> ShardState:

@@ -133,7 +133,7 @@ class TableKeeper:
             unheard=seen.silent_zones,
             refused=refused,
             paused=spec.rollout.paused,
-            closed=seen.closed,
+            outside_window=seen.outside_window,
             gave_up=before is not None
             and before.state == Reason.STEP_TIMED_OUT.value
             and shard.status.observed_generation == shard.generation,

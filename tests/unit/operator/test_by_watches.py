@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from blockhouse_operator.adapters.kinds import BLOCK_AGGREGATOR
-from blockhouse_operator.api.labels import REVISION
+from blockhouse_operator.api.labels import RESTART, REVISION
 from e2e.memory.fleet import NAME, NAMESPACE, Fleet
 
 POD = (NAMESPACE, f"{NAME}-0-dc-a-0-0")
@@ -64,6 +64,18 @@ async def test_an_idle_pipeline_reads_no_shard(fleet: Fleet) -> None:
 
     assert not sent(fleet, "GET", "clickhouseshardingests")
     assert not [request for request in fleet.api.requests if request.writes]
+
+
+async def test_the_demand_to_restart_a_pipeline_reaches_its_idle_shards(fleet: Fleet) -> None:
+    """An annotation changes no generation, and nothing of the shards has changed."""
+    found = copy.deepcopy(fleet.api.of(BLOCK_AGGREGATOR.plural)[NAMESPACE, NAME])
+    found["metadata"].setdefault("annotations", {})[RESTART] = "monday"
+    fleet.api.put(BLOCK_AGGREGATOR.plural, found)
+    before = {name: pod["metadata"]["uid"] for (_, name), pod in fleet.api.of("pods").items()}
+
+    await fleet.settle()
+
+    assert all(fleet.api.of("pods")[NAMESPACE, name]["metadata"]["uid"] != uid for name, uid in before.items())
 
 
 async def test_what_others_change_is_seen_and_undone(fleet: Fleet) -> None:

@@ -16,7 +16,7 @@ from blockhouse_operator.api.resolve import resolve
 from blockhouse_operator.api.resource import ClickHouseShardIngest, parse_shard_ingest
 from blockhouse_operator.api.rollout import Window, parallel_shards
 from blockhouse_operator.api.status import ClickHouseShardIngestStatus, ReplicaStatus, RestartStatus
-from blockhouse_operator.decide.restarts import closed, demanded, heard
+from blockhouse_operator.decide.restarts import demanded, latest_demands, outside_windows
 from blockhouse_operator.decide.rollout import DEMANDED, OUTDATED, BeginStep, EndStep, Hold, plan_rollout
 from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State, Turn
 from blockhouse_operator.decide.shard import describe_shard, may_end, plan_shard
@@ -28,12 +28,12 @@ from tests.unit.operator.shard_world import consuming, shard, spec_of, unready
 
 SPEC = spec_of(3)
 A, B, C = (replica.name for replica in SPEC.replicas)
-BEFORE, NOW = "2026-03-01T10:00:00Z", "2026-03-01T12:00:00Z"
+NOW = "2026-03-01T12:00:00Z"
 NIGHTS = Window(start="22:00", duration="4h", time_zone="Europe/Berlin")
 
 
-def pod(created: str, **annotations: str) -> dict[str, object]:
-    return {"metadata": {"creationTimestamp": created, "annotations": annotations}}
+def pod(uid: str, **annotations: str) -> dict[str, object]:
+    return {"metadata": {"uid": uid, "annotations": annotations}}
 
 
 def resource() -> ClickHouseShardIngest:
@@ -52,21 +52,21 @@ def at(text: str) -> datetime:
 
 
 def test_another_value_of_an_annotation_is_a_demand_and_the_same_one_is_none() -> None:
-    first = heard(None, "monday", "", now=BEFORE)
-    assert first == RestartStatus(pipeline="monday", since=BEFORE)
-    assert heard(first, "monday", "", now=NOW) is first
-    assert heard(first, "", "", now=NOW) is first, "an annotation that was removed"
-    again = heard(first, "monday", "its disk", now=NOW)
-    assert again == RestartStatus(pipeline="monday", shard="its disk", since=NOW)
-    assert heard(None, "", "", now=NOW) is None
+    first = latest_demands(None, "monday", "", ["b", "a"])
+    assert first == RestartStatus(pipeline="monday", pods=("a", "b"))
+    assert latest_demands(first, "monday", "", ["c"]) is first
+    assert latest_demands(first, "", "", ["c"]) is first, "an annotation that was removed"
+    again = latest_demands(first, "monday", "its disk", ["c"])
+    assert again == RestartStatus(pipeline="monday", shard="its disk", pods=("c",))
+    assert latest_demands(None, "", "", ["a"]) is None
 
 
-def test_pods_older_than_the_demand_are_restarted_and_one_that_is_annotated_itself() -> None:
-    known = RestartStatus(pipeline="monday", since="2026-03-01T11:00:00Z")
-    assert demanded(pod(BEFORE), known)
-    assert not demanded(pod(NOW), known)
-    assert not demanded(pod(BEFORE), None)
-    assert demanded(pod(NOW, **{RESTART: "now"}), None)
+def test_the_pods_that_were_there_are_restarted_whatever_a_clock_shows_and_one_that_is_annotated_itself() -> None:
+    known = RestartStatus(pipeline="monday", pods=("a",))
+    assert demanded(pod("a"), known)
+    assert not demanded(pod("b"), known), "its successor: created by the clock of the API server"
+    assert not demanded(pod("a"), None)
+    assert demanded(pod("b", **{RESTART: "now"}), None)
 
 
 def test_a_demanded_restart_is_one_step_of_a_rollout_like_any_other() -> None:
@@ -79,14 +79,15 @@ def test_a_demanded_restart_is_one_step_of_a_rollout_like_any_other() -> None:
 
 def test_outside_its_windows_a_shard_restarts_only_what_is_down_or_was_asked_for() -> None:
     old = consuming(A, "old")
-    held = plan_rollout(SPEC, shard(old, consuming(B), consuming(C), closed="the next window begins at noon"))
+    held = plan_rollout(SPEC, shard(old, consuming(B), consuming(C), outside_window="the next window begins at noon"))
     assert held == Hold(Reason.OUTSIDE_WINDOW, f"{A} is to restart; the next window begins at noon")
     for replica in (asked(old), unready(old)):
-        assert isinstance(plan_rollout(SPEC, shard(replica, consuming(B), consuming(C), closed="later")), BeginStep)
+        seen = shard(replica, consuming(B), consuming(C), outside_window="later")
+        assert isinstance(plan_rollout(SPEC, seen), BeginStep)
 
 
 def test_a_shard_that_waits_for_its_window_is_settled() -> None:
-    waiting = plan_shard(SPEC, shard(consuming(A, "old"), consuming(B), consuming(C), closed="later"))
+    waiting = plan_shard(SPEC, shard(consuming(A, "old"), consuming(B), consuming(C), outside_window="later"))
     assert waiting.settled
     assert not plan_shard(SPEC, shard(consuming(A, "old"), unready(consuming(B)), consuming(C))).settled
 
@@ -103,24 +104,24 @@ def test_a_shard_that_waits_for_its_window_is_settled() -> None:
     ],
 )
 def test_a_window_is_one_of_its_zone_and_may_end_on_the_next_day(now: str, open_: bool) -> None:
-    assert (closed((NIGHTS,), at(now)) == "") is open_
+    assert (outside_windows((NIGHTS,), at(now)) == "") is open_
 
 
 def test_without_windows_restarts_may_begin_at_any_time() -> None:
-    assert closed((), at(NOW)) == ""
+    assert outside_windows((), at(NOW)) == ""
 
 
 def test_of_several_windows_the_next_one_is_named() -> None:
     weekend = Window(days=("Sat", "Sun"), start="03:00", duration="2h")
-    text = closed((NIGHTS, weekend), at("2026-01-17T12:00:00+00:00"))
+    text = outside_windows((NIGHTS, weekend), at("2026-01-17T12:00:00+00:00"))
     assert text == "the next window of spec.rollout.windows begins Sat 2026-01-17 22:00 CET"
-    assert closed((NIGHTS, weekend), at("2026-01-17T04:00:00+00:00")) == ""
+    assert outside_windows((NIGHTS, weekend), at("2026-01-17T04:00:00+00:00")) == ""
 
 
 def test_a_window_lasts_as_long_as_it_states_when_the_clocks_change() -> None:
     night = Window(start="01:00", duration="3h", time_zone="Europe/Berlin")  # 02:00 becomes 03:00 on 2026-03-29
-    assert closed((night,), at("2026-03-29T02:59:00+00:00")) == ""
-    assert closed((night,), at("2026-03-29T03:00:00+00:00")) != ""
+    assert outside_windows((night,), at("2026-03-29T02:59:00+00:00")) == ""
+    assert outside_windows((night,), at("2026-03-29T03:00:00+00:00")) != ""
 
 
 @given(
@@ -137,8 +138,8 @@ def test_a_window_that_is_closed_opens_within_eight_days(
         {"days": sorted(days), "start": f"{start:%H:%M}", "duration": f"{lasts}m", "timeZone": zone}
     )
     moment = now.replace(tzinfo=at(NOW).tzinfo)
-    if closed((window,), moment):
-        opened = any(not closed((window,), moment + timedelta(minutes=10 * n)) for n in range(8 * 24 * 6))
+    if outside_windows((window,), moment):
+        opened = any(not outside_windows((window,), moment + timedelta(minutes=10 * n)) for n in range(8 * 24 * 6))
         assert opened
         assert seconds(window.duration) >= 600
 
@@ -216,7 +217,7 @@ def test_what_restarts_wait_for_is_the_reason_of_pods_that_are_not_up_to_date() 
     old, others = consuming(A, "old"), (consuming(B), consuming(C))
     assert state(shard(consuming(A), *others)) == ("True", "AsSpecified")
     assert state(shard(old, *others)) == ("False", "RollingOut")
-    assert state(shard(old, *others, closed="later")) == ("False", "OutsideWindow")
+    assert state(shard(old, *others, outside_window="later")) == ("False", "OutsideWindow")
     assert state(shard(asked(consuming(A)), *others)) == ("False", "RollingOut")
 
 

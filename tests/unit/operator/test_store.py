@@ -139,6 +139,19 @@ def test_a_watch_that_is_not_heard_is_not_believed(store: Store, clock: Clock) -
     assert names(store) == ["a"]
 
 
+def test_an_api_server_that_was_restored_from_a_backup_is_believed(store: Store) -> None:
+    store.reported(pod(150))
+    store.reported(pod(151, "made-since"))
+    store.lists("120")
+    store.reported(pod(80))
+    store.listed({PLACE}, "120")
+
+    assert version_of(store) == "80"
+    assert names(store) == ["a"]
+    store.reported(pod(121))
+    assert version_of(store) == "121"
+
+
 def test_a_group_has_a_state_that_changes_with_each_of_its_objects(clock: Clock) -> None:
     stores, group = Stores(), ("ns", "p", "1")
     pods, maps = (stores.add(kind, None, CHILD, clock) for kind in (POD, CONFIG_MAP))

@@ -10,7 +10,7 @@ Place = tuple[str, str]
 """Namespace and name."""
 
 
-class Pace:
+class Backoff:
     """How often each resource was found as it was before."""
 
     def __init__(self) -> None:

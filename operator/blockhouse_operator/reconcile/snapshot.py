@@ -1,4 +1,4 @@
-"""How a shard stands in Kubernetes: its objects as they should be, and what is left to decide by.
+"""A shard in Kubernetes at one moment: its objects, made as they should be, and what is left to decide by.
 
 It is remembered, for most shards are as they were a minute ago: as long as no watch has reported a change of any object
 of a shard, and nothing was to be done about them, nothing is compared again.
@@ -26,7 +26,7 @@ from blockhouse_operator.api.shard import Replica
 from blockhouse_operator.api.status import RestartStatus
 from blockhouse_operator.decide.pods import pod_seen, running
 from blockhouse_operator.decide.references import Reference, references_of_pods
-from blockhouse_operator.decide.restarts import heard
+from blockhouse_operator.decide.restarts import latest_demands
 from blockhouse_operator.decide.seen import RebuildSeen, ReplicaSeen
 from blockhouse_operator.decide.shard import may_end
 from blockhouse_operator.decide.volumes import claim_size
@@ -41,12 +41,12 @@ KINDS = (CONFIG_MAP, SERVICE, VOLUME_CLAIM, DISRUPTION_BUDGET, NETWORK_POLICY, S
 
 
 @dataclass(frozen=True)
-class Standing:
+class ShardSnapshot:
     """A shard by its objects in Kubernetes alone, which `applied` made as they should be."""
 
     shard: ClickHouseShardIngest
     live: Object
-    """The shard's resource; without its spec and its status where the standing is remembered."""
+    """The shard's resource; without its spec and its status where the snapshot is remembered."""
     references: tuple[Reference, ...]
     """What its pods read."""
     replicas: tuple[ReplicaSeen, ...]
@@ -61,25 +61,25 @@ class Standing:
     too_large: tuple[str, ...] = ()
     """Volumes that are larger than in the spec, a sentence each."""
     found: Children = field(default_factory=dict)
-    """The live objects that steps are about; none where the standing is remembered."""
+    """The live objects that steps are about; none where the snapshot is remembered."""
     pods: Mapping[str, Object] = field(default_factory=dict)
     """By replica; as `found`."""
 
 
-class Standings:
+class ShardSnapshots:
     """Of all shards of all pipelines."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], tuple[Hashable, Standing]] = {}
+        self._known: dict[tuple[str, str], tuple[Hashable, ShardSnapshot]] = {}
 
-    def known(self, services: Services, namespace: str, name: str) -> Standing | None:
+    def known(self, services: Services, namespace: str, name: str) -> ShardSnapshot | None:
         """That of a shard of which nothing has changed since; None where its objects have to be compared."""
-        state, standing = self._known.get((namespace, name), (None, None))
-        if standing is None or services.kubernetes.fresh or state != _state_of(services, standing.shard):
+        state, snapshot = self._known.get((namespace, name), (None, None))
+        if snapshot is None or services.kubernetes.fresh or state != _state_of(services, snapshot.shard):
             return None
-        return standing
+        return snapshot
 
-    async def look(self, services: Services, shard: ClickHouseShardIngest, live: Object) -> Standing:
+    async def look(self, services: Services, shard: ClickHouseShardIngest, live: Object) -> ShardSnapshot:
         """Look at the objects of a shard and make them as they should be. Raises Unproven as `Kubernetes` does."""
         state = _state_of(services, shard)
         of_shard = labels.of_shard(shard.spec.pipeline, shard.spec.shard)
@@ -92,20 +92,20 @@ class Standings:
         manifests, too_large = with_claim_sizes(without_pod_of_rebuilt(shard, manifests, found), found)
         applied = await apply_children(services.kubernetes, manifests, found, shard.owners())
         gone = await prune_children(services.kubernetes, manifests, found, shard.uid, keep=leaving)
-        standing = standing_of(services, shard, live, found, pods, applied, too_large)
+        snapshot = snapshot_of(services, shard, live, found, pods, applied, too_large)
         self._known.pop((shard.namespace, shard.name), None)
         if state is not None and not gone and applied == Applied():
             about = {**live, "metadata": {**live["metadata"], "managedFields": []}, "spec": {}, "status": {}}
-            remembered = replace(standing, live=about, found={}, pods={})
+            remembered = replace(snapshot, live=about, found={}, pods={})
             self._known[shard.namespace, shard.name] = (state, remembered)
-        return standing
+        return snapshot
 
     def forget(self, namespace: str, name: str) -> None:
         """The shard is gone."""
         self._known.pop((namespace, name), None)
 
 
-def standing_of(
+def snapshot_of(
     services: Services,
     shard: ClickHouseShardIngest,
     live: Object,
@@ -113,11 +113,11 @@ def standing_of(
     pods: Mapping[str, Object],
     applied: Applied,
     too_large: Sequence[str] = (),
-) -> Standing:
+) -> ShardSnapshot:
     """`found` and `pods` are the live objects of the shard."""
-    served, restart = served_replicas(shard, services.zones), _demand(services, shard)
+    served, restart = served_replicas(shard, services.zones), _demand(shard, pods)
     surplus = [name for name in replicas_of(found, shard.owners()) if name not in shard.spec.replica_names()]
-    return Standing(
+    return ShardSnapshot(
         shard=shard,
         live=live,
         references=references_of_pods(shard.spec),
@@ -178,11 +178,11 @@ def with_claim_sizes(manifests: Sequence[Object], live: Children) -> tuple[list[
     return found, too_large
 
 
-def _demand(services: Services, shard: ClickHouseShardIngest) -> RestartStatus | None:
-    """The last demand to restart all replicas. What was asked before there were pods asks for nothing."""
-    now = services.now() if shard.status.observed_generation else shard.created
+def _demand(shard: ClickHouseShardIngest, pods: Mapping[str, Object]) -> RestartStatus | None:
+    """The last demand to restart all replicas. What was asked before there were pods is about none."""
     asked = shard.annotations.get(labels.RESTART, "")[:256]
-    return heard(shard.status.restart, shard.spec.rollout.restart, asked, now=now)
+    there = [pod["metadata"]["uid"] for pod in pods.values()]
+    return latest_demands(shard.status.restart, shard.spec.rollout.restart, asked, there)
 
 
 def _replica(
