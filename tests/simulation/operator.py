@@ -117,9 +117,7 @@ class Operator:
     def _accept(self, stream: StreamId, reason: str, start: int | None = None) -> None:
         decided = decision(reason, start, "operator", "simulated", self._world.now_ms())
         self._world.narrate("operator", f"{stream}: {decided.action}")
-        self._world.causes.setdefault(str(stream), set()).update(
-            ("StreamRestarted", "MarkerAdopted", "OffsetsWentBack")
-        )
+        self._world.causes.setdefault(str(stream), set()).update(("StreamRestarted", "MarkerAdopted"))
         stands_in: Any = ZkSession(self._ensemble, Process("an operator"), 0)
         Decisions(stands_in).put(stream_subject(stream), decided)
 

@@ -29,10 +29,12 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class Line:
     """The commits of a stream since it was started, or started afresh: the last one, of which content of the log it is,
-    and up to where tables and bad messages were checked."""
+    and up to where tables and bad messages were checked. Where a person let it start, another owner may do so again at
+    `begin` as long as nothing of it was inserted."""
 
     content: Content
     begin: int = 0
+    may_begin_again: bool = False
     last: Metadata | None = None
     checked: dict[int, int] = field(default_factory=dict)
     dead_checked: int = 0
@@ -66,6 +68,8 @@ class Oracle:
 
     def inserts(self, stream: StreamId, content: Bytes, grant: Grant) -> None:
         """I1 and I7: exactly a block whose intent was committed."""
+        if (line := self._lines.get(stream)) is not None:
+            line.may_begin_again = False
         key = (stream, content.table, content.offsets[0], content.offsets[-1], content.crc(str(stream)))
         if key not in self._intents:
             block = f"[{content.offsets[0]}, {content.offsets[-1]}] of t{content.table}, {stream}"
@@ -137,11 +141,12 @@ class Oracle:
 
     def _line(self, log: StreamLog, metadata: Metadata) -> Line:
         """The line that the commit continues, or begins because an operator allowed it to."""
-        line = self._lines.get(log.stream)
-        if line is None or (metadata.seq == 1 and log.stream in self._accepted):
-            begin = self._accepted.pop(log.stream, 0)
+        line, allowed = self._lines.get(log.stream), log.stream in self._accepted
+        if line is None or (metadata.seq == 1 and (allowed or line.may_begin_again)):
+            begin = self._accepted.pop(log.stream, 0 if line is None else line.begin)
             content = log.contents[0] if line is None else log.content
-            line = self._lines[log.stream] = Line(content, begin, dead_checked=begin)
+            again = allowed or (line is not None and line.may_begin_again)
+            line = self._lines[log.stream] = Line(content, begin, again, dead_checked=begin)
         return line
 
     def _judge(self, log: StreamLog, line: Line, metadata: Metadata) -> None:

@@ -34,6 +34,7 @@ OUTSIDE = {
     "missing-files-ignored": "no simulated process reads files",
     "proof-without-the-lock": "the claim of the same transaction refuses the same inserts here",
     "repair-": "a simulated person repairs by rules of its own",
+    "restart-": "two owners have to begin afresh in a row, and the former one to come back in between",
     "same-trouble-no-alarm": "an alarm that is not raised harms no row",
     "streams-taken-without-tasks": "Spark always starts tasks in a simulated world",
     "table-": "one pipeline alone is in a simulated world",

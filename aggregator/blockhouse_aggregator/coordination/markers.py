@@ -33,6 +33,8 @@ class StreamMarker(_Record):
     what is committed in Kafka is never behind them, unless it went back. `owner` is who claimed the stream last,
     `history` the identity of the schema history whose table ids its metadata uses (empty: not known). `former` are the
     ids of topics of its name that it was of before; an empty one stands for whatever a marker that was lost named.
+    `restarting` is the stop that a person has accepted and for which `owner` begins afresh: what is committed since may
+    be behind this marker, and nothing of it is stored (empty: none).
     """
 
     topic_id: str
@@ -43,6 +45,7 @@ class StreamMarker(_Record):
     owner: str = ""
     history: str = ""
     former: tuple[str, ...] = ()
+    restarting: str = ""
 
     def followed_by(self, new: StreamMarker) -> StreamMarker:
         """What is written in place of this marker: `new`, which remembers the topics there were before."""
@@ -101,6 +104,14 @@ class StreamMarkers:
         if node is None or _parse(StreamMarker, path, node) != old:
             raise VersionConflict(f"zookeeper {path}: the marker of {stream} is another by now", after=0.0)
         self._znodes.write(path, new.model_dump_json().encode(), node.version)
+
+    def claim(self, stream: StreamId, seen: StreamMarker | None, owner: str, accepted: str) -> None:
+        """Of an owner that begins afresh, for a stop was `accepted`: no earlier one that was about to can mark the
+        stream any more. Raises VersionConflict unless `seen` is what is there."""
+        if seen is not None:
+            self.replace(stream, seen, seen.model_copy(update={"owner": owner, "restarting": accepted}))
+        elif self.get(stream) is not None:
+            raise VersionConflict(f"zookeeper {self._path(stream)}: {stream} has a marker by now", after=0.0)
 
     def prove(self, stream: StreamId, claim: Claim, *lock_nodes: str) -> None:
         """In one transaction: the lock's nodes are there, no one else has claimed the stream since, and its marker

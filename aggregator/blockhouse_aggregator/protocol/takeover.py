@@ -14,6 +14,7 @@ from blockhouse_aggregator.protocol.state import Block, Stage, StreamState, Tabl
 
 MARKER_MISSING = "MarkerMissing"
 LOG_TRUNCATED = "LogTruncated"
+OFFSETS_WENT_BACK = "OffsetsWentBack"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,8 @@ class Facts:
     brokers give topics none), `marker_topic_id` the topic id under which the stream was started (None: never),
     `marker_seq` and `marker_position` of the newest metadata of which a block may be stored (-1: not known), `history`
     the identity of the schema history and `marker_history` of the one whose table ids the metadata uses (empty: not
-    known), `marker_former` the ids of topics of its name that the stream was of before, `accepted` the reason an
+    known), `marker_former` the ids of topics of its name that the stream was of before, `marker_restarting` the reason
+    that was accepted when an owner last began afresh and did not mark it (empty: none), `accepted` the reason an
     operator has accepted for this stream (`streams accept`), `accepted_from` where it shall then start (None: at the
     earliest offset) and `accepted_by` who has, when and why (empty: not known). `cut`: the log, as it is now, does not
     reach the position in the leader epoch the metadata records. `foreign` are the tables of metadata in another
@@ -44,6 +46,7 @@ class Facts:
     marker_position: int = -1
     marker_history: str = ""
     marker_former: tuple[str, ...] = ()
+    marker_restarting: str = ""
     history: str = ""
     accepted: str = ""
     accepted_from: int | None = None
@@ -81,13 +84,13 @@ def take_over(facts: Facts, *, replica: str, epoch: int, now_ms: int) -> Start |
         return Stop("CompactedTopic", "a compacted topic drops messages on its own: blocks could not be rebuilt")
     stop = _refusal(facts)
     if stop is not None:
-        if facts.accepted != stop.reason:
+        if facts.accepted != stop.reason and not _begun_and_unmarked(facts, stop):
             return stop
         if stop.reason == MARKER_MISSING and facts.metadata is not None:
             return _adopted_marker(_resume(facts, facts.metadata, replica, epoch, now_ms), facts.accepted_by)
         start = max(facts.log_begin, facts.log_begin if facts.accepted_from is None else facts.accepted_from)
         by = facts.accepted_by or "an operator"
-        text = f"{stop.reason} was accepted by {by}: starting afresh at offset {start}"
+        text = f"{facts.accepted} was accepted by {by}: starting afresh at offset {start}"
         return Start(_fresh(facts, start, replica, epoch, now_ms), (Alarm("StreamRestarted", text),))
     if facts.foreign is not None and facts.offset is not None and not facts.adopted:
         return NeedsSurvey(*bounds(facts.offset, facts.foreign, facts.log_begin))
@@ -96,6 +99,12 @@ def take_over(facts: Facts, *, replica: str, epoch: int, now_ms: int) -> Start |
     # Never started. Example: offset=None -> the log's begin; offset=700 set on purpose by a tool -> 700.
     start = facts.log_begin if facts.offset is None else facts.offset
     return _skip_expired(_fresh(facts, start, replica, epoch, now_ms), facts.log_begin)
+
+
+def _begun_and_unmarked(facts: Facts, stop: Stop) -> bool:
+    """Whether the owner before began afresh, as was accepted, and died before it marked that. Example: LogTruncated was
+    accepted from 40; number 1 at 52 is committed, nothing of it stored, and the marker states number 812 at 90211."""
+    return stop.reason == OFFSETS_WENT_BACK and facts.accepted == facts.marker_restarting != ""
 
 
 def _refusal(facts: Facts) -> Stop | None:
@@ -152,7 +161,7 @@ def _against_marker(facts: Facts, metadata: Metadata) -> Stop | None:
         # A restored disk of the brokers, or a tool that committed an old offset with its metadata: number 12 at 600,
         # but a block of number 15 at 900 may be stored.
         text = f"number {metadata.seq} at position {metadata.position} is committed, but blocks of number"
-        return Stop("OffsetsWentBack", f"{text} {facts.marker_seq} at {facts.marker_position} may be stored")
+        return Stop(OFFSETS_WENT_BACK, f"{text} {facts.marker_seq} at {facts.marker_position} may be stored")
     return None
 
 

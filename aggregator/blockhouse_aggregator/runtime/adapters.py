@@ -55,7 +55,7 @@ RETRY_PAUSE = 0.1
 LOCK_THREADS = 64
 MARKER_THREADS = 8
 REACHES_SECONDS = 10.0
-OTHER_TOPIC = "StartedOnOtherTopic"
+OTHER_TOPIC, OTHER_OWNER = "StartedOnOtherTopic", "StartedByOtherOwner"
 
 
 class KafkaGroups:
@@ -346,7 +346,12 @@ class StoredMarkers:
     async def marker(self, stream: StreamId) -> StreamMarker | None:
         return await self._threads.run(self._markers.get, stream)
 
-    async def mark_started(self, stream: StreamId, metadata: Metadata, history: str, *, afresh: bool) -> None:
+    async def claim_restart(self, stream: StreamId, seen: StreamMarker | None, owner: str, accepted: str) -> None:
+        await self._threads.run(self._markers.claim, stream, seen, owner, accepted)
+
+    async def mark_started(
+        self, stream: StreamId, metadata: Metadata, history: str, *, afresh: bool, claimed_by: str
+    ) -> None:
         """After the stream's first commit. `afresh`: an operator let it begin again, perhaps at lower numbers, or of
         another topic of the same name: what an older marker states is over."""
         new = StreamMarker(
@@ -356,6 +361,7 @@ class StoredMarkers:
             seq=metadata.seq,
             position=metadata.position,
             history=history,
+            owner=claimed_by,
         )
         if afresh:
             new = new.model_copy(update={"former": ("",)})  # unless there is a marker to name them
@@ -364,6 +370,9 @@ class StoredMarkers:
             # We were frozen after our first commit, and another owner has started it on a topic made since.
             text = f"{stream}: it was started as one of topic id {found.topic_id} meanwhile, not of {new.topic_id}"
             raise Blocked(text, reason=OTHER_TOPIC)
+        if claimed_by and found.owner != claimed_by:
+            # Two owners in a row were let begin afresh: only of the one that marks it blocks may be stored.
+            raise Blocked(f"{stream}: {found.owner} has begun it meanwhile", reason=OTHER_OWNER)
         if found.topic_id != new.topic_id or (afresh and found != new):
             await self._threads.run(self._markers.replace, stream, found, found.followed_by(new))
 

@@ -217,9 +217,18 @@ class Markers(Protocol):
         """The stream's marker, None when it was never started. Raises Retryable."""
         ...
 
-    async def mark_started(self, stream: StreamId, metadata: Metadata, history: str, *, afresh: bool) -> None:
-        """After its first commit; `afresh` replaces an older marker. Raises Retryable, and Blocked when the stream was
-        started on another topic meanwhile."""
+    async def claim_restart(self, stream: StreamId, seen: StreamMarker | None, owner: str, accepted: str) -> None:
+        """Before the first commit of an owner that a person lets begin afresh: a stop was `accepted`. An earlier owner
+        that was let and lost the stream before it marked it cannot mark it, and so insert, any more. Raises Retryable
+        when the marker is not the one that was `seen`: the takeover has to be decided again."""
+        ...
+
+    async def mark_started(
+        self, stream: StreamId, metadata: Metadata, history: str, *, afresh: bool, claimed_by: str
+    ) -> None:
+        """After its first commit; `afresh` replaces an older marker, but only the one of `claim_restart` when it was
+        `claimed_by` an owner. Raises Retryable, and Blocked when the stream was started meanwhile, by another owner or
+        on another topic."""
         ...
 
     async def prove(self, stream: StreamId, claim: Claim, lease: Any) -> None:

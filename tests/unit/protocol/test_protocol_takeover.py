@@ -116,6 +116,21 @@ def test_messages_taken_by_retention_before_they_were_read_are_counted_holes() -
     assert violations(metadata_of(start.state, NOW)) == []
 
 
+def test_an_acceptance_lasts_until_the_restart_that_it_allows_is_marked() -> None:
+    """An owner began afresh, committed its first metadata and died before the marker: nothing of that is stored."""
+    stopped = replace(RUNNING, cut=True, accepted="LogTruncated", accepted_from=300)
+    assert state_of(stopped).position == 300
+    begun = replace(RUNNING, marker_seq=RECORDED.seq + 811, accepted="LogTruncated", accepted_from=300)
+    died = replace(begun, marker_restarting="LogTruncated")
+    assert (state_of(died).position, state_of(died).seq) == (300, 0)
+    for other in (begun, replace(died, accepted=""), replace(died, accepted="TopicRecreated")):
+        decision = take_over(other, replica="r2", epoch=5, now_ms=NOW)
+        assert isinstance(decision, Stop)
+        assert decision.reason == "OffsetsWentBack"
+    for something_else in (replace(died, topic_id="T2"), replace(died, history="new", marker_history="old")):
+        assert isinstance(take_over(something_else, replica="r2", epoch=5, now_ms=NOW), Stop)
+
+
 STOPS = {
     "reset to 0 by a tool": (replace(RUNNING, offset=0, metadata=None), "OffsetsReset"),
     "rewound with its metadata": (replace(RUNNING, offset=300), "OffsetsReset"),

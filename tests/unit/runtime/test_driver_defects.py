@@ -55,7 +55,9 @@ class World:
     async def topic_id(self, stream: StreamId, max_age: float) -> str:
         return STATE.topic_id
 
-    async def mark_started(self, stream: StreamId, metadata: Metadata, history: str, *, afresh: bool) -> None: ...
+    async def mark_started(
+        self, stream: StreamId, metadata: Metadata, history: str, *, afresh: bool, claimed_by: str
+    ) -> None: ...
 
     async def identity(self) -> str:
         return "one"

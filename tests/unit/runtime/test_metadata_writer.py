@@ -30,7 +30,7 @@ COMMIT = Commit(LAGGING.position, metadata_of(LAGGING, NOW), epoch=1)
 
 def writer(room: MetadataRoom) -> MetadataWriter:
     context = cast(StreamContext, SimpleNamespace(room=room))
-    return MetadataWriter(StreamId("a", "events", 0), context, cast(StreamReport, None), asyncio.Event())
+    return MetadataWriter(StreamId("a", "events", 0), "r1/1/x", context, cast(StreamReport, None), asyncio.Event())
 
 
 def test_a_round_that_is_too_large_is_read_again_unless_it_is_the_smallest() -> None:
@@ -60,6 +60,11 @@ def test_a_round_is_not_the_smallest_while_a_block_in_flight_will_make_room() ->
     assert is_smallest(blocked, sealed(blocked, 2))
 
 
+def writer_in(context: object, report: object, closed: asyncio.Event) -> MetadataWriter:
+    stream = StreamId("a", "events", 0)
+    return MetadataWriter(stream, "r1/1/x", cast(StreamContext, context), cast(StreamReport, report), closed)
+
+
 async def test_what_an_owner_before_committed_is_marked_before_more_is() -> None:
     done: list[tuple[str, int]] = []
 
@@ -69,7 +74,7 @@ async def test_what_an_owner_before_committed_is_marked_before_more_is() -> None
         done.append(("committed", metadata.seq))
         return Applied()
 
-    async def mark(_stream: StreamId, metadata: Metadata, _history: str, *, afresh: bool) -> None:
+    async def mark(_stream: StreamId, metadata: Metadata, _history: str, *, afresh: bool, claimed_by: str) -> None:
         done.append(("marked", metadata.seq))
 
     async def identity() -> str:
@@ -79,7 +84,9 @@ async def test_what_an_owner_before_committed_is_marked_before_more_is() -> None
     context = SimpleNamespace(room=MetadataRoom(4000), ports=ports, catalog=SimpleNamespace(identity=identity))
     report = SimpleNamespace(committed=lambda *_: None)
     closed = asyncio.Event()
-    found = MetadataWriter(StreamId("a", "events", 0), cast(StreamContext, context), cast(StreamReport, report), closed)
+    found = MetadataWriter(
+        StreamId("a", "events", 0), "r1/1/x", cast(StreamContext, context), cast(StreamReport, report), closed
+    )
     before = replace(COMMIT.metadata, seq=COMMIT.metadata.seq - 1)
     facts = SimpleNamespace(marker_topic_id=None, topic_id="T", metadata=before, adopted=False)
     found.started(cast(Facts, facts), restarted=False)
@@ -95,7 +102,7 @@ async def test_a_stream_that_is_another_owners_on_another_topic_by_now_is_taken_
     async def commit(*_: object) -> CommitOutcome:
         return Applied()
 
-    async def mark(*_: object, afresh: bool) -> None:
+    async def mark(*_: object, afresh: bool, claimed_by: str) -> None:
         raise Blocked("started as one of another topic", reason="StartedOnOtherTopic")
 
     async def identity() -> str:
@@ -103,8 +110,8 @@ async def test_a_stream_that_is_another_owners_on_another_topic_by_now_is_taken_
 
     ports = SimpleNamespace(group=SimpleNamespace(commit=commit), markers=SimpleNamespace(mark_started=mark))
     context = SimpleNamespace(room=MetadataRoom(4000), ports=ports, catalog=SimpleNamespace(identity=identity))
-    report = cast(StreamReport, SimpleNamespace(committed=lambda *_: None))
-    found = MetadataWriter(StreamId("a", "events", 0), cast(StreamContext, context), report, asyncio.Event())
+    report = SimpleNamespace(committed=lambda *_: None)
+    found = writer_in(context, report, asyncio.Event())
     facts = SimpleNamespace(marker_topic_id=None, topic_id="T", metadata=None, adopted=False)
     found.started(cast(Facts, facts), restarted=False)
     assert await found.write(COMMIT) == Refused("StartedOnOtherTopic")
@@ -117,7 +124,7 @@ async def test_what_was_committed_before_a_restart_is_not_marked_in_its_place() 
     async def commit(*_: object) -> CommitOutcome:
         return Applied()
 
-    async def mark(_stream: StreamId, metadata: Metadata, _history: str, *, afresh: bool) -> None:
+    async def mark(_stream: StreamId, metadata: Metadata, _history: str, *, afresh: bool, claimed_by: str) -> None:
         marked.append(metadata.seq)
 
     async def answer(*_: object) -> str:
@@ -126,8 +133,8 @@ async def test_what_was_committed_before_a_restart_is_not_marked_in_its_place() 
     markers = SimpleNamespace(mark_started=mark, consume_acceptance=answer)
     ports = SimpleNamespace(group=SimpleNamespace(commit=commit), markers=markers)
     context = SimpleNamespace(room=MetadataRoom(4000), ports=ports, catalog=SimpleNamespace(identity=answer))
-    report = cast(StreamReport, SimpleNamespace(committed=lambda *_: None))
-    found = MetadataWriter(StreamId("a", "events", 0), cast(StreamContext, context), report, asyncio.Event())
+    report = SimpleNamespace(committed=lambda *_: None)
+    found = writer_in(context, report, asyncio.Event())
     before = replace(COMMIT.metadata, seq=COMMIT.metadata.seq + 90)
     facts = SimpleNamespace(marker_topic_id=None, topic_id="T2", metadata=before, adopted=False)
     found.started(cast(Facts, facts), restarted=False)

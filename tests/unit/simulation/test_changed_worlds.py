@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from blockhouse.errors import Blocked
+from blockhouse.errors import Blocked, Retryable
 from blockhouse.metadata.model import Metadata, Window
 from blockhouse.streams import StreamId
+from blockhouse_aggregator.coordination.markers import StreamMarker
 from tests.simulation.clock import Process
 from tests.simulation.logs import HOLE
 from tests.simulation.run import Universe, universe
@@ -133,7 +134,7 @@ def test_the_late_marker_of_a_former_topic_does_not_replace_that_of_the_present_
 
         async def mark(metadata: Metadata, *, afresh: bool = False) -> str:
             try:
-                await markers.mark_started(STREAM, metadata, "h", afresh=afresh)
+                await markers.mark_started(STREAM, metadata, "h", afresh=afresh, claimed_by="")
             except Blocked as error:
                 return error.reason
             return ""
@@ -149,3 +150,47 @@ def test_the_late_marker_of_a_former_topic_does_not_replace_that_of_the_present_
         found = made.ensemble.marker(STREAM)
         assert found is not None
         assert (found.topic_id, found.position) == ("topic-a-1", 7)
+
+
+def test_of_two_owners_that_a_person_lets_begin_afresh_only_the_later_one_marks_the_stream() -> None:
+    """The earlier one lost the stream behind its first commit, and writes its marker when it continues: what it would
+    insert then, the later one reads again and cuts into other blocks."""
+    with universe(CALM) as made:
+        session: Any = ZkSession(made.ensemble, Process("an aggregator"), 0)
+        markers = SimMarkers(session, "r0", lambda: 0)
+        before = Metadata("r0", 812, 0, "topic-a-0", 0, 90, Window())
+        earlier, later = (Metadata("r0", 1, 0, "topic-a-0", 0, position, Window()) for position in (40, 36))
+        answers: list[str] = []
+
+        async def mark(metadata: Metadata, owner: str, *, afresh: bool = True) -> None:
+            try:
+                await markers.mark_started(STREAM, metadata, "h", afresh=afresh, claimed_by=owner)
+            except Blocked as error:
+                answers.append(error.reason)
+            else:
+                answers.append("")
+
+        async def claim(seen: StreamMarker | None, owner: str) -> None:
+            try:
+                await markers.claim_restart(STREAM, seen, owner, "LogTruncated")
+            except Retryable as error:
+                answers.append(type(error).__name__)
+            else:
+                answers.append("")
+
+        async def one_after_the_other() -> None:
+            await mark(before, "", afresh=False)
+            seen = await markers.marker(STREAM)
+            await claim(seen, "earlier")
+            await claim(seen, "another")  # it has decided by a marker that is not there any more
+            await claim(await markers.marker(STREAM), "later")
+            await mark(earlier, "earlier")
+            await mark(later, "later")
+            await mark(later, "later")  # what it does not know to be written it writes again
+
+        made.world.loop.spawn(one_after_the_other())
+        made.run(1)
+        assert answers == ["", "", "VersionConflict", "", "StartedByOtherOwner", "", ""]
+        found = made.ensemble.marker(STREAM)
+        assert found is not None
+        assert (found.seq, found.position, found.owner) == (1, 36, "later")

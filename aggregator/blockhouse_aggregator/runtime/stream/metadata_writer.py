@@ -31,10 +31,13 @@ MARKER_RETRY = 1.0
 
 
 class MetadataWriter:
-    """Of one stream in one epoch, which is over when `closed` is set."""
+    """Of one stream in one epoch, which is over when `closed` is set; `owner` is a name that no other owner has."""
 
-    def __init__(self, stream: StreamId, context: StreamContext, report: StreamReport, closed: asyncio.Event) -> None:
+    def __init__(
+        self, stream: StreamId, owner: str, context: StreamContext, report: StreamReport, closed: asyncio.Event
+    ) -> None:
         self._stream = stream
+        self._owner = owner
         self._context = context
         self._report = report
         self._closed = closed
@@ -42,12 +45,14 @@ class MetadataWriter:
         self._marked = False
         self._unmarked: Metadata | None = None
         self._restarted = False
+        self._claimed_by = ""
         self._written_at = 0.0
 
     def started(self, facts: Facts, *, restarted: bool) -> None:
         """The stream is taken over by these facts; `restarted`: because an operator accepted what had stopped it.
         Caller: the owner, before anything is written."""
         former = bool(facts.topic_id) and facts.marker_topic_id not in (None, "", facts.topic_id)
+        self._claimed_by = self._owner if restarted else ""
         self._restarted = restarted or former  # the owner before us was, and died before it wrote the marker
         self._marked = facts.marker_topic_id == facts.topic_id and not restarted
         left_to_us = facts.marker_topic_id is None and not restarted and not facts.adopted
@@ -107,7 +112,9 @@ class MetadataWriter:
         while not self._marked and not self._closed.is_set():
             try:
                 history = await self._context.catalog.identity()
-                await markers.mark_started(self._stream, metadata, history, afresh=self._restarted)
+                await markers.mark_started(
+                    self._stream, metadata, history, afresh=self._restarted, claimed_by=self._claimed_by
+                )
                 if self._restarted:
                     await markers.consume_acceptance(self._stream)
                 self._marked = True

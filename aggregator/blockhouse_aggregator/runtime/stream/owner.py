@@ -79,13 +79,13 @@ class StreamOwner:
         self.closed = asyncio.Event()
         self.wake = asyncio.Event()
         self.draining = asyncio.Event()
-        name = f"{context.config.replica}/{epoch}/{context.random.getrandbits(64):016x}"
-        self._proof = InsertProof(stream, name, context.ports.markers)
+        self._name = f"{context.config.replica}/{epoch}/{context.random.getrandbits(64):016x}"
+        self._proof = InsertProof(stream, self._name, context.ports.markers)
         self.task = CurrentTask(str(stream), context.faults, self._prove)
         self.blocks = BlocksInFlight(stream, context, self.report, self.task, self.closed)
         self.awaited_revisions = AwaitedRevisions(context.catalog)
         self.retention = Retention(stream)
-        self.writer = MetadataWriter(stream, context, self.report, self.closed)
+        self.writer = MetadataWriter(stream, self._name, context, self.report, self.closed)
         self._blocked = StalledBlocks(self, self.blocks)
         self._scanning = False
         """Whether a task gathers messages that no intent names yet."""
@@ -111,6 +111,7 @@ class StreamOwner:
                     context.catalog,
                     self.stream,
                     replica=context.config.replica,
+                    owner=self._name,
                     epoch=self.epoch,
                     now_ms=context.now_ms(),
                 )

@@ -24,14 +24,15 @@ log = structlog.get_logger(__name__)
 
 
 async def take_over(
-    ports: Ports, catalog: Catalog, stream: StreamId, *, replica: str, epoch: int, now_ms: int
+    ports: Ports, catalog: Catalog, stream: StreamId, *, replica: str, owner: str, epoch: int, now_ms: int
 ) -> tuple[takeover.Facts, takeover.Start | takeover.Stop]:
     """The facts and the decision. An operator's acceptance that answers no stop is out of date and deleted; one that
-    allows a start is used up by its first commit: a crash before that must not ask again.
+    allows a start is used up by the marker behind its first commit: a crash before that must not ask again. Until then
+    the start is claimed for `owner`, a name that no other owner has.
 
     Raises Retryable while the facts cannot be had, Blocked when the schema history lacks a table of the metadata.
     """
-    known, facts = await _gathered(ports, stream, epoch)
+    known, marker, facts = await _gathered(ports, stream, epoch)
     decided = await ports.markers.acceptance(stream)
     facts = accepted(facts, decided)
     decision = takeover.take_over(facts, replica=replica, epoch=epoch, now_ms=now_ms)
@@ -41,18 +42,22 @@ async def take_over(
     assert not isinstance(decision, takeover.NeedsSurvey), "adopted metadata needs no survey"
     if isinstance(decision, takeover.Start):
         await catalog.know({t.table: _needed(t) for t in decision.state.tables})
-    if decided is not None and isinstance(decision, takeover.Start) and not restarted(decision):
+    if restarted(decision):
+        await ports.markers.claim_restart(stream, marker, owner, facts.accepted)
+    elif decided is not None and isinstance(decision, takeover.Start):
         await ports.markers.consume_acceptance(stream)
     return facts, decision
 
 
 async def present_facts(ports: Ports, stream: StreamId, epoch: int) -> takeover.Facts:
     """The facts as they are now, without what anybody has accepted. Raises Retryable, Blocked once `epoch` is over."""
-    _, facts = await _gathered(ports, stream, epoch)
+    _, _, facts = await _gathered(ports, stream, epoch)
     return facts
 
 
-async def _gathered(ports: Ports, stream: StreamId, epoch: int) -> tuple[StreamFacts, takeover.Facts]:
+async def _gathered(
+    ports: Ports, stream: StreamId, epoch: int
+) -> tuple[StreamFacts, StreamMarker | None, takeover.Facts]:
     known = await ports.group.facts(stream, epoch)
     marker = await ports.markers.marker(stream)
     facts = replace(facts_of(known, marker), history=await ports.schemas.identity())
@@ -60,7 +65,7 @@ async def _gathered(ports: Ports, stream: StreamId, epoch: int) -> tuple[StreamF
     if recorded is not None and may_be_cut(facts, recorded, known.leader_epoch):
         reached = await ports.group.reaches(stream, recorded.position, recorded.leader_epoch)
         facts = replace(facts, cut=not reached)
-    return known, facts
+    return known, marker, facts
 
 
 def may_be_cut(facts: takeover.Facts, recorded: Metadata, leader_epoch: int) -> bool:
@@ -155,6 +160,7 @@ def facts_of(known: StreamFacts, marker: StreamMarker | None) -> takeover.Facts:
         marker_position=-1 if marker is None else marker.position,
         marker_history="" if marker is None else marker.history,
         marker_former=() if marker is None else marker.former,
+        marker_restarting="" if marker is None else marker.restarting,
         foreign=other,
     )
 
