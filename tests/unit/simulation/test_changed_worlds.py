@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -124,6 +125,17 @@ def test_streams_whose_markers_are_lost_continue_where_they_are_once_a_person_ac
         assert stored(made, 0) == 9
 
 
+async def outcome(doing: Awaitable[None]) -> str:
+    """Why it was not done; empty when it was."""
+    try:
+        await doing
+    except Blocked as error:
+        return error.reason
+    except Retryable as error:
+        return type(error).__name__
+    return ""
+
+
 def test_the_late_marker_of_a_former_topic_does_not_replace_that_of_the_present_one() -> None:
     """An owner that was frozen after its first commit of the former topic writes its marker when it continues."""
     with universe(CALM) as made:
@@ -132,12 +144,8 @@ def test_the_late_marker_of_a_former_topic_does_not_replace_that_of_the_present_
         former = Metadata("r0", 1, 0, "topic-a-0", 0, 5, Window())
         present = Metadata("r1", 1, 0, "topic-a-1", 0, 7, Window())
 
-        async def mark(metadata: Metadata, *, afresh: bool = False) -> str:
-            try:
-                await markers.mark_started(STREAM, metadata, "h", afresh=afresh, claimed_by="")
-            except Blocked as error:
-                return error.reason
-            return ""
+        async def mark(metadata: Metadata) -> str:
+            return await outcome(markers.mark_started(STREAM, metadata, "h", afresh=False, claimed_by=""))
 
         answers: list[str] = []
 
@@ -163,20 +171,10 @@ def test_of_two_owners_that_a_person_lets_begin_afresh_only_the_later_one_marks_
         answers: list[str] = []
 
         async def mark(metadata: Metadata, owner: str, *, afresh: bool = True) -> None:
-            try:
-                await markers.mark_started(STREAM, metadata, "h", afresh=afresh, claimed_by=owner)
-            except Blocked as error:
-                answers.append(error.reason)
-            else:
-                answers.append("")
+            answers.append(await outcome(markers.mark_started(STREAM, metadata, "h", afresh=afresh, claimed_by=owner)))
 
         async def claim(seen: StreamMarker | None, owner: str) -> None:
-            try:
-                await markers.claim_restart(STREAM, seen, owner, "LogTruncated")
-            except Retryable as error:
-                answers.append(type(error).__name__)
-            else:
-                answers.append("")
+            answers.append(await outcome(markers.claim_restart(STREAM, seen, owner, "LogTruncated")))
 
         async def one_after_the_other() -> None:
             await mark(before, "", afresh=False)
