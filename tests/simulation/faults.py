@@ -182,7 +182,8 @@ class Misfortunes:
 
     def _detach(self) -> None:
         """A person detaches and attaches the partitions of a table: the rows stay, their hashes leave the window. What
-        a worker sends just now is left to it: a frozen one could be recognised by nothing else."""
+        a worker sends just now is left to it, and what a server has of a worker that died and has not written yet: it
+        could be recognised by nothing else."""
         table = self._random.choice(self._shard.tables)
         workers = [worker for node in self._nodes for worker in node.workers.values()]
         sent = {
@@ -191,6 +192,7 @@ class Misfortunes:
             for key in worker.inserting
             for offset in range(key.begin, key.end + 1)
         }
+        sent.update(row for rows in self._shard.under_way() for row in rows)
         self._world.narrate("shard", f"t{table.number}: its partitions are detached and attached")
         kept = {part.hash for part in table.parts if sent & set(part.rows) or part is table.pending}
         table.blocks = {h: made for h, made in table.blocks.items() if h in kept or table.under_way[h]}
