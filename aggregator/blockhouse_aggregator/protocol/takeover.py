@@ -82,7 +82,7 @@ def take_over(facts: Facts, *, replica: str, epoch: int, now_ms: int) -> Start |
     """Decide how to continue a stream. Total: every combination of facts has an answer."""
     if facts.compacted:
         return Stop("CompactedTopic", "a compacted topic drops messages on its own: blocks could not be rebuilt")
-    stop = _refusal(facts)
+    stop = refusal(facts)
     if stop is not None:
         if facts.accepted != stop.reason and not _begun_and_unmarked(facts, stop):
             return stop
@@ -107,8 +107,9 @@ def _begun_and_unmarked(facts: Facts, stop: Stop) -> bool:
     return stop.reason == OFFSETS_WENT_BACK and facts.accepted == facts.marker_restarting != ""
 
 
-def _refusal(facts: Facts) -> Stop | None:
-    """The first reason not to trust what is committed, or None."""
+def refusal(facts: Facts) -> Stop | None:
+    """The first reason not to trust what is committed, or None. What is committed and the marker have to be of one
+    moment: an offset that was read before a first commit beside the marker that followed it looks expired."""
     metadata = facts.metadata
     if facts.unreadable:
         return Stop("MetadataUnreadable", f"{facts.unreadable}; it is not overwritten")

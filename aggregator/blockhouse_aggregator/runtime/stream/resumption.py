@@ -32,7 +32,7 @@ async def take_over(
 
     Raises Retryable while the facts cannot be had, Blocked when the schema history lacks a table of the metadata.
     """
-    known, marker, facts = await _gathered(ports, stream, epoch)
+    known, marker, facts = await _looked(ports, stream, epoch)
     decided = await ports.markers.acceptance(stream)
     facts = accepted(facts, decided)
     decision = takeover.take_over(facts, replica=replica, epoch=epoch, now_ms=now_ms)
@@ -53,6 +53,20 @@ async def present_facts(ports: Ports, stream: StreamId, epoch: int) -> takeover.
     """The facts as they are now, without what anybody has accepted. Raises Retryable, Blocked once `epoch` is over."""
     _, _, facts = await _gathered(ports, stream, epoch)
     return facts
+
+
+async def _looked(
+    ports: Ports, stream: StreamId, epoch: int
+) -> tuple[StreamFacts, StreamMarker | None, takeover.Facts]:
+    """What Kafka and the marker state. Where that is a reason to stop, both have stood still between two looks: who was
+    frozen between reading the one and the other may find an offset of before another owner's work, and its marker."""
+    known, marker, facts = await _gathered(ports, stream, epoch)
+    while takeover.refusal(facts) is not None:
+        before = (known.offset, known.metadata, marker)
+        known, marker, facts = await _gathered(ports, stream, epoch)
+        if (known.offset, known.metadata, marker) == before:
+            break
+    return known, marker, facts
 
 
 async def _gathered(
