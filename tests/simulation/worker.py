@@ -316,6 +316,8 @@ class Worker:
         if left <= LEAST_LIFETIME:
             raise ServerFault("the deadline was over when provenance had been asked", fault=Fault.RESEND)
         await self._prove(grant, left)
+        if self._left(grant) <= LEAST_LIFETIME:
+            raise ServerFault("the deadline was over when the proof was read", fault=Fault.RESEND)
         number, split = node.stream_number(self.spec.stream), self.world.setting.split
         node.oracle.inserts(self.spec.stream, content, grant)
         parts = []

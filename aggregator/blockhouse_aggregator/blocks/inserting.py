@@ -228,7 +228,8 @@ class Inserter:
 
     def _prove(self, grant: Grant) -> None:
         """Ask the driver, who asks ZooKeeper, whether the first byte may be sent now. Raises Retryable when not: since
-        the grant was given this process, or both, may have been suspended, with their clocks."""
+        the grant was given this process, or both, may have been suspended, with their clocks. An answer that a freeze
+        made old is found where it was delivered: it counts within the grant's time only."""
         answers: queue.SimpleQueue[Go] = queue.SimpleQueue()
         with self._lock:
             if self._abandoned:
@@ -244,6 +245,8 @@ class Inserter:
                 self._asked.pop(grant.block, None)
         if go.refusal:
             raise Retryable(f"{grant.block.table}: the insert may not begin: {go.refusal}")
+        if _left(grant) <= LEAST_LIFETIME:
+            raise Retryable(f"{grant.block.table}: the grant's deadline was over when the answer was read")
 
 
 def _left(grant: Grant) -> float:

@@ -34,7 +34,8 @@ class World:
     sent: list[Any] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
     freeze_at: str = ""
-    """`asking`, `connecting` or `at the server`: where the process stands still for longer than its grant lives."""
+    """Where the process stands still for longer than its grant lives: `asking`, `connecting`, `at the server` or
+    `answered`, which is when the driver's consent is on its way."""
     clock_stands: bool = False
     refusal: str = ""
     """What the driver answers when it is asked whether the first byte may be sent; `gone`: it is not there any more."""
@@ -85,6 +86,7 @@ def insert(world: World, *, ask_provenance: bool) -> Result:
         elif world.refusal == "gone":
             inserter.abandon()
         else:
+            world.pass_by("answered")
             inserter.go(Go(block=message.block, refusal=world.refusal))
 
     inserter = inserting.Inserter(STREAM, ClickHouse(host="127.0.0.1"), Quorum(), report)
@@ -128,3 +130,12 @@ def test_a_process_whose_clock_stood_still_sends_nothing_without_a_proof(
     result = insert(world, ask_provenance=ask_provenance)
     assert (world.sent, result.outcome) == ([], "retryable")
     assert "may not begin" in result.message
+
+
+@pytest.mark.parametrize("ask_provenance", [False, True])
+def test_the_drivers_consent_that_is_older_than_the_grant_sends_nothing(world: World, ask_provenance: bool) -> None:
+    """It was delivered to a process that was frozen, and read when the block had left the window."""
+    world.freeze_at = "answered"
+    result = insert(world, ask_provenance=ask_provenance)
+    assert (world.sent, result.outcome) == ([], "retryable")
+    assert "when the answer was read" in result.message
