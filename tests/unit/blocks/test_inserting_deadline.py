@@ -111,7 +111,7 @@ def test_an_answer_of_provenance_that_is_older_than_the_grant_sends_nothing(worl
     world.freeze_at = "asking"
     result = insert(world, ask_provenance=True)
     assert (world.sent, result.outcome, result.attempts) == ([], "retryable", 1)
-    assert "deadline was over" in result.message
+    assert "deadline was over before the insert was sent" in result.message
 
 
 @pytest.mark.parametrize("ask_provenance", [False, True])
