@@ -228,8 +228,8 @@ class Inserter:
 
     def _prove(self, grant: Grant) -> None:
         """Ask the driver, who asks ZooKeeper, whether the first byte may be sent now. Raises Retryable when not: since
-        the grant was given this process, or both, may have been suspended, with their clocks. An answer that a freeze
-        made old is found where it was delivered: it counts within the grant's time only."""
+        the grant was given this process, or both, may have been suspended, with their clocks. The answer may have
+        waited here while this process was frozen: it counts within the grant's time only."""
         answers: queue.SimpleQueue[Go] = queue.SimpleQueue()
         with self._lock:
             if self._abandoned:

@@ -35,7 +35,7 @@ class World:
     results: list[Result] = field(default_factory=list)
     freeze_at: str = ""
     """Where the process stands still for longer than its grant lives: `asking`, `connecting`, `at the server` or
-    `answered`, which is when the driver's consent is on its way."""
+    `answered`, which is when the driver's answer is on its way."""
     clock_stands: bool = False
     refusal: str = ""
     """What the driver answers when it is asked whether the first byte may be sent; `gone`: it is not there any more."""
@@ -133,7 +133,7 @@ def test_a_process_whose_clock_stood_still_sends_nothing_without_a_proof(
 
 
 @pytest.mark.parametrize("ask_provenance", [False, True])
-def test_the_drivers_consent_that_is_older_than_the_grant_sends_nothing(world: World, ask_provenance: bool) -> None:
+def test_an_answer_of_the_driver_that_is_older_than_the_grant_sends_nothing(world: World, ask_provenance: bool) -> None:
     """It was delivered to a process that was frozen, and read when the block had left the window."""
     world.freeze_at = "answered"
     result = insert(world, ask_provenance=ask_provenance)

@@ -84,9 +84,7 @@ async def test_what_an_owner_before_committed_is_marked_before_more_is() -> None
     context = SimpleNamespace(room=MetadataRoom(4000), ports=ports, catalog=SimpleNamespace(identity=identity))
     report = SimpleNamespace(committed=lambda *_: None)
     closed = asyncio.Event()
-    found = MetadataWriter(
-        StreamId("a", "events", 0), "r1/1/x", cast(StreamContext, context), cast(StreamReport, report), closed
-    )
+    found = writer_in(context, report, closed)
     before = replace(COMMIT.metadata, seq=COMMIT.metadata.seq - 1)
     facts = SimpleNamespace(marker_topic_id=None, topic_id="T", metadata=before, adopted=False)
     found.started(cast(Facts, facts), restarted=False)

@@ -17,6 +17,7 @@ from blockhouse_aggregator.runtime.stream.resumption import take_over
 
 STREAM = StreamId("a", "events", 0)
 MARKER = StreamMarker(topic_id="id", started_ms=0, replica="r1", seq=1, position=5)
+LATER = MARKER.model_copy(update={"seq": 7, "position": 40})
 
 
 def committed(position: int, seq: int) -> StreamFacts:
@@ -75,12 +76,14 @@ async def test_an_offset_of_before_the_first_commit_beside_a_later_marker_stops_
 
 
 async def test_an_older_commit_beside_a_later_marker_stops_nothing() -> None:
-    later = MARKER.model_copy(update={"seq": 7, "position": 40})
-    looks = Looks((committed(5, 1), later), (committed(44, 8), later))
+    looks = Looks((committed(5, 1), LATER), (committed(44, 8), LATER))
     assert isinstance(await looks.decision(), Start)
 
 
-@pytest.mark.parametrize(("state", "reason"), [((NOTHING, MARKER), "OffsetsExpired")])
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [((NOTHING, MARKER), "OffsetsExpired"), ((committed(5, 1), LATER), "OffsetsWentBack")],
+)
 async def test_what_two_looks_agree_about_stops(state: tuple[StreamFacts, StreamMarker], reason: str) -> None:
     looks = Looks(state)
     found = await looks.decision()

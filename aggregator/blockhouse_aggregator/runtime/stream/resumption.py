@@ -32,7 +32,7 @@ async def take_over(
 
     Raises Retryable while the facts cannot be had, Blocked when the schema history lacks a table of the metadata.
     """
-    known, marker, facts = await _looked(ports, stream, epoch)
+    known, marker, facts = await _consistent(ports, stream, epoch)
     decided = await ports.markers.acceptance(stream)
     facts = accepted(facts, decided)
     decision = takeover.take_over(facts, replica=replica, epoch=epoch, now_ms=now_ms)
@@ -51,15 +51,16 @@ async def take_over(
 
 async def present_facts(ports: Ports, stream: StreamId, epoch: int) -> takeover.Facts:
     """The facts as they are now, without what anybody has accepted. Raises Retryable, Blocked once `epoch` is over."""
-    _, _, facts = await _gathered(ports, stream, epoch)
+    _, _, facts = await _consistent(ports, stream, epoch)
     return facts
 
 
-async def _looked(
+async def _consistent(
     ports: Ports, stream: StreamId, epoch: int
 ) -> tuple[StreamFacts, StreamMarker | None, takeover.Facts]:
-    """What Kafka and the marker state. Where that is a reason to stop, both have stood still between two looks: who was
-    frozen between reading the one and the other may find an offset of before another owner's work, and its marker."""
+    """What Kafka and the marker state. Where that is a reason to stop, two reads agree about it: a member that was
+    frozen between the offset and the marker holds an offset from before another owner's work and a marker from after
+    it."""
     known, marker, facts = await _gathered(ports, stream, epoch)
     while takeover.refusal(facts) is not None:
         before = (known.offset, known.metadata, marker)
