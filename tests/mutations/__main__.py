@@ -22,7 +22,7 @@ COPIED = ("core", "aggregator", "mirror", "operator", "tests", "e2e", "docs", "e
 SOURCES = ("core", "aggregator", "mirror", "operator", "")
 PASSED, FAILED = 0, 1
 """Pytest's exit codes; any other one means that the tests did not run."""
-PATIENCE, PATIENCE_WITH_ALL = 300, 1200
+PATIENCE, PATIENCE_WITH_ALL = 600, 1200
 """Seconds for the tests of one mutation, and for those of all one after another."""
 AT_ONCE = 2
 
@@ -107,13 +107,17 @@ def main() -> int:
     if broken is not None:
         emit(f"mutate: the tests fail without any mutation\n{broken}")
         return 1
-    missed = 0
+    missed: list[str] = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for mutation, outcome in zip(mutations, pool.map(try_out, mutations), strict=True):
             mark = "ok  " if outcome.noticed else "MISS"
-            emit(f'{mark} {mutation.name} ({outcome.seconds:.1f} s): without "{mutation.removes}": {outcome.text}')
-            missed += not outcome.noticed
-    emit(f"mutate: {len(mutations) - missed} of {len(mutations)} noticed in {time.monotonic() - began:.0f} s")
+            line = f'{mark} {mutation.name} ({outcome.seconds:.1f} s): without "{mutation.removes}": {outcome.text}'
+            emit(line)
+            if not outcome.noticed:
+                missed.append(line)
+    for line in missed:  # again, at the end, for a long log is often cut
+        emit(line)
+    emit(f"mutate: {len(mutations) - len(missed)} of {len(mutations)} noticed in {time.monotonic() - began:.0f} s")
     return 1 if missed else 0
 
 
