@@ -42,6 +42,7 @@ class World:
         self.rebuilds: list[str] = []
         self.figures = Figures()
         self.effects: tuple[Effect, ...] = ()
+        self.topic = STATE.topic_id
         self.defects = Defects(self._end)
 
     def _end(self) -> None:
@@ -53,7 +54,7 @@ class World:
         return APPLIED
 
     async def topic_id(self, stream: StreamId, max_age: float) -> str:
-        return STATE.topic_id
+        return self.topic
 
     async def mark_started(
         self, stream: StreamId, metadata: Metadata, history: str, *, afresh: bool, claimed_by: str
@@ -126,6 +127,18 @@ async def test_a_step_that_breaks_nothing_is_performed(world: World) -> None:
 
     assert len(world.commits) == 1
     assert world.rebuilds == []
+
+
+async def test_nothing_is_committed_once_the_topic_is_another(world: World) -> None:
+    """What was read last may be of it, under the id of the one before."""
+    owner = world.owner()
+    owner.state = STATE
+    world.effects, world.topic = (commit_of(STATE),), "another"
+
+    await owner.apply(Flush())
+
+    assert world.commits == []
+    assert (world.rebuilds, owner.closed.is_set()) == (["TopicRecreated"], True)
 
 
 async def taken_over(world: World, monkeypatch: pytest.MonkeyPatch, state: StreamState) -> StreamOwner:
