@@ -22,7 +22,7 @@ COPIED = ("core", "aggregator", "mirror", "operator", "tests", "e2e", "docs", "e
 SOURCES = ("core", "aggregator", "mirror", "operator", "")
 PASSED, FAILED = 0, 1
 """Pytest's exit codes; any other one means that the tests did not run."""
-PATIENCE, PATIENCE_WITH_ALL = 600, 1200
+PATIENCE, PATIENCE_WITH_ALL = 300, 1200
 """Seconds for the tests of one mutation, and for those of all one after another."""
 AT_ONCE = 2
 

@@ -1,5 +1,5 @@
-"""A defect of the driver is loud and does harm to nothing: no effect of it is performed, and it does not repeat without
-end."""
+"""What a step of the driver decides is checked before it is performed: a defect is loud, does harm to nothing and does
+not repeat without end; nothing is committed of a topic that is another by now."""
 
 from __future__ import annotations
 
