@@ -18,12 +18,14 @@ from e2e.memory.wire import APPLY, Collection, Place, Refused, Reply, Sent, Stre
 
 
 class ApiServer:
-    """`silent`: watches get no event any more, as behind a connection that is dead and does not know it."""
+    """`silent`: watches get no event any more, as behind a connection that is dead and does not know it. `frozen`: no
+    request that comes is ever answered."""
 
     def __init__(self) -> None:
         self.requests: list[Sent] = []
         self.collections: dict[str, Collection] = {}
         self.silent = False
+        self.frozen = False
         self.down = False
         self._version = 100
         self._uid = 0
@@ -37,6 +39,8 @@ class ApiServer:
     async def call_api(self, sent: Sent, _request_timeout: Any = None) -> Reply:
         self.requests.append(sent)
         await asyncio.sleep(0)
+        if self.frozen:
+            await asyncio.Event().wait()
         if self.down:
             raise OSError("connection refused")
         try:

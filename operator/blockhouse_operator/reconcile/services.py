@@ -132,6 +132,8 @@ class Services:
     """By namespace and name of a pipeline: which of its shards wait until others are changed, in their order."""
     remembered: dict[str, Credentials] = field(default_factory=dict, repr=False)
     """Credentials of pipelines as they were last, by namespace and name: a Secret that is lost is created again."""
+    rotations: dict[str, tuple[tuple[str, float], float]] = field(default_factory=dict)
+    """By namespace and name of a pipeline: the step of its credentials' rotation, and since when it has been seen."""
 
     @cached_property
     def objects(self) -> SharedObjects:

@@ -32,6 +32,7 @@ from blockhouse_operator.reconcile.snapshot import ShardSnapshot, ShardSnapshots
 from blockhouse_operator.reconcile.steps import ShardSteps
 from blockhouse_operator.reconcile.tables import TableKeeper, in_progress
 from blockhouse_operator.reconcile.topics import TopicKeeper
+from blockhouse_operator.reconcile.waits import Waits
 
 log = structlog.get_logger(__name__)
 
@@ -56,6 +57,7 @@ class ShardReconciler:
         self._scope = scope
         self._wake = wake
         self._backoff = Backoff()
+        self._waits = Waits()
         self._topics = TopicKeeper(services)
         self._tables = TableKeeper()
         self._snapshots = ShardSnapshots()
@@ -70,6 +72,7 @@ class ShardReconciler:
         if live is None or live["metadata"].get("deletionTimestamp"):
             self._snapshots.forget(namespace, name)
             self._backoff.forget((namespace, name))
+            self._waits.forget((namespace, name))
             return None
         try:
             shard = snapshot.shard if snapshot else parse_shard_ingest(live)
@@ -94,6 +97,7 @@ class ShardReconciler:
         seen = await self._with_replication(services, snapshot, contents, seen)
         steps = ShardSteps(services, shard, snapshot.live, snapshot.found, ShardLook(seen, snapshot.pods), contents)
         plan, taken = await plan_and_take(services, shard, seen, steps.take)
+        self._waits.note((shard.namespace, shard.name), plan.holds)
         tables = shard.status.tables
         if not spec.suspend and not spec.stop:  # suspended aggregators own nothing: tables stay as they are
             noted = shard.status.model_copy(update={"rollout": taken.rollout, "rebuild": taken.rebuild})
