@@ -1,6 +1,6 @@
 # The ways to build, check and try Blockhouse. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup lock generate lint test unit certify demo demo-mirror chaos simulate mutate bench images e2e e2e-node docs clean
+.PHONY: help setup lock generate lint test unit certify demo demo-mirror chaos simulate mutate bench images e2e e2e-faults e2e-node docs clean
 
 BIN := .venv/bin
 ARGS ?=
@@ -51,7 +51,11 @@ bench: setup ## Measure the whole path against its limits
 
 e2e: setup ## The operator on a real Kubernetes API with fake nodes (SEED=n repeats a run)
 	@[ -n "$(BLOCKHOUSE_E2E_KUBECONFIG)" ] || scripts/cluster-binaries kube kwok helm >/dev/null
-	@$(BIN)/pytest -q -m "not node" --timeout=1800 e2e/scenarios $(ARGS)
+	@$(BIN)/pytest -q -m "not node and not faults" --timeout=1800 e2e/scenarios $(ARGS)
+
+e2e-faults: setup ## The API server down, frozen, cut off, slow, the operator killed, clocks apart: in a rolling restart
+	@scripts/cluster-binaries kube kwok helm >/dev/null
+	@$(BIN)/pytest -q -m faults --timeout=1800 e2e/scenarios/test_faults.py $(ARGS)
 
 e2e-node: setup ## The operator, ClickHouse and PySpark as real pods; needs root
 	@scripts/setup images node
