@@ -112,25 +112,3 @@ def test_ready_stays_true_through_a_change_that_restarts_nothing(site: Site, nam
         events = site.cluster.get("events", "-n", namespace)["items"]
         about = [e["message"] for e in events if e["involvedObject"]["kind"] == "BlockAggregator"]
         assert sum(message.startswith("Ready is True") for message in about) == 1
-
-
-def test_a_larger_size_is_taken_back_while_the_volume_has_not_grown(site: Site, namespace: str) -> None:
-    """No one grows volumes here, as where a storage class cannot."""
-    name = "wishes"
-    pipeline = pipeline_of(site, namespace, name)
-
-    def asked() -> set[str]:
-        found = [child for child in children(site.cluster, name, namespace) if child["kind"] == "PersistentVolumeClaim"]
-        return {claim["spec"]["resources"]["requests"]["storage"] for claim in found}
-
-    with site.operator():
-        site.apply(pipeline)
-        site.wait_settled(name, namespace)
-        began = site.cluster.audit.mark()
-        for size in ("4Gi", "2Gi"):
-            site.apply(patched(pipeline, clickhouse__managed__storage={"size": size, "deletionPolicy": "Delete"}))
-            site.wait(f"claims ask for {size}", lambda size=size: asked() == {size})  # type: ignore[misc]
-        site.apply(pipeline)
-        site.wait_settled(name, namespace)
-        assert asked() == {"2Gi"}, "the API server accepts nothing smaller than what is left as it is"
-        assert [str(request) for request in site.writes(began) if request.code >= 400 and request.code != 409] == []

@@ -9,18 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
 from e2e.chaos.clock import WallClock, library, sweep
 from e2e.chaos.delay import DelayProxies
-from e2e.scenarios.fleet import ROLLING, Bounds, Fleet
-from e2e.scenarios.newer import FIELD, newer_definitions, newer_operator
+from e2e.scenarios.fleet import Bounds, Fleet
 from e2e.scenarios.operator import OperatorProcess
-from e2e.scenarios.resources import patched
-from e2e.scenarios.site import SYSTEM, Site, account_of
+from e2e.scenarios.site import SYSTEM, Site
 from e2e.stack.server import Server
 
 pytestmark = [
@@ -31,8 +28,6 @@ pytestmark = [
 UNDISTURBED = Bounds(writes=70, lists=20)
 """46 and 12 were counted."""
 DOWN_SECONDS = 120.0
-NEXT = "next"
-"""The release of the newer operator."""
 
 
 @pytest.fixture(scope="module")
@@ -106,38 +101,6 @@ def test_etcd_is_slow(fleet: Fleet) -> None:
             with frozen(fleet.cluster.etcd):
                 fleet.endure(3)
             fleet.endure(1)
-
-
-def test_an_upgrade_side_by_side_without_webhooks(fleet: Fleet, tmp_path: Path) -> None:
-    """Nothing converts resources and nothing locks the old version out: both are there, and one serves the pipeline."""
-    site, namespace = fleet.site, fleet.namespace
-    former = fleet.pipelines[ROLLING]
-    site.install("--set", "crds.install=false", release=NEXT)
-    old = site.start_operator("old")
-    started = [old]
-    try:
-        with newer_definitions(site.cluster), fleet.rolling(Bounds(writes=200, lists=60)) as roll:
-            site.program = newer_operator(tmp_path)
-            started.append(site.start_operator("next", release=NEXT))
-            roll.wait_evicted(1)
-            fleet.pipelines[ROLLING] = patched(former, **{FIELD: "of the newer version"})
-            site.apply(fleet.pipelines[ROLLING])
-            roll.wait_evicted(2)
-            of_next = site.cluster.audit.writes(account_of(NEXT), since=roll.began)
-            assert {request.resource for request in of_next} <= {"events", "leases"}
-            old.stop(grace=20)
-            roll.wait_evicted(4)
-            found = site.cluster.get("ba", ROLLING, "-n", namespace)["spec"]
-            assert found[FIELD] == "of the newer version", "an operator that does not know it leaves it alone"
-        fleet.pipelines[ROLLING] = former
-        site.apply(former)
-    finally:
-        site.program = OperatorProcess
-        for operator in started:
-            operator.stop(grace=20)
-        site.cluster.helm("uninstall", NEXT, "--namespace", SYSTEM)
-        # The release is gone for certain: the other one need not wait until it has seen that.
-        site.cluster.kubectl("delete", "lease", "blockhouse-pipelines", "-n", namespace)
 
 
 def test_the_operator_is_killed_after_each_step(fleet: Fleet) -> None:

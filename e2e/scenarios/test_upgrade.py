@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+import shutil
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
-from e2e.scenarios.newer import LATER, newer_operator
 from e2e.scenarios.operator import OperatorProcess
 from e2e.scenarios.resources import at_home, companions, example, patched
 from e2e.scenarios.site import Site
 from e2e.scenarios.state import pods
 
 NAME = "upgraded"
+SOURCE = Path(__file__).parents[2] / "operator" / "blockhouse_operator"
+LATER = {"SPARK_LOCAL_DIRS": "SPARK_LOCAL_DIRECTORIES"}
+"""What the newer operator calls differently in every pod."""
 
 
 @pytest.fixture(scope="module")
 def newer(tmp_path_factory: pytest.TempPathFactory) -> type[OperatorProcess]:
-    """An operator of a later version."""
-    return newer_operator(tmp_path_factory.mktemp("newer"))
+    """An operator of a later version: a copy of ours, with another pod template."""
+    folder = tmp_path_factory.mktemp("newer")
+    shutil.copytree(SOURCE, folder / SOURCE.name, ignore=shutil.ignore_patterns("__pycache__"))
+    template = folder / SOURCE.name / "desired" / "pod.py"
+    text = template.read_text()
+    for former, later in LATER.items():
+        assert former in text
+        text = text.replace(former, later)
+    template.write_text(text)
+
+    class Newer(OperatorProcess):
+        environment: ClassVar[dict[str, str]] = {"PYTHONPATH": str(folder)}
+
+    return Newer
 
 
 def replica_pods(site: Site, namespace: str) -> dict[str, dict[str, Any]]:
