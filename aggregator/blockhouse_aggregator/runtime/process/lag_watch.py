@@ -135,7 +135,7 @@ class LagWatch:
             del self._seen[stream]
         for stream, owner in self._owners.items():
             self._look_at(stream, owner)
-        self._figures.show(self._measured(), self._tables())
+        self._figures.show(self._measured(), self._tables(), unfit=bool(self._unfit()))
 
     def of(self, stream: StreamId) -> Lag:
         """What is known of a stream now."""
