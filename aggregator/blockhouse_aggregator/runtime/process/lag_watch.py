@@ -17,7 +17,7 @@ from blockhouse.contract.aggregator import Standing
 from blockhouse.errors import BlockhouseError
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.log_ends import Ends
-from blockhouse_aggregator.protocol.state import Block, TableState
+from blockhouse_aggregator.protocol.state import TableState
 from blockhouse_aggregator.runtime.clock import loop_time
 from blockhouse_aggregator.runtime.lag_figures import LagFigures, Measured, TableMeasured
 from blockhouse_aggregator.runtime.ports import LogEnds
@@ -199,7 +199,10 @@ class LagWatch:
         for gone in seen.tables.keys() - open_tables.keys():
             del seen.tables[gone]
         for number, table in open_tables.items():
-            seen.tables.setdefault(number, Watched(None, now)).moved(_mark_of(table), now)
+            watched = seen.tables.setdefault(number, Watched(None, now))
+            watched.moved(standing.mark_of(table), now)
+            if not table.pending:
+                watched.nothing_waits(now)
         seen.judged(self._standing(owner, seen, now))
 
     def _standing(self, owner: StreamOwner, seen: _Seen, now: int) -> Standing | None:
@@ -253,8 +256,3 @@ class LagWatch:
 def _mark(owner: StreamOwner) -> object:
     """What changes whenever anything of the stream is stored: not when more is read."""
     return (owner.stop, standing.stored_below(owner), owner.report.counters.blocks)
-
-
-def _mark_of(table: TableState) -> tuple[int | None, int, int | None]:
-    block: Block | None = table.block
-    return (table.cursor, table.pending, block.intent.begin if block is not None else None)
