@@ -33,12 +33,12 @@ STANDS_STILL, UNAVAILABLE, UNFIT = "BlockhouseStreamStandsStill", "BlockhouseTab
 
 @dataclass(frozen=True)
 class Fault:
-    """What has to be seen of a fault of one stream: one of the `reasons`, at least so much `lag` in messages (0: none
-    can be known), and all of the `alerts`. `table`, full name: the reason is that of a table, not of the stream."""
+    """What has to be seen of a fault of one stream: one of the `reasons`, at least so much `lag` in messages (None:
+    nothing may be claimed), and all of the `alerts`. `table`, full name: the reason is then the table's."""
 
     name: str
     reasons: frozenset[str]
-    lag: int
+    lag: int | None
     alerts: tuple[str, ...] = (STANDS_STILL,)
     table: str = ""
 
@@ -133,9 +133,9 @@ class Outside:
     def _lags(self, fault: Fault, owner: AggregatorProcess, stream: str) -> bool:
         """The status page and the gauge, which are read one after the other, each lag; the age is that of something."""
         found = owner.stream(stream)
-        if fault.lag == 0:
-            return found is not None
         shown = owner.metric("blockhouse_lag_messages", stream=stream)
+        if fault.lag is None:
+            return found is not None and (found.lag, found.lag_seconds, shown) == (None, None, 0)
         aged = owner.metric("blockhouse_lag_seconds", stream=stream) > 0
         return found is not None and (found.lag or 0) >= fault.lag and shown >= fault.lag and aged
 
