@@ -28,7 +28,7 @@ unit: setup ## The tests that need no servers
 	@$(BIN)/pytest -q -m "not integration" $(ARGS)
 
 seen: setup ## Eight faults on real servers, and where each is seen within 15 s; some minutes
-	@$(BIN)/pytest -q -n 0 -rP -m seen --timeout=600 tests/integration/test_faults_seen.py $(ARGS)
+	@$(BIN)/pytest -q -n 0 -rP -m seen --timeout=600 tests/integration $(ARGS)
 
 certify: setup ## What Blockhouse needs of a ClickHouse, tested on yours: CLICKHOUSE=/path/to/clickhouse-server
 	@[ -n "$(CLICKHOUSE)" ] || { echo "which one? make certify CLICKHOUSE=/path/to/clickhouse-server" >&2; exit 2; }
