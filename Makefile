@@ -1,6 +1,6 @@
 # The ways to build, check and try Blockhouse. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup lock generate lint test unit certify demo demo-mirror chaos simulate mutate bench images e2e e2e-faults e2e-node docs clean
+.PHONY: help setup lock generate lint test unit seen certify demo demo-mirror chaos simulate mutate bench images e2e e2e-faults e2e-node docs clean
 
 BIN := .venv/bin
 ARGS ?=
@@ -26,6 +26,9 @@ test: setup ## Everything: lint, unit, property and integration tests (SEED=n re
 
 unit: setup ## The tests that need no servers
 	@$(BIN)/pytest -q -m "not integration" $(ARGS)
+
+seen: setup ## Eight faults on real servers, and where each is seen within 15 s; some minutes
+	@$(BIN)/pytest -q -n 0 -rP -m seen --timeout=600 tests/integration $(ARGS)
 
 certify: setup ## What Blockhouse needs of a ClickHouse, tested on yours: CLICKHOUSE=/path/to/clickhouse-server
 	@[ -n "$(CLICKHOUSE)" ] || { echo "which one? make certify CLICKHOUSE=/path/to/clickhouse-server" >&2; exit 2; }
