@@ -194,6 +194,7 @@ OTHERWISE = {
     "shardRemovalPolicy": "grown and shrunk in the same life",
     "suspend": "suspended in the same life",
     "stop": "stopped in the same life",
+    "paused": "test_pause",
     "zones.[].replicas": "grown and shrunk in the same life",
     "zones.[].name": "another name is another zone: new replicas and the end of the old ones",
     "zones.[].hostTemplate": "test_zones",

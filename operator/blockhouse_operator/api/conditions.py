@@ -48,6 +48,7 @@ class ConditionType(StrEnum):
     )
     VERIFIER_HEALTHY = "VerifierHealthy", "The verifier runs and has found nothing lost or doubled."
     SUSPENDED = "Suspended", "Loading, or mirroring, was switched off by spec.suspend or spec.stop."
+    PAUSED = "Paused", "Reconciliation is paused by spec.paused: nothing of the pipeline is written but its status."
     PLAN_READY = "PlanReady", "A plan is frozen and shown in the status; its hash can be approved."
     APPROVED = "Approved", "spec.approvedPlan is the hash of the plan."
     EXECUTING = "Executing", "Partitions are moved by the plan."
@@ -89,7 +90,7 @@ class Reason(StrEnum):
     ABORTED = "Aborted", "spec.rollout.abort gave up a change of tables."
     STARTING = "Starting", "The pod of the mirror has begun, and its driver looks for topics."
     WAITING = "Waiting", "Partitions of a mirror wait for what passes by itself; the message has an example."
-    PAUSED = "Paused", "spec.rollout.paused, or spec.paused of a reassignment, holds back changes."
+    PAUSED = "Paused", "spec.paused, or spec.rollout.paused, holds back changes."
     OUTSIDE_WINDOW = (
         "OutsideWindow",
         "Restarts wait for the next of spec.rollout.windows; the message has when it begins.",

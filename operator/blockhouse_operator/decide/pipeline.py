@@ -17,6 +17,7 @@ from blockhouse_operator.api.status import (
     VerifierStatus,
 )
 from blockhouse_operator.decide.seen import State
+from blockhouse_operator.decide.shard_conditions import PAUSED, not_compared
 from blockhouse_operator.decide.words import counted
 
 ABOUT_SHARDS = (
@@ -74,6 +75,13 @@ class PipelineSeen:
     """Users of ClickHouse that have no password, a sentence each."""
     taken: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
+    paused: bool = False
+    """Whether it is only observed."""
+
+    @property
+    def carried_out(self) -> bool:
+        """Whether the shards have the spec, or are being given it: those of a paused pipeline may be left behind."""
+        return not self.paused or all(shard.current for shard in self.shards)
 
 
 def describe_pipeline(
@@ -114,14 +122,16 @@ def _updated(shard: ShardState) -> bool:
 
 def _worst(spec: BlockAggregatorSpec, seen: PipelineSeen) -> tuple[ShardSummary, ...]:
     """Fewest consuming replicas first, then most streams without an owner."""
-    if spec.suspend or spec.stop:
+    if (spec.suspend or spec.stop) and seen.carried_out:
         return ()
     unwell = [shard for shard in seen.shards if not shard.ready]
     unwell.sort(key=lambda s: (s.status.ready_replicas, s.status.streams.owned - s.status.streams.expected, s.number))
     found = []
     for shard in unwell[:WORST_SHARDS]:
         ready = shard.condition(ConditionType.READY)
-        if ready is None or not shard.current:
+        if (ready is None or not shard.current) and seen.paused:
+            found.append(ShardSummary(shard=shard.number, reason=Reason.PAUSED.value, message=f"is behind: {PAUSED}"))
+        elif ready is None or not shard.current:
             found.append(ShardSummary(shard=shard.number, reason=Reason.PROGRESSING.value, message="is being created"))
         else:
             found.append(
@@ -135,9 +145,11 @@ def _conditions(spec: BlockAggregatorSpec, seen: PipelineSeen) -> tuple[Conditio
     found += [_worst_of(kind, seen) for kind in ABOUT_SHARDS]
     found.append(_users_published(spec, seen))
     found.append(_verifier(spec, seen))
-    if spec.stop:
+    if seen.paused:
+        found.append(condition(ConditionType.PAUSED, True, Reason.PAUSED, PAUSED))
+    if spec.stop and seen.carried_out:
         found.append(condition(ConditionType.SUSPENDED, True, Reason.SHUT_DOWN, "spec.stop is true"))
-    elif spec.suspend:
+    elif spec.suspend and seen.carried_out:
         found.append(condition(ConditionType.SUSPENDED, True, Reason.SUSPENDED, "spec.suspend is true"))
     return tuple(
         each.model_copy(update={"message": _cut(each.message, LONGEST_MESSAGE)}) for each in found if each is not None
@@ -173,9 +185,9 @@ def _ready(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition:
     kind = ConditionType.READY
     if seen.conflict:
         return condition(kind, False, Reason.CLAIM_CONFLICT, seen.conflict)
-    if spec.stop:
+    if spec.stop and seen.carried_out:
         return condition(kind, False, Reason.SHUT_DOWN, "spec.stop is true: nothing is loaded, and no query answered")
-    if spec.suspend:
+    if spec.suspend and seen.carried_out:
         return condition(kind, False, Reason.SUSPENDED, "spec.suspend is true: nothing is loaded")
     ready = sum(shard.ready for shard in seen.shards)
     if ready == spec.shards:
@@ -199,6 +211,8 @@ def _reconciling(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition | N
     behind = [str(shard.number) for shard in seen.shards if not shard.current]
     if behind or len(seen.shards) < spec.shards:
         message = f"{counted(len(behind), 'shard is', 'shards are')} behind the spec"
+        if seen.paused:
+            return condition(kind, True, Reason.PAUSED, f"{message}; {PAUSED}")
         return condition(kind, True, Reason.PROGRESSING, message)
     if seen.surplus:
         message = f"shard {max(seen.surplus)} is being removed{f': {seen.draining}' if seen.draining else ''}"
@@ -247,6 +261,8 @@ def _users_published(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition
     if spec.clickhouse.managed is None or seen.conflict:
         return None
     kind = ConditionType.USERS_PUBLISHED
+    if seen.paused:
+        return not_compared(kind)
     if seen.unpublished:
         return condition(kind, False, Reason.SECRET_MISSING, "; ".join(seen.unpublished[:5]))
     return condition(kind, True, Reason.AS_SPECIFIED)
