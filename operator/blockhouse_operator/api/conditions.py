@@ -46,6 +46,10 @@ class ConditionType(StrEnum):
         "UsersPublished",
         "Every ClickHouse user of the spec has a password, and so is on the servers.",
     )
+    FILES_PUBLISHED = (
+        "FilesPublished",
+        "Every configuration file of ClickHouse in the spec is where the servers read it, or will when they restart.",
+    )
     VERIFIER_HEALTHY = "VerifierHealthy", "The verifier runs and has found nothing lost or doubled."
     SUSPENDED = "Suspended", "Loading, or mirroring, was switched off by spec.suspend or spec.stop."
     PAUSED = "Paused", "Reconciliation is paused by spec.paused: nothing of the pipeline is written but its status."
@@ -102,6 +106,7 @@ class Reason(StrEnum):
     # a person has to change something
     INVALID_SPEC = "InvalidSpec", "The spec cannot be used; the message names the field."
     SECRET_MISSING = "SecretMissing", "A Secret or ConfigMap, or a key in it, that the spec refers to does not exist."
+    INVALID_FILE = "InvalidFile", "A configuration file of ClickHouse cannot be used; the one of before stays."
     CLAIM_CONFLICT = (
         "ClaimConflict",
         "An older pipeline already has this topic, group or ZooKeeper subtree, or an older mirror this group.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from blockhouse_operator.api.conditions import Condition, ConditionType, Reason, condition, find
@@ -73,6 +74,9 @@ class PipelineSeen:
     missing_references: tuple[str, ...] = ()
     unpublished: tuple[str, ...] = ()
     """Users of ClickHouse that have no password, a sentence each."""
+    unusable_files: tuple[str, ...] = ()
+    """Configuration files of ClickHouse that are not published as they are in the spec, a sentence each."""
+    files_missing: bool = False  # the source of the first of them
     taken: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     paused: bool = False
@@ -143,7 +147,7 @@ def _worst(spec: BlockAggregatorSpec, seen: PipelineSeen) -> tuple[ShardSummary,
 def _conditions(spec: BlockAggregatorSpec, seen: PipelineSeen) -> tuple[Condition, ...]:
     found = [_ready(spec, seen), _reconciling(spec, seen), _stalled(spec, seen)]
     found += [_worst_of(kind, seen) for kind in ABOUT_SHARDS]
-    found.append(_users_published(spec, seen))
+    found += _published(spec, seen)
     found.append(_verifier(spec, seen))
     if seen.paused:
         found.append(condition(ConditionType.PAUSED, True, Reason.PAUSED, PAUSED))
@@ -170,11 +174,18 @@ def _obstacle(seen: PipelineSeen) -> tuple[Reason, str] | None:
         return Reason.NAME_TAKEN, seen.taken[0]
     if seen.missing_references:
         return Reason.SECRET_MISSING, "; ".join(seen.missing_references[:5])
+    if seen.unusable_files:
+        return _about_files(seen)
     for shard in seen.shards:
         stalled = shard.condition(ConditionType.STALLED)
         if stalled is not None and stalled.status == "True":
             return _reason(stalled), f"shard {shard.number}: {stalled.message}"
     return None
+
+
+def _about_files(seen: PipelineSeen) -> tuple[Reason, str]:
+    reason = Reason.SECRET_MISSING if seen.files_missing else Reason.INVALID_FILE
+    return reason, "; ".join(seen.unusable_files[:5])
 
 
 def _reason(found: Condition) -> Reason:
@@ -211,9 +222,8 @@ def _reconciling(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition | N
     behind = [str(shard.number) for shard in seen.shards if not shard.current]
     if behind or len(seen.shards) < spec.shards:
         message = f"{counted(len(behind), 'shard is', 'shards are')} behind the spec"
-        if seen.paused:
-            return condition(kind, True, Reason.PAUSED, f"{message}; {PAUSED}")
-        return condition(kind, True, Reason.PROGRESSING, message)
+        reason = Reason.PAUSED if seen.paused else Reason.PROGRESSING
+        return condition(kind, True, reason, f"{message}; {PAUSED}" if seen.paused else message)
     if seen.surplus:
         message = f"shard {max(seen.surplus)} is being removed{f': {seen.draining}' if seen.draining else ''}"
         return condition(kind, True, Reason.DRAINING, message)
@@ -257,15 +267,21 @@ def _worst_of(kind: ConditionType, seen: PipelineSeen) -> Condition:
     return condition(kind, True, Reason.AS_SPECIFIED)
 
 
-def _users_published(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition | None:
-    if spec.clickhouse.managed is None or seen.conflict:
-        return None
-    kind = ConditionType.USERS_PUBLISHED
+def _published(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Iterator[Condition]:
+    """Of a managed ClickHouse."""
+    managed, users, files = spec.clickhouse.managed, ConditionType.USERS_PUBLISHED, ConditionType.FILES_PUBLISHED
+    if managed is None or seen.conflict:
+        return
     if seen.paused:
-        return not_compared(kind)
-    if seen.unpublished:
-        return condition(kind, False, Reason.SECRET_MISSING, "; ".join(seen.unpublished[:5]))
-    return condition(kind, True, Reason.AS_SPECIFIED)
+        yield not_compared(users)
+    elif seen.unpublished:
+        yield condition(users, False, Reason.SECRET_MISSING, "; ".join(seen.unpublished[:5]))
+    else:
+        yield condition(users, True, Reason.AS_SPECIFIED)
+    if seen.unusable_files:
+        yield condition(files, False, *_about_files(seen))
+    elif managed.config_files or managed.user_files:
+        yield condition(files, True, Reason.AS_SPECIFIED)
 
 
 def _verifier(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition:

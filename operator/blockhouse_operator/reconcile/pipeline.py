@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import structlog
 
@@ -39,6 +40,7 @@ from blockhouse_operator.reconcile.children import (
     prune_children,
     raise_refused,
 )
+from blockhouse_operator.reconcile.clickhouse_files import prune_files, publish_files, read_files
 from blockhouse_operator.reconcile.credentials import ensure_credentials
 from blockhouse_operator.reconcile.report import report, with_times
 from blockhouse_operator.reconcile.scope import Scope
@@ -102,8 +104,11 @@ class PipelineReconciler:
         own = labels.of_pipeline(pipeline.name)
         shards = await list_children(services.kubernetes, [SHARD_INGEST], pipeline.namespace, own)
         verifier, silence = await self._verdict(services, pipeline, contents)
+        files = (await read_files(services, pipeline, contents, shards)).plan
         seen = PipelineSeen(
-            shards=tuple(await self._shards.observed(pipeline, shards)),
+            shards=tuple(await self._shards.observed(replace(pipeline, files=files.config), shards)),
+            unusable_files=files.problems,
+            files_missing=files.missing,
             surplus=tuple(sorted(surplus_shards(pipeline, shards))),
             draining=PAUSED,
             verifier=verifier,
@@ -133,15 +138,20 @@ class PipelineReconciler:
         shards = await list_children(
             services.kubernetes, [SHARD_INGEST], pipeline.namespace, labels.of_pipeline(pipeline.name)
         )
-        due = self._shards.due(pipeline, shards)
+        files = await read_files(services, pipeline, contents, shards)
+        await publish_files(services, pipeline, files, applied)
+        pipeline = replace(pipeline, files=files.plan.config)
+        due = self._shards.due(pipeline, shards) if not files.plan.held else []
         manifests = children(pipeline, services.zones, due)
         applied.add(await apply_children(services.kubernetes, manifests, shards, pipeline.owners()))
         await self._shards.restore(services, pipeline, due, shards, applied)
         removal = await remove_surplus(services, self._services, pipeline, shards)
         await self._prune(services, pipeline, manifests)
         verifier, silence = await self._verdict(services, pipeline, contents)
+        states = self._shards.states(pipeline, shards, applied)
+        await prune_files(services, pipeline, files, states, applied)
         seen = PipelineSeen(
-            shards=tuple(self._shards.states(pipeline, shards, applied)),
+            shards=tuple(states),
             surplus=removal.left,
             draining=removal.draining,
             verifier=verifier,
@@ -149,6 +159,8 @@ class PipelineReconciler:
             verifier_elsewhere=_elsewhere(services, pipeline),
             missing_references=tuple(dict.fromkeys(missing)),
             unpublished=unpublished,
+            unusable_files=files.plan.problems,
+            files_missing=files.plan.missing,
             taken=tuple(applied.taken),
             refused=tuple(applied.refused),
         )

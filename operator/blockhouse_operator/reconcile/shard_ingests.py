@@ -85,7 +85,7 @@ class ShardIngests:
 def _version(pipeline: BlockAggregator, live: Object) -> Hashable:
     """Changes whenever the shard does, or what the pipeline makes of it: an annotation changes no generation."""
     desired = (pipeline.uid, pipeline.generation, pipeline.annotations.get(labels.RESTART, ""))
-    return desired, live["metadata"]["uid"], live["metadata"]["resourceVersion"]
+    return desired, pipeline.files, live["metadata"]["uid"], live["metadata"]["resourceVersion"]
 
 
 def _state_of(pipeline: BlockAggregator, number: int, live: Object | None, *, written: bool) -> ShardState:
