@@ -161,6 +161,8 @@ class ApiServer:
         before = collection.objects.get(place)
         given = json.loads(json.dumps(sent.body))
         after = merged(before or {}, given)
+        for key in _owned_data(before or {}) - given.get("data", {}).keys():
+            after["data"].pop(key)
         after["metadata"]["managedFields"] = [
             {"manager": sent.query["fieldManager"], "operation": "Apply", "fieldsV1": fields_of(given)}
         ]
@@ -180,7 +182,7 @@ class ApiServer:
             _check(live, {key: body["metadata"][key] for key in ("uid", "resourceVersion") if key in body["metadata"]})
             after["status"] = json.loads(json.dumps(body["status"]))
         else:
-            _check(live, {key: value for key, value in body["metadata"].items() if key == "resourceVersion"})
+            _check(live, {key: value for key, value in body.get("metadata", {}).items() if key == "resourceVersion"})
             after = merged(after, body)
         found = self.put(plural, after, collection.group)
         if plural == "statefulsets" and found["spec"]["replicas"] == 0:
@@ -237,6 +239,12 @@ def _pairs(selector: str) -> Iterator[tuple[str, str]]:
     for pair in filter(None, selector.split(",")):
         key, _, value = pair.partition("=")
         yield key, value
+
+
+def _owned_data(live: Mapping[str, Any]) -> set[str]:
+    """Keys of a Secret or ConfigMap that the last apply gave: those that the next one does not give are removed."""
+    fields = live.get("metadata", {}).get("managedFields", ())
+    return {key.removeprefix("f:") for found in fields for key in found["fieldsV1"].get("f:data", {})}
 
 
 def _check(live: Mapping[str, Any], preconditions: Mapping[str, str]) -> None:
