@@ -1,6 +1,6 @@
 # The ways to build, check and try Blockhouse. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup lock generate lint test unit certify demo demo-mirror chaos simulate mutate bench images e2e e2e-node docs clean
+.PHONY: help setup lock generate lint test unit browser certify demo demo-mirror chaos simulate mutate bench images e2e e2e-node docs clean
 
 BIN := .venv/bin
 ARGS ?=
@@ -25,7 +25,11 @@ test: setup ## Everything: lint, unit, property and integration tests (SEED=n re
 	@scripts/test $(ARGS)
 
 unit: setup ## The tests that need no servers
-	@$(BIN)/pytest -q -m "not integration" $(ARGS)
+	@$(BIN)/pytest -q -m "not integration and not browser" $(ARGS)
+
+browser: setup ## The page of an aggregator in a real Chromium
+	@scripts/setup browser
+	@$(BIN)/pytest -q -n 0 -m browser tests/browser $(ARGS)
 
 certify: setup ## What Blockhouse needs of a ClickHouse, tested on yours: CLICKHOUSE=/path/to/clickhouse-server
 	@[ -n "$(CLICKHOUSE)" ] || { echo "which one? make certify CLICKHOUSE=/path/to/clickhouse-server" >&2; exit 2; }
