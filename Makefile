@@ -1,6 +1,6 @@
 # The ways to build, check and try Blockhouse. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup lock generate lint test unit seen certify demo demo-mirror chaos simulate mutate bench images e2e e2e-faults e2e-node docs clean
+.PHONY: help setup lock generate lint test unit seen browser certify demo demo-mirror chaos simulate mutate bench images e2e e2e-faults e2e-node docs clean
 
 BIN := .venv/bin
 ARGS ?=
@@ -25,7 +25,11 @@ test: setup ## Everything: lint, unit, property and integration tests (SEED=n re
 	@scripts/test $(ARGS)
 
 unit: setup ## The tests that need no servers
-	@$(BIN)/pytest -q -m "not integration" $(ARGS)
+	@$(BIN)/pytest -q -m "not integration and not browser" $(ARGS)
+
+browser: setup ## The page of an aggregator in a real Chromium
+	@scripts/setup browser
+	@$(BIN)/pytest -q -n 0 -m browser tests/browser $(ARGS)
 
 seen: setup ## Eight faults on real servers, and where each is seen within 15 s; some minutes
 	@$(BIN)/pytest -q -n 0 -rP -m seen --timeout=600 tests/integration $(ARGS)
