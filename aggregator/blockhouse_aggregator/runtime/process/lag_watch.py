@@ -42,15 +42,15 @@ SEEDS = (2.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0, 86400.0)
 class Lag(NamedTuple):
     """Of one stream; each is None while it is not known. Times in seconds, or Unix milliseconds where named so."""
 
-    ends: Ends | None
-    ends_at_ms: int | None
-    stored: int | None
-    messages: int | None
-    seconds: float | None
-    by_rate: float | None
-    arriving: float | None
-    storing: float | None
-    standing: Standing | None
+    ends: Ends | None = None
+    ends_at_ms: int | None = None
+    stored: int | None = None
+    messages: int | None = None
+    seconds: float | None = None
+    by_rate: float | None = None
+    arriving: float | None = None
+    storing: float | None = None
+    standing: Standing | None = None
 
 
 @dataclass(slots=True)
