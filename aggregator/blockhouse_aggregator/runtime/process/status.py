@@ -188,7 +188,7 @@ def _progress(
     return _Progress(
         position=state.position,
         log_end=owner.log_end,
-        unread=max(0, owner.log_end - state.position),
+        unread=max(0, owner.log_end - state.position) if not lag.silent else None,
         seq=state.seq,
         in_flight=tuple(in_flight),
         lagging=tuple(lagging),
