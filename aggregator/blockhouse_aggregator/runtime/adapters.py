@@ -45,9 +45,9 @@ from blockhouse_aggregator.kafka.fetch import StreamReader, reaches
 from blockhouse_aggregator.kafka.log_ends import Ends, LogEnds
 from blockhouse_aggregator.kafka.member import GroupMember
 from blockhouse_aggregator.protocol.commits import CommitOutcome, Refused
-from blockhouse_aggregator.runtime.ports import StreamFacts
+from blockhouse_aggregator.runtime.ports import StreamFacts, TableCount
 from blockhouse_aggregator.runtime.shared_question import SharedQuestion
-from blockhouse_aggregator.runtime.stream.survey import Reader, TableCount, count_messages
+from blockhouse_aggregator.runtime.stream.survey import Reader, count_messages
 from blockhouse_aggregator.runtime.threads import Threads
 
 log = structlog.get_logger(__name__)

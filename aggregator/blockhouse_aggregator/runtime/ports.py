@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from blockhouse.metadata.model import Metadata
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.streams import StreamId
+from blockhouse_aggregator.blocks.collecting import Message
 from blockhouse_aggregator.clickhouse.presence import Origin, StoredRows
 from blockhouse_aggregator.clickhouse.quorum import QuorumSnapshot
 from blockhouse_aggregator.clickhouse.tables import ServerTable
@@ -22,7 +23,6 @@ from blockhouse_aggregator.coordination.markers import Claim, Decision, StreamMa
 from blockhouse_aggregator.coordination.restarts import RestartDemand
 from blockhouse_aggregator.kafka.log_ends import Ends
 from blockhouse_aggregator.protocol.commits import CommitOutcome
-from blockhouse_aggregator.runtime.stream.survey import TableCount
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,31 @@ class StreamFacts:
     topic_id: str
     compacted: bool
     leader_epoch: int = -1
+
+
+@dataclass(slots=True)
+class TableCount:
+    """`protocol.foreign.Surveyed`, by table name."""
+
+    stored: int = 0
+    inside: int = 0
+    beyond: int = 0
+    first_beyond: int | None = None
+    oldest_ms: int | None = None
+
+    def add(self, message: Message, begin: int, end: int) -> None:
+        """One message more, of a table whose committed range is [begin, end]."""
+        offset = message.offset()
+        if offset < begin:
+            self.stored += 1
+        elif offset <= end:
+            self.inside += 1
+            stamp = message.timestamp()[1]
+            self.oldest_ms = stamp if self.oldest_ms is None else min(self.oldest_ms, stamp)
+        else:
+            self.beyond += 1
+            if self.first_beyond is None:
+                self.first_beyond = offset
 
 
 class Group(Protocol):

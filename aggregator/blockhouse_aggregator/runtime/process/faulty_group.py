@@ -11,8 +11,7 @@ from blockhouse_aggregator.faults.armed import Faults
 from blockhouse_aggregator.faults.model import Action, Point
 from blockhouse_aggregator.faults.strike import strike_loop
 from blockhouse_aggregator.protocol.commits import Applied, CommitOutcome, Refused, Unknown
-from blockhouse_aggregator.runtime.ports import Group, StreamFacts
-from blockhouse_aggregator.runtime.stream.survey import TableCount
+from blockhouse_aggregator.runtime.ports import Group, StreamFacts, TableCount
 
 REASON = "InjectedFault"
 

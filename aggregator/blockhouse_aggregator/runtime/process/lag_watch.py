@@ -44,15 +44,15 @@ class Lag(NamedTuple):
 
     `silent`: the brokers do not answer, so that no message waits that is known of, and any number may."""
 
-    ends: Ends | None
-    ends_at_ms: int | None
-    stored: int | None
-    messages: int | None
-    seconds: float | None
-    by_rate: float | None
-    arriving: float | None
-    storing: float | None
-    standing: Standing | None
+    ends: Ends | None = None
+    ends_at_ms: int | None = None
+    stored: int | None = None
+    messages: int | None = None
+    seconds: float | None = None
+    by_rate: float | None = None
+    arriving: float | None = None
+    storing: float | None = None
+    standing: Standing | None = None
     silent: bool = False
 
 
