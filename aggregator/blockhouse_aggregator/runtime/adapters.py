@@ -27,7 +27,7 @@ from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.coordination.claims import ACCESS_DENIED, TableClaims
 from blockhouse_aggregator.coordination.drains import Drain, ReplicaDrain
 from blockhouse_aggregator.coordination.holds import Hold, TableHolds
-from blockhouse_aggregator.coordination.locks import Lease, TableLocks
+from blockhouse_aggregator.coordination.locks import TableLock, TableLocks
 from blockhouse_aggregator.coordination.markers import (
     Claim,
     Decision,
@@ -241,11 +241,11 @@ class ShardLocks:
         self._locks = TableLocks(session, config.shard, holder=config.replica)
         self._threads = Threads("locks", LOCK_THREADS)
 
-    async def acquire(self, table: str, timeout: float, table_path: str | None = None) -> Lease | None:
+    async def acquire(self, table: str, timeout: float, table_path: str | None = None) -> TableLock | None:
         return await self._threads.run(self._locks.acquire, table, timeout, table_path)
 
-    async def release(self, lease: Lease) -> None:
-        await self._threads.run(self._locks.release, lease)
+    async def release(self, lock: TableLock) -> None:
+        await self._threads.run(self._locks.release, lock)
 
     def close(self) -> None:
         self._threads.close()
@@ -376,8 +376,8 @@ class StoredMarkers:
         if found.topic_id != new.topic_id or (afresh and found != new):
             await self._threads.run(self._markers.replace, stream, found, found.followed_by(new))
 
-    async def prove(self, stream: StreamId, claim: Claim, lease: Lease) -> None:
-        await self._threads.run(self._markers.prove, stream, claim, *lease.nodes)
+    async def prove(self, stream: StreamId, claim: Claim, lock: TableLock) -> None:
+        await self._threads.run(self._markers.prove, stream, claim, *lock.nodes)
 
     async def acceptance(self, stream: StreamId) -> Decision | None:
         return await self._threads.run(self._decisions.get, stream_subject(stream))

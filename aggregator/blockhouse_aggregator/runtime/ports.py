@@ -126,7 +126,7 @@ class Shard(Protocol):
         ...
 
 
-class Lease(Protocol):
+class Lock(Protocol):
     """A held lock. `valid` turns False when the session that holds it is lost."""
 
     @property
@@ -136,12 +136,12 @@ class Lease(Protocol):
 class Locks(Protocol):
     """One lock per table of the shard, among all its replicas. `release` takes only what `acquire` gave."""
 
-    async def acquire(self, table: str, timeout: float, table_path: str | None = None) -> Lease | None:
+    async def acquire(self, table: str, timeout: float, table_path: str | None = None) -> Lock | None:
         """Wait for the lock of `database.table`, at most `timeout` seconds; None when it was not free. With
         `table_path`, its node in ZooKeeper, also against pipelines of other roots."""
         ...
 
-    async def release(self, lease: Any) -> None:
+    async def release(self, lock: Any) -> None:
         """Release a lock; a lost session has released it already."""
         ...
 
@@ -231,7 +231,7 @@ class Markers(Protocol):
         on another topic."""
         ...
 
-    async def prove(self, stream: StreamId, claim: Claim, lease: Any) -> None:
+    async def prove(self, stream: StreamId, claim: Claim, lock: Any) -> None:
         """Return when an insert under the lock may begin now. Raises Retryable when it may not."""
         ...
 

@@ -22,7 +22,7 @@ from blockhouse_aggregator.repair.filling import BEYOND_THE_COMMITTED, CANNOT_BE
 from blockhouse_aggregator.repair.judging import Judged, TableJudged, Verdict
 from blockhouse_aggregator.repair.standing import Standing
 from blockhouse_aggregator.repair.survey import Surveyed, Table
-from blockhouse_aggregator.runtime.ports import Lease
+from blockhouse_aggregator.runtime.ports import Lock
 from tests.format_messages import encode, history
 from tests.unit.runtime.test_storing import BLOCK, TABLE, storing
 from tests.unit.runtime.test_storing import World as Servers
@@ -59,7 +59,7 @@ class Around:
         self._note("standing")
         return self.now
 
-    def check_lock(self, lease: Lease) -> None:
+    def check_lock(self, lock: Lock) -> None:
         self._note("lock")
         if self.lock_lost:
             raise Retryable("the lock was lost", after=10)

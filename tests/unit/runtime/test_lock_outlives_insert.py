@@ -15,7 +15,7 @@ from blockhouse_aggregator.clickhouse.presence import Origin, StoredRows
 from blockhouse_aggregator.clickhouse.quorum import QuorumSnapshot
 from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.gate.messages import Grant, Result
-from blockhouse_aggregator.runtime.ports import Lease
+from blockhouse_aggregator.runtime.ports import Lock
 from blockhouse_aggregator.runtime.stream.block import BlockToStore
 from blockhouse_aggregator.runtime.stream.outcomes import Stored
 from blockhouse_aggregator.runtime.stream.storing import Storing
@@ -35,13 +35,13 @@ class Everything:
     async def acquire(self, table: str, timeout: float, table_path: str | None = None) -> Everything:
         return self
 
-    async def release(self, lease: Everything) -> None:
+    async def release(self, lock: Everything) -> None:
         self.released = True
 
-    async def prove(self, lease: Lease) -> None:
+    async def prove(self, lock: Lock) -> None:
         raise NotImplementedError
 
-    async def insert(self, grant: Grant, lease: Lease) -> Result:
+    async def insert(self, grant: Grant, lock: Lock) -> Result:
         self.inserting.set()
         await self.answer.wait()
         if self.gone:

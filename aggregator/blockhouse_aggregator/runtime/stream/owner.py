@@ -35,7 +35,7 @@ from blockhouse_aggregator.protocol.events import (
 from blockhouse_aggregator.protocol.state import Stage, StreamState, metadata_of, same_log
 from blockhouse_aggregator.protocol.step import step
 from blockhouse_aggregator.runtime.clock import loop_time, pause
-from blockhouse_aggregator.runtime.ports import Lease
+from blockhouse_aggregator.runtime.ports import Lock
 from blockhouse_aggregator.runtime.stream.awaited_revisions import AwaitedRevisions
 from blockhouse_aggregator.runtime.stream.context import StreamContext
 from blockhouse_aggregator.runtime.stream.current_task import CurrentTask
@@ -268,10 +268,10 @@ class StreamOwner:
         if settled is not None:
             await self.apply(settled)
 
-    async def _prove(self, lease: Lease) -> None:
+    async def _prove(self, lock: Lock) -> None:
         """Raises Retryable unless an insert under the lock may begin now."""
         state = self.state if not self.closed.is_set() else None
-        await self._proof.give(state, lease, await self.context.catalog.identity())
+        await self._proof.give(state, lock, await self.context.catalog.identity())
 
     async def _commit(self, commit: Commit) -> None:
         problem = await self._topic.problem(self.context.ports.group, commit.metadata.topic_id)
