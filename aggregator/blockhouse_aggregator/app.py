@@ -283,13 +283,13 @@ class Aggregator:
             await asyncio.sleep(UNKNOWN_REFRESH)
             since += UNKNOWN_REFRESH
             try:
-                await parts.catalog.refresh_holds()
+                await parts.catalog.refresh_pauses()
                 await parts.restarting.refresh()
                 if since >= REFRESH:
                     since = 0.0
                     await parts.catalog.refresh()
                     await parts.replication.look()
-                elif any(known.held for known in parts.catalog.tables):
+                elif any(known.unavailable for known in parts.catalog.tables):
                     await parts.catalog.refresh_unknown()
             except Retryable as error:
                 log.warning("catalog.waits", error=str(error))

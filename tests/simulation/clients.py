@@ -265,7 +265,7 @@ class SimEnds:
         return {stream: self._facts[cluster].bounds(stream).end for stream in streams}
 
 
-class _SimHolds:
+class _SimPauses:
     async def all(self) -> Mapping[str, Any]:
         return {}
 
@@ -329,7 +329,7 @@ REPLACED: dict[str, Any] = {
         BrokerEnds=SimEnds,
         StoredSchemas=lambda *_: SimSchemas(current().ensemble, current().histories),
         StoredMarkers=lambda *_: SimMarkers(current().session, current().name, now_ms),
-        StoredHolds=lambda *_: _SimHolds(),
+        StoredPauses=lambda *_: _SimPauses(),
         StoredRestarts=lambda *_: _SimRestarts(),
         StoredDrain=lambda *_: _SimDrain(),
     ),

@@ -50,7 +50,7 @@ class Scanner(Protocol):
 class Inserter(Protocol):
     """`blocks.inserting.Inserter` is the real one."""
 
-    def hold(self, block: EncodedBlock, builder: BlockBuilder | None = None) -> None: ...
+    def buffer(self, block: EncodedBlock, builder: BlockBuilder | None = None) -> None: ...
     def grant(self, grant: Grant) -> None: ...
     def go(self, go: Go) -> None: ...
 
@@ -91,23 +91,23 @@ class GrantedInsert:
         self._loop = asyncio.get_running_loop()
         self.inserter = inserter(self._report)
         self._table: Table | None = None
-        self._held: tuple[EncodedBlock, BlockBuilder] | None = None
+        self._buffered: tuple[EncodedBlock, BlockBuilder] | None = None
         self._lock: Lock | None = None
         self._done: asyncio.Future[Result] | None = None
         self._refusal: BlockhouseError | None = None
         self._proving: set[asyncio.Task[None]] = set()
 
-    def hold(self, table: Table, block: EncodedBlock, builder: BlockBuilder) -> None:
+    def buffer(self, table: Table, block: EncodedBlock, builder: BlockBuilder) -> None:
         """What the next grant is of."""
-        self._table, self._held = table, (block, builder)
+        self._table, self._buffered = table, (block, builder)
 
     async def insert(self, grant: Grant, lock: Lock) -> Result:
         """With the table's lock held. Raises what the last look at the world raised: nothing was sent then."""
-        assert self._table is not None, "nothing is held"
-        assert self._held is not None
+        assert self._table is not None, "nothing is buffered"
+        assert self._buffered is not None
         await asyncio.to_thread(self._world.check_no_insert_runs, self._table.server)
         self._lock, self._refusal, self._done = lock, None, self._loop.create_future()
-        self.inserter.hold(*self._held)
+        self.inserter.buffer(*self._buffered)
         self.inserter.grant(grant)
         result = await self._done
         if self._refusal is not None and result.outcome != "stored":
@@ -205,7 +205,7 @@ class Filling:
         )
         end = time.monotonic() + self.patience
         while True:
-            self.task.hold(table, block, builder)
+            self.task.buffer(table, block, builder)
             outcome = await self.storing.store(to_store, self.task)
             match outcome:
                 case Stored():

@@ -26,7 +26,6 @@ from blockhouse_aggregator.clickhouse.removals import why_not_to_insert_again
 from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.coordination.claims import ACCESS_DENIED, TableClaims
 from blockhouse_aggregator.coordination.drains import Drain, ReplicaDrain
-from blockhouse_aggregator.coordination.holds import Hold, TableHolds
 from blockhouse_aggregator.coordination.locks import TableLock, TableLocks
 from blockhouse_aggregator.coordination.markers import (
     Claim,
@@ -37,6 +36,7 @@ from blockhouse_aggregator.coordination.markers import (
     block_subject,
     stream_subject,
 )
+from blockhouse_aggregator.coordination.pauses import Pause, TablePauses
 from blockhouse_aggregator.coordination.restarts import RestartDemand, RestartDemands
 from blockhouse_aggregator.coordination.schema_store import RevisionConflict, SchemaStore
 from blockhouse_aggregator.coordination.session import Session
@@ -279,22 +279,22 @@ class StoredSchemas:
         self._threads.close()
 
 
-class StoredHolds:
-    """`ports.Holds` over ZooKeeper."""
+class StoredPauses:
+    """`ports.Pauses` over ZooKeeper."""
 
     def __init__(self, config: AggregatorConfig, session: Session, now_ms: Callable[[], int]) -> None:
-        self._holds = TableHolds(session, config.shard)
+        self._pauses = TablePauses(session, config.shard)
         self._now_ms = now_ms
-        self._threads = Threads("holds", 1)
+        self._threads = Threads("pauses", 1)
 
-    async def all(self) -> Mapping[str, Hold]:
-        return await self._threads.run(self._holds.all)
+    async def all(self) -> Mapping[str, Pause]:
+        return await self._threads.run(self._pauses.all)
 
-    async def put(self, table: str, rollout: str) -> Hold:
-        return await self._threads.run(self._holds.put, table, Hold(rollout=rollout, since_ms=self._now_ms()))
+    async def put(self, table: str, rollout: str) -> Pause:
+        return await self._threads.run(self._pauses.put, table, Pause(rollout=rollout, since_ms=self._now_ms()))
 
     async def remove(self, table: str, rollout: str) -> bool:
-        return await self._threads.run(self._holds.remove, table, rollout)
+        return await self._threads.run(self._pauses.remove, table, rollout)
 
     def close(self) -> None:
         self._threads.close()

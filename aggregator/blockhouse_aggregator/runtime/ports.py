@@ -17,8 +17,8 @@ from blockhouse_aggregator.clickhouse.presence import Origin, StoredRows
 from blockhouse_aggregator.clickhouse.quorum import QuorumSnapshot
 from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.coordination.drains import Drain
-from blockhouse_aggregator.coordination.holds import Hold
 from blockhouse_aggregator.coordination.markers import Claim, Decision, StreamMarker
+from blockhouse_aggregator.coordination.pauses import Pause
 from blockhouse_aggregator.coordination.restarts import RestartDemand
 from blockhouse_aggregator.kafka.log_ends import Ends
 from blockhouse_aggregator.protocol.commits import CommitOutcome
@@ -127,7 +127,7 @@ class Shard(Protocol):
 
 
 class Lock(Protocol):
-    """A held lock. `valid` turns False when the session that holds it is lost."""
+    """A lock that was acquired. `valid` turns False when the session that holds it is lost."""
 
     @property
     def valid(self) -> bool: ...
@@ -166,19 +166,19 @@ class Schemas(Protocol):
         ...
 
 
-class Holds(Protocol):
-    """Tables of the shard that a rollout holds."""
+class Pauses(Protocol):
+    """Tables of the shard that a rollout pauses."""
 
-    async def all(self) -> Mapping[str, Hold]:
-        """Holds by `database.table`."""
+    async def all(self) -> Mapping[str, Pause]:
+        """Pauses by `database.table`."""
         ...
 
-    async def put(self, table: str, rollout: str) -> Hold:
-        """Hold the table for a rollout. Raises Blocked while another rollout holds it."""
+    async def put(self, table: str, rollout: str) -> Pause:
+        """Pause the table for a rollout. Raises Blocked while another rollout does."""
         ...
 
     async def remove(self, table: str, rollout: str) -> bool:
-        """Release the table; False when this rollout did not hold it."""
+        """Release the table; False when this rollout did not pause it."""
         ...
 
 
@@ -264,5 +264,5 @@ class Ports:
     shard: Shard
     locks: Locks
     schemas: Schemas
-    holds: Holds
+    pauses: Pauses
     markers: Markers

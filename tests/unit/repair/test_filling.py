@@ -74,7 +74,7 @@ class Hands:
         self.grants: list[Grant] = []
         self.sent: list[tuple[int, int]] = []
 
-    def hold(self, block: Any, builder: Any = None) -> None:
+    def buffer(self, block: Any, builder: Any = None) -> None:
         assert builder is not None, "provenance separates the rows of a rebuilt block"
 
     def grant(self, grant: Grant) -> None:

@@ -54,7 +54,7 @@ class Shard:
         """Revisions that are recorded, and why the table is held."""
         known = self.catalog.known(TABLE)
         assert known is not None
-        return len(self.history.revisions), known.held
+        return len(self.history.revisions), known.unavailable
 
 
 async def test_an_added_column_is_recorded_only_once_every_live_replica_has_it() -> None:

@@ -42,7 +42,7 @@ async def test_a_table_is_unknown_only_when_the_server_has_answered_so() -> None
     catalog = outside.catalog
     assert await catalog.id_of(TABLE) == HISTORY.id
     assert outside.asked == 1
-    assert catalog.held() == {HISTORY.id}, "it waits"
+    assert catalog.unavailable() == {HISTORY.id}, "it waits"
     assert (catalog.why_not(HISTORY.id), dict(catalog.hopeless())) == ("", {}), "there is nothing to fix"
     assert catalog.dead_lettered(every=True, allowed=0) == frozenset(), "it is not known to be missing"
 
@@ -112,4 +112,4 @@ async def test_a_table_is_compared_again_whenever_its_fingerprint_changes_and_on
     await outside.catalog.refresh()
     await outside.catalog.refresh()
     assert outside.asked == asked + 1
-    assert outside.catalog.held() == frozenset()
+    assert outside.catalog.unavailable() == frozenset()

@@ -112,8 +112,8 @@ def why_table(owner: StreamOwner, table: TableState) -> Why:
             return "Replaying", "its block is rebuilt and sent again"
         return "Inserting", "its block is being inserted"
     known = catalog.known(name)
-    if known is not None and known.held:
-        return known.held, known.why
+    if known is not None and known.unavailable:
+        return known.unavailable, known.why
     if table.table in owner.awaited_revisions.tables():
         return "RevisionUnknown", "its next message has a schema revision that is not known"
     return "CatchingUp", "it is behind the others, and is read again from its cursor"

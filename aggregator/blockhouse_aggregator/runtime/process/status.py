@@ -95,15 +95,15 @@ def _utc(ms: int) -> str:
 
 
 def _table(known: Known, catalog: Catalog, hazards: HazardWatch) -> TableStatus:
-    hold = catalog.hold_of(known.history.name)
+    pause = catalog.pause_of(known.history.name)
     return TableStatus(
         name=known.history.name,
         id=known.history.id,
         revision=len(known.history.revisions),
-        held=known.held,
+        held=known.unavailable,
         why=known.why,
-        rollout=hold.rollout if hold else "",
-        held_since_ms=hold.since_ms if hold else 0,
+        rollout=pause.rollout if pause else "",
+        held_since_ms=pause.since_ms if pause else 0,
         hazards=tuple(Hazard(reason=hazard.reason, text=hazard.text) for hazard in hazards.of(known)),
     )
 

@@ -183,9 +183,9 @@ class StreamOwner:
         return bool(problem)
 
     def _held(self, sealed: Sealed) -> bool:
-        """Whether the round holds a block of a table that a rollout holds by now: it is then read again without it, so
-        that a table which `/status` shows held, with nothing in flight, stays so."""
-        return any(t.block is not None and self.context.catalog.hold_of(t.table) for t in sealed.tables)
+        """Whether the round holds a block of a table that a rollout pauses by now: it is then read again without it, so
+        that a table which `/status` shows paused, with nothing in flight, stays so."""
+        return any(t.block is not None and self.context.catalog.pause_of(t.table) for t in sealed.tables)
 
     async def apply(self, event: Event) -> None:
         """Feed one event to the protocol and perform what follows."""

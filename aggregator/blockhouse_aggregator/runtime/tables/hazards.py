@@ -43,9 +43,9 @@ def hazards(table: ServerTable, config: AggregatorConfig, partitions: int) -> tu
         found.append(
             Hazard("NotReplicated", f"engine {table.engine} deduplicates nothing: provenance decides each replay")
         )
-    elif (held := window_seconds(table, config, partitions)) < (least := least_seconds(config)):
+    elif (window := window_seconds(table, config, partitions)) < (least := least_seconds(config)):
         text = (
-            f"the deduplication window holds {held:.0f} s of blocks from all writers of the shard, not {least:.0f}:"
+            f"the deduplication window holds {window:.0f} s of blocks from all writers of the shard, not {least:.0f}:"
             " raise replicated_deduplication_window and replicated_deduplication_window_seconds"
         )
         found.append(Hazard("DeduplicationUnsafe", text))
