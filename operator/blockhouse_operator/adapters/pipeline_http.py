@@ -201,13 +201,13 @@ def aggregator_seen(page: StatusPage) -> AggregatorSeen:
 def _table(table: TableStatus) -> TableSeen:
     return TableSeen(
         name=table.name,
-        revision=table.revision,
-        held=bool(table.held),
+        schema_revision=table.revision,
+        unavailable=bool(table.held),
         checked=table.held != NOT_CHECKED,
         why=table.why,
         hazards=tuple((hazard.reason, hazard.text) for hazard in table.hazards),
         rollout=table.rollout,
-        held_since_ms=table.held_since_ms,
+        paused_since_ms=table.held_since_ms,
     )
 
 

@@ -155,8 +155,8 @@ class ShardReconciler:
         if moves or _being_changed(status):
             return AT_ONCE if moves or in_progress(status.tables) else WATCHED_CLOSELY
         first = AT_ONCE if in_progress(status.tables) else SOON
-        held = any(hold.reason not in BY_A_PERSON for hold in plan.holds) and not queues(self._services, shard)
-        longest = min(HELD, resync) if held else resync
+        deferred = any(step.reason not in BY_A_PERSON for step in plan.deferred) and not queues(self._services, shard)
+        longest = min(HELD, resync) if deferred else resync
         return self._backoff.after(place, first, longest, changed=status != shard.status or bool(applied.written))
 
 

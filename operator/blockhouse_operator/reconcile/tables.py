@@ -219,7 +219,7 @@ def _undeclared(table: Table, seen: ShardSeen) -> tuple[Reason, str]:
         return Reason.STATUS_UNKNOWN, "no aggregator of the shard answers"
     if not found:
         return Reason.TABLE_MISSING, "it is not there to be loaded, and has no DDL here"
-    if held := next((known for known in found if known.held and known.checked), None):
+    if held := next((known for known in found if known.unavailable and known.checked), None):
         return Reason.TABLE_BLOCKED, held.why
     unknown = next((known for known in found if not known.checked), None)
     return (Reason.STATUS_UNKNOWN, unknown.why) if unknown else (Reason.AS_SPECIFIED, "")
@@ -258,10 +258,10 @@ def _held(replica: ReplicaSeen, table: str) -> TableAt:
         replica.name,
         ready=ready,
         rollout=seen.rollout,
-        held_since_ms=seen.held_since_ms,
+        held_since_ms=seen.paused_since_ms,
         busy=busy,
-        revision=seen.revision,
-        why=seen.why if seen.held and seen.checked and not seen.rollout else "",
+        revision=seen.schema_revision,
+        why=seen.why if seen.unavailable and seen.checked and not seen.rollout else "",
         silence="" if seen.checked else seen.why,
         restart_due=due,
     )

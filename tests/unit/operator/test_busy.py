@@ -113,7 +113,7 @@ async def test_a_shard_begins_by_a_fresh_count_only() -> None:
 
 
 OUTDATED: ShardSeen = seen_shard(
-    *(replace(consuming(replica.name), desired_revision="newest") for replica in spec_of(3).replicas)
+    *(replace(consuming(replica.name), desired_spec_hash="newest") for replica in spec_of(3).replicas)
 )
 
 
