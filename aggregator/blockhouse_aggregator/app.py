@@ -131,12 +131,12 @@ class Aggregator:
         return self._parts.lag if self._parts is not None else None
 
     @property
-    def away(self) -> str:
+    def why_out(self) -> str:
         """Why it stays out of the consumer groups; empty while it does not."""
         if self._parts is None:
-            return self._membership.away({"files": self._files.problem})
+            return self._membership.why_out({"files": self._files.problem})
         replica, drained = self._parts.health.problem, self._parts.draining.problem
-        return self._membership.away({"replica": replica, "files": self._files.problem, "drained": drained})
+        return self._membership.why_out({"replica": replica, "files": self._files.problem, "drained": drained})
 
     async def _prepare(self) -> Parts | None:
         """Connect to everything; what is unavailable is waited for, loudly. None when the process ends meanwhile."""

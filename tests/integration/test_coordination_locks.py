@@ -54,7 +54,7 @@ def test_only_one_holds_a_table_and_other_tables_are_free(opened: Opener) -> Non
     assert theirs.acquire("db.clicks", timeout=0.3) is None
     assert theirs.acquire("db.views", timeout=30) is not None
     assert ours.acquire("db.clicks", timeout=0.3) is None  # not even the same process twice
-    assert theirs.holders("db.clicks") == ("r1",)  # those that gave up left nothing behind
+    assert theirs.holders("db.clicks") == ("r1",)  # those that stopped waiting left nothing behind
 
 
 def test_who_waits_is_seen_and_gets_the_lock_when_it_is_released(opened: Opener) -> None:

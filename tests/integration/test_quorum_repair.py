@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from blockhouse.config.endpoints import ZooKeeper
 from blockhouse_aggregator.clickhouse.quorum_nodes import give_up, read_quorum
-from blockhouse_aggregator.clickhouse.stuck import Cause, GiveUp, QuorumState, diagnose
+from blockhouse_aggregator.clickhouse.stuck import Abandon, Cause, QuorumState, diagnose
 from blockhouse_aggregator.commands.quorum import REFUSED, app
 from blockhouse_aggregator.coordination.session import Session
 from blockhouse_aggregator.coordination.znodes import VersionConflict
@@ -191,7 +191,7 @@ def test_parts_of_current_servers_are_read_and_abandoned_unless_a_replica_came_b
         seen = read_quorum(znodes, path)
         now = seen.pending[0].since_ms + 60_000
         orphan, held = diagnose(seen, now, 30)
-        assert (orphan.part.name, orphan.cause, orphan.remedy) == ("all_7_7_0", Cause.ORPHANED, GiveUp())
+        assert (orphan.part.name, orphan.cause, orphan.remedy) == ("all_7_7_0", Cause.ORPHANED, Abandon())
         assert (held.part.name, held.cause, held.remedy) == ("all_8_8_0", Cause.NOT_FETCHED, None)
 
         host = znodes.get(f"{path}/replicas/r2/host")

@@ -134,7 +134,7 @@ class TableKeeper:
             refused=refused,
             paused=spec.rollout.paused,
             outside_window=seen.outside_window,
-            gave_up=before is not None
+            abandoned=before is not None
             and before.state == Reason.STEP_TIMED_OUT.value
             and shard.status.observed_generation == shard.generation,
             timeout_seconds=seconds(spec.rollout.step_timeout),

@@ -168,7 +168,7 @@ class StandIn:
         )
 
     @property
-    def away(self) -> str:
+    def why_out(self) -> str:
         return self._draining.problem
 
     def rollouts(self) -> SchemaRollouts:

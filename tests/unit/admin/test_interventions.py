@@ -33,7 +33,7 @@ async def test_a_drain_is_recorded_with_who_and_why_and_ends_when_it_is_resumed(
     assert await ask(aggregator, "GET", "/drain") == (200, none)
     status, state = await ask(aggregator, "PUT", "/drain", WHO)
     assert (status, state) == (200, none | WHO | {"drained": True, "sinceMs": NOW})
-    assert aggregator.away == "a disk is replaced (ann)"
+    assert aggregator.why_out == "a disk is replaced (ann)"
     again = await ask(aggregator, "PUT", "/drain", {"by": "bob", "why": "another"})
     assert again[1]["by"] == "ann", "who was first counts"
     assert await ask(aggregator, "DELETE", "/drain", {"by": "bob"}) == (200, none)
@@ -48,7 +48,7 @@ async def test_what_is_recorded_is_followed_in_order_and_is_found_again_by_the_n
     restarted = StandIn()
     restarted.outside.drain = aggregator.outside.drain
     await restarted.draining().start()
-    assert restarted.away == "a reason (ann)"
+    assert restarted.why_out == "a reason (ann)"
     await aggregator.draining().resume("ann")
     assert await followed.get() is False
     watching.cancel()

@@ -68,7 +68,7 @@ def test_hold_obey_alter_spread_release_reload() -> None:
         ({"unheard": ("dc-b",)}, "dc-b"),
         ({"busy_shards": 1}, "1 other shard is"),
         ({"paused": True}, "paused"),
-        ({"gave_up": True}, "timed out"),
+        ({"abandoned": True}, "timed out"),
     ],
 )
 def test_nothing_is_held_while_something_is_missing(changes: dict[str, object], message: str) -> None:
@@ -91,7 +91,7 @@ def test_an_unowned_stream_that_appears_while_held_stops_the_alter() -> None:
 def test_after_the_timeout_the_table_continues_at_its_old_revision() -> None:
     held = both(rollout=ROLLOUT, held_since_ms=1000)
     plan = plan_table(look(held[0], replace(held[1], busy=True), now_ms=902_000))
-    assert (plan.step, plan.reason, plan.stalled) == (Release("r1", gave_up=True), Reason.STEP_TIMED_OUT, True)
+    assert (plan.step, plan.reason, plan.stalled) == (Release("r1", abandoned=True), Reason.STEP_TIMED_OUT, True)
 
 
 def test_a_late_replica_does_not_keep_an_altered_table_held_indefinitely() -> None:
@@ -158,7 +158,7 @@ def test_a_table_that_is_not_known_is_recorded() -> None:
 
 def test_an_abort_releases_a_held_table_at_its_old_revision_and_begins_nothing() -> None:
     plan = plan_table(look(*both(rollout=ROLLOUT), aborted=True))
-    assert (plan.step, plan.reason) == (Release("r1", gave_up=True), Reason.ABORTED)
+    assert (plan.step, plan.reason) == (Release("r1", abandoned=True), Reason.ABORTED)
     plan = plan_table(look(*both(), aborted=True))
     assert (plan.step, plan.reason) == (None, Reason.ABORTED)
 

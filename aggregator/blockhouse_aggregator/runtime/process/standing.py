@@ -49,8 +49,8 @@ def patience(owner: StreamOwner) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What is wrong around a stream, each empty when nothing is: its Kafka cluster as the group's member sees it, the
+class LagContext:
+    """What is wrong beside a stream, each empty when nothing is: its Kafka cluster as the group's member sees it, the
     answers of its brokers about ends of logs, the replica."""
 
     cluster: str = ""
@@ -58,18 +58,18 @@ class Surroundings:
     replica: str = ""
 
 
-def why_stream(owner: StreamOwner, around: Surroundings, ends: Ends | None) -> Why:
+def why_stream(owner: StreamOwner, context: LagContext, ends: Ends | None) -> Why:
     """The first of the possible causes that fits, the outermost first."""
     if owner.stop is not None:
         return owner.stop.reason, owner.stop.message
-    if around.brokers:
-        return "KafkaSilent", around.brokers
-    if around.cluster:
-        return "KafkaUnavailable", around.cluster
+    if context.brokers:
+        return "KafkaSilent", context.brokers
+    if context.cluster:
+        return "KafkaUnavailable", context.cluster
     if owner.state is None:
         return "TakeoverWaits", owner.takeover_waits or "its owner is still asking where to begin"
-    if around.replica:
-        return "ReplicaUnfit", around.replica
+    if context.replica:
+        return "ReplicaUnfit", context.replica
     return next(_of_state(owner, owner.state, ends), ("NoProgress", "nothing of it moves, and no cause is known"))
 
 

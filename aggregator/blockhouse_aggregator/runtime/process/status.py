@@ -52,7 +52,7 @@ class Answerable(Protocol):
     def lag(self) -> LagWatch | None: ...
 
     @property
-    def away(self) -> str: ...
+    def why_out(self) -> str: ...
 
 
 def status(aggregator: Answerable) -> StatusPage:
@@ -67,7 +67,7 @@ def status(aggregator: Answerable) -> StatusPage:
         ready=aggregator.ready,
         suspended=aggregator.suspension.suspended,
         restart=restarting.status if restarting is not None else RestartStatus(demanded=0, seen=0),
-        away=aggregator.away,
+        away=aggregator.why_out,
         clusters={
             cluster.name: aggregator.cluster_errors.get(cluster.name, CLUSTER_OK) for cluster in config.kafka.clusters
         },
