@@ -335,13 +335,13 @@ class Aggregator:
         """One budget for all: finish inserts, record them, close. What is left is a replay for the next owner."""
         deadline = loop_time() + self.config.shutdown_budget
         members: Mapping[str, GroupMember] = self._parts.members if self._parts is not None else {}
-        await asyncio.gather(*(self._give_up(cluster, member, deadline) for cluster, member in members.items()))
+        await asyncio.gather(*(self._release(cluster, member, deadline) for cluster, member in members.items()))
         for task in tuple(self._background):
             task.cancel()
         await asyncio.to_thread(self._session.close)
         await asyncio.to_thread(application.stop)
 
-    async def _give_up(self, cluster: str, member: GroupMember, deadline: float) -> None:
+    async def _release(self, cluster: str, member: GroupMember, deadline: float) -> None:
         """Each cluster by itself: its next owners need not wait for the inserts of another cluster's streams."""
         await self._streams.drain(cluster, deadline, lambda: self.exit_code == EXIT_OK)
         await asyncio.to_thread(member.close, self._leaves)

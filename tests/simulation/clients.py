@@ -165,7 +165,7 @@ class SimShard:
         await asyncio.sleep(2 * node.world.trip(node.zone, 0) + max(0.0, node.hiccup_until - node.world.loop.time()))
         if not node.ensemble.reachable(node.session):
             await asyncio.sleep(3.0)
-            raise Retryable("zookeeper: away", after=0.5)
+            raise Retryable("zookeeper: unavailable", after=0.5)
 
     def close(self) -> None: ...
 

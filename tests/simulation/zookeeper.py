@@ -276,7 +276,7 @@ class _SimThreads:
         ensemble = self._session.ensemble
         await asyncio.sleep(ensemble.world.trip(self._session.zone, 0))
         if not ensemble.reachable(self._session):
-            raise Retryable("zookeeper: away", after=0.5)
+            raise Retryable("zookeeper: unavailable", after=0.5)
         answer = function(*arguments)
         await asyncio.sleep(ensemble.world.trip(self._session.zone, 0))
         return answer

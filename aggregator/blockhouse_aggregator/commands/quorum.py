@@ -22,7 +22,7 @@ from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.errors import Permanent, Retryable
 from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.clickhouse.names import qualified
-from blockhouse_aggregator.clickhouse.quorum_nodes import give_up, read_quorum
+from blockhouse_aggregator.clickhouse.quorum_nodes import abandon, read_quorum
 from blockhouse_aggregator.clickhouse.stuck import (
     Abandon,
     Finding,
@@ -236,7 +236,7 @@ def _carry_out(
             with _replica(settings, found.state, name, address) as replica:
                 replica.query(f"SYSTEM RESTART REPLICA {table}")
         case Abandon():
-            give_up(session.znodes, found.state, part)
+            abandon(session.znodes, found.state, part)
 
 
 def _wait_clear(session: Session, path: str, found: Examined, seconds: float) -> None:

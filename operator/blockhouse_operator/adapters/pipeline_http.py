@@ -94,7 +94,7 @@ class PipelineHttp:
         await self._ask(base, token, rollouts.HOLD, rollouts.HoldAnswer, body, table=table)
 
     async def release(self, base: str, token: str, table: str, rollout: str) -> None:
-        """End a hold; no error when it has ended. Raises Blocked as `hold` does."""
+        """End a pause; no error when it has ended. Raises Blocked as `hold` does."""
         self._fence.check()
         body = rollouts.HoldRequest(rollout=rollout)
         await self._ask(base, token, rollouts.RELEASE, rollouts.ReleaseAnswer, body, table=table)

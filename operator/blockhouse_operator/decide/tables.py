@@ -1,7 +1,7 @@
 """How one table of a shard gets the columns it should have: the next step, from what is, at any moment.
 
 A replicated ALTER reaches every replica at once, so the whole shard holds the table while it runs: hold, wait until
-every replica obeys and every stream is owned, alter once, release. Nothing is remembered but the hold itself (durable,
+every replica obeys and every stream is owned, alter once, release. Nothing is remembered but the pause itself (durable,
 in ZooKeeper), so an operator that is killed anywhere continues from what it finds.
 """
 
@@ -61,7 +61,7 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
-class HoldTable:
+class PauseTable:
     """Ask this replica's aggregator to hold the table in every stream of the shard."""
 
     replica: str
@@ -82,9 +82,9 @@ class Release:
     abandoned: bool = False
 
 
-TableStep = Create | HoldTable | Alter | Release
+TableStep = Create | PauseTable | Alter | Release
 
-CHANGE: tuple[type[TableStep], ...] = (HoldTable, Alter, Release)
+CHANGE: tuple[type[TableStep], ...] = (PauseTable, Alter, Release)
 """The steps by which columns are added, in order; restarts of aggregators follow (`decide.rollout.RESTART`)."""
 
 
@@ -176,7 +176,7 @@ def _begin(look: TableLook, columns: str, revision: int) -> TablePlan:
     if look.busy_shards >= look.max_parallel_shards:
         text = f"{columns} to add: {counted(look.busy_shards, 'other shard is', 'other shards are')} being changed"
         return TablePlan(None, Reason.SCHEMA_CHANGING, text, revision)
-    return TablePlan(HoldTable(look.asked), Reason.SCHEMA_CHANGING, f"holding it to add {columns}", revision)
+    return TablePlan(PauseTable(look.asked), Reason.SCHEMA_CHANGING, f"holding it to add {columns}", revision)
 
 
 def _unfit(look: TableLook) -> str:
@@ -207,7 +207,7 @@ def _not_obeyed(look: TableLook) -> str:
 
 
 def _held_for(look: TableLook, holders: list[TableAt]) -> float:
-    """Seconds since the table was held."""
+    """Seconds since the table was paused."""
     return (look.now_ms - min(at.held_since_ms for at in holders)) / 1000
 
 

@@ -45,7 +45,7 @@ CONSUMES, STOPPED = StreamId("a", "events", 0), StreamId("a", "events", 1)
 HISTORY = TableHistory(id=7, name=SAFE.full_name, revisions=(first_revision(SAFE.columns),))
 
 
-class Outside:
+class FakePorts:
     """ZooKeeper, Kafka and the server, as far as the admin API asks them."""
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class StandIn:
         self.cluster_errors: dict[str, str] = {}
         self.lag = None
         self.history = OwnershipHistory(lambda: NOW)
-        self.outside, pauses = Outside(), Pauses()
+        self.fakes, pauses = FakePorts(), Pauses()
         self.catalog: Any = Catalog(pauses)
         block = Block(InFlight(12, 19, 8, 1, 0, 5), Stage.REPLAY, fresh=False)
         state = StreamState("r1", 2, "id", 0, 7, 30, Window(), 0, (TableState(HISTORY.id, block),))
@@ -160,8 +160,8 @@ class StandIn:
         }  # fmt: skip
         self.history.began(str(CONSUMES), 2, state, self.catalog.name)
         self.restarting = RestartRequests(Demands(), lambda why: None)
-        ports: Any = SimpleNamespace(group=self.outside, markers=self.outside, schemas=self.outside)
-        self._draining = Draining(self.outside)
+        ports: Any = SimpleNamespace(group=self.fakes, markers=self.fakes, schemas=self.fakes)
+        self._draining = Draining(self.fakes)
         self._acceptances = Acceptances(ports, self.owners, lambda: NOW)
         self._rollouts = SchemaRollouts(
             CONFIG, pauses, self.catalog, Server(), check_columns, lambda table: False, lambda: 2, self.restarting

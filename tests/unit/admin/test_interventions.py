@@ -46,7 +46,7 @@ async def test_what_is_recorded_is_followed_in_order_and_is_found_again_by_the_n
     await aggregator.draining().drain("ann", "a reason")
     assert await followed.get() is True
     restarted = StandIn()
-    restarted.outside.drain = aggregator.outside.drain
+    restarted.fakes.drain = aggregator.fakes.drain
     await restarted.draining().start()
     assert restarted.why_out == "a reason (ann)"
     await aggregator.draining().resume("ann")
@@ -61,7 +61,7 @@ async def test_a_stop_is_accepted_with_who_and_why() -> None:
     assert status == 200
     assert answer["would"] == "start afresh at offset 40 of [10, 100)"
     recorded = Decision(action="accept OffsetsReset from 40", by="ann", at_ms=NOW, why="everything below is stored")
-    assert aggregator.outside.decisions == {str(STOPPED): recorded}
+    assert aggregator.fakes.decisions == {str(STOPPED): recorded}
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ async def test_an_acceptance_that_does_not_fit_is_refused_and_records_nothing(
     answer = await ask(aggregator, "PUT", f"/streams/{stream}/acceptance", ACCEPT | change)
     assert answer[0] == status
     assert text in answer[1]
-    assert aggregator.outside.decisions == {}
+    assert aggregator.fakes.decisions == {}
 
 
 @pytest.mark.parametrize(

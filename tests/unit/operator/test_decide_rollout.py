@@ -247,7 +247,7 @@ def test_no_aggregator_restarts_before_what_was_taken_over_is_loaded() -> None:
         assert step.why == f"{A} is to restart; stream {STREAMS[0].name} is taken over, and nothing of it is stored yet"
 
 
-def test_nothing_restarts_while_a_table_is_held_unless_it_is_down() -> None:
+def test_nothing_restarts_while_a_table_is_paused_unless_it_is_down() -> None:
     holding = loading(due(C), TableSeen("db.t", rollout="operator/schema"))
     assert held(shard(due(A), due(B), holding)) is Reason.SCHEMA_CHANGING
     assert held(shard(old(A), consuming(B), holding)) is Reason.SCHEMA_CHANGING

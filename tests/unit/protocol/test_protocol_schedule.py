@@ -49,7 +49,7 @@ def test_a_table_far_behind_is_read_in_a_scan_of_its_own_that_never_passes_the_p
     assert (usual.start, usual.stop, usual.resume, usual.exclude) == (490, None, ((B, 490),), frozenset({A}))
 
 
-def test_a_held_table_is_excluded_whether_it_lags_or_not() -> None:
+def test_a_paused_table_is_excluded_whether_it_lags_or_not() -> None:
     state = inherited(TableEntry(A, cursor=10, pending=5))
     request = scan(state, skipped=frozenset({A, B}), near=1000, catch_up=False)
     assert (request.start, request.resume, request.exclude) == (500, (), frozenset({A, B}))

@@ -51,7 +51,7 @@ class Shard:
         return self.history
 
     def state(self) -> tuple[int, str]:
-        """Revisions that are recorded, and why the table is held."""
+        """Revisions that are recorded, and why the table is unavailable."""
         known = self.catalog.known(TABLE)
         assert known is not None
         return len(self.history.revisions), known.unavailable
