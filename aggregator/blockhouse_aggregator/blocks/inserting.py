@@ -74,10 +74,12 @@ class Inserter:
         self._abandoned = False
 
     def buffer(self, block: EncodedBlock, builder: BlockBuilder | None = None) -> None:
+        """Keep a sealed block until it is granted or dropped; with `builder`, rows may be sent that are lacking."""
         with self._lock:
             self._buffered[key_of(block)] = _Buffered(block, builder)
 
     def drop(self, drop: Drop) -> None:
+        """Forget the bytes of a block; nothing happens when there are none."""
         with self._lock:
             self._buffered.pop(drop.block, None)
 

@@ -106,6 +106,7 @@ class ReplicaSeen:
     silence: str = ""
 
     def state(self) -> State:
+        """What it does, the earliest stage of its start that is not over."""
         if self.scale is None and self.pod is None:
             return State.MISSING
         if self.pod is None:

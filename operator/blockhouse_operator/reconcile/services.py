@@ -55,6 +55,7 @@ class Troubles:
             raise error
 
     def note(self, server: str, error: Retryable | None) -> None:
+        """Remember that a server did not answer, and when; None forgets it."""
         if error is None:
             self._known.pop(server, None)
         else:
@@ -97,6 +98,7 @@ class Ensembles:
         return self._quorums[ensemble]
 
     def close(self) -> None:
+        """End all sessions."""
         for ensemble in self._known.values():
             ensemble.close()
 

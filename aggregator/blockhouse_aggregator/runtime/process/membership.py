@@ -65,6 +65,7 @@ class Suspension:
         self.look()
 
     def look(self) -> None:
+        """Read the file once; blocking. Raises nothing: an unreadable file is logged and changes nothing."""
         if self._file is None:
             return
         try:

@@ -183,8 +183,7 @@ class StreamOwner:
         return bool(problem)
 
     def _held(self, sealed: Sealed) -> bool:
-        """Whether the round holds a block of a table that a rollout pauses by now: it is then read again without it, so
-        that a table which `/status` shows paused, with nothing in flight, stays so."""
+        """Whether the round has a block of a table that is paused by now: it is then read again without that table."""
         return any(t.block is not None and self.context.catalog.pause_of(t.table) for t in sealed.tables)
 
     async def apply(self, event: Event) -> None:
@@ -314,6 +313,7 @@ class StreamOwner:
             self._rebuild(problem)
 
     async def flush(self, *, close_window: bool = False) -> None:
+        """Commit what is not committed yet; with `close_window` also when nothing changed. Raises as `apply`."""
         async with self._committing:
             await self.apply(Flush(close_window=close_window))
 
@@ -354,6 +354,7 @@ class StreamOwner:
         self._rebuild(reason)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` until it ends or the stream is dropped; an error of it rebuilds the stream."""
         job = asyncio.ensure_future(work)
         self._jobs.add(job)
         job.add_done_callback(self._finished)

@@ -77,15 +77,19 @@ class Catalog:
         return tuple(self._tables.values())
 
     def name(self, table_id: int) -> str:
+        """`database.table` of a table's id; `#id` of an unknown one."""
         return self._names.get(table_id, f"#{table_id}")
 
     def known(self, table: str) -> Known | None:
+        """What is known of `database.table`; None of one that no stream and no history names."""
         return self._tables.get(table)
 
     def by_id(self, table_id: int) -> Known | None:
+        """As `known`, by the id of the metadata."""
         return self._tables.get(self.name(table_id))
 
     def unavailable(self) -> frozenset[int]:
+        """Ids of tables that are not loaded now, for whatever reason."""
         return frozenset(known.history.id for known in self._tables.values() if known.unavailable)
 
     def pause_of(self, table: str) -> Pause | None:

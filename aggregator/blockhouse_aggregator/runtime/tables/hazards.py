@@ -116,9 +116,11 @@ class HazardWatch:
         self.partitions = max(self.partitions, partitions)
 
     def of(self, known: Known) -> tuple[Hazard, ...]:
+        """The hazards of a table as its server described it last; none of one that was never described."""
         return hazards(known.server, self.config, self.partitions) if known.server is not None else ()
 
     def look(self, tables: Iterable[Known]) -> None:
+        """Log what appeared and what is gone since the last call, and set the metric."""
         found = {(known.history.name, hazard.reason): hazard.text for known in tables for hazard in self.of(known)}
         for (table, reason), text in found.items():
             if (table, reason) not in self._reported:
