@@ -1,6 +1,6 @@
 # The ways to build, check and try Blockhouse. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup lock generate lint test unit certify demo demo-mirror chaos simulate mutate bench images e2e e2e-node docs clean
+.PHONY: help setup lock generate lint test unit seen browser certify demo demo-mirror chaos simulate mutate bench images e2e e2e-faults e2e-node docs clean
 
 BIN := .venv/bin
 ARGS ?=
@@ -25,7 +25,14 @@ test: setup ## Everything: lint, unit, property and integration tests (SEED=n re
 	@scripts/test $(ARGS)
 
 unit: setup ## The tests that need no servers
-	@$(BIN)/pytest -q -m "not integration" $(ARGS)
+	@$(BIN)/pytest -q -m "not integration and not browser" $(ARGS)
+
+browser: setup ## The page of an aggregator in a real Chromium
+	@scripts/setup browser
+	@$(BIN)/pytest -q -n 0 -m browser tests/browser $(ARGS)
+
+seen: setup ## Eight faults on real servers, and where each is seen within 15 s; some minutes
+	@$(BIN)/pytest -q -n 0 -rP -m seen --timeout=600 tests/integration $(ARGS)
 
 certify: setup ## What Blockhouse needs of a ClickHouse, tested on yours: CLICKHOUSE=/path/to/clickhouse-server
 	@[ -n "$(CLICKHOUSE)" ] || { echo "which one? make certify CLICKHOUSE=/path/to/clickhouse-server" >&2; exit 2; }
@@ -51,7 +58,11 @@ bench: setup ## Measure the whole path against its limits
 
 e2e: setup ## The operator on a real Kubernetes API with fake nodes (SEED=n repeats a run)
 	@[ -n "$(BLOCKHOUSE_E2E_KUBECONFIG)" ] || scripts/cluster-binaries kube kwok helm >/dev/null
-	@$(BIN)/pytest -q -m "not node" --timeout=1800 e2e/scenarios $(ARGS)
+	@$(BIN)/pytest -q -m "not node and not faults" --timeout=1800 e2e/scenarios $(ARGS)
+
+e2e-faults: setup ## The API server down, frozen, cut off, slow, the operator killed, clocks apart: in a rolling restart
+	@scripts/cluster-binaries kube kwok helm >/dev/null
+	@$(BIN)/pytest -q -m faults --timeout=1800 e2e/scenarios/test_faults.py $(ARGS)
 
 e2e-node: setup ## The operator, ClickHouse and PySpark as real pods; needs root
 	@scripts/setup images node

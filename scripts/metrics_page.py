@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 from blockhouse.serving import process_figures
 from blockhouse_aggregator.runtime.figures import Figures
 from blockhouse_aggregator.verifier.figures import Figures as VerifierFigures
+from blockhouse_mirror.runtime.partitions import Partitions
 from blockhouse_mirror.runtime.status import MirrorCollector
 from blockhouse_operator.adapters.figures import Figures as OperatorFigures
 from blockhouse_operator.handlers.inventory import Inventory
@@ -80,7 +81,7 @@ def _idle_driver() -> Any:
     """What the mirror's figures read of a driver; it has nothing to mirror."""
     rebalances = SimpleNamespace(moved=0, by_cause={})
     return SimpleNamespace(
-        mirrored=SimpleNamespace(partitions=()),
+        mirrored=SimpleNamespace(partitions=Partitions()),
         reports=SimpleNamespace(latency_sum=0.0, acknowledged=0),
         assigner=SimpleNamespace(
             assignment={}, quality=lambda: None, rebalances=rebalances, sampled_at=0.0, offending=()

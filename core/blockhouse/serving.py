@@ -1,4 +1,5 @@
 """The HTTP side that every running program has: probes, metrics, and a token before everything that shows anything.
+Without a token it answers no page of another site.
 
 It reveals nothing secret by itself, and changes nothing; what else a program answers is in its own routes.
 """
@@ -25,8 +26,10 @@ from prometheus_client import (
 )
 from pydantic import ValidationError
 
+from blockhouse.config.pipeline import LOOPBACK
 from blockhouse.contract import base as contract
 from blockhouse.contract.base import Endpoint
+from blockhouse.cross_site import refusal
 from blockhouse.errors import Permanent
 from blockhouse.page import PATH as PAGE
 
@@ -167,6 +170,10 @@ class HttpServer(ABC):
 
     @web.middleware
     async def _authorized(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        # What is served elsewhere without a token is harmless, and has names that are not known here.
+        asked = self._tokens is None and self._host in LOOPBACK and request.path != PAGE
+        if asked and (why := refusal(request.headers)):
+            raise web.HTTPForbidden(text=f"{why}\n")
         if self._tokens is not None and request.path not in OPEN:
             given = request.headers.get("Authorization", "").removeprefix("Bearer ")
             given = given or request.headers.get(TOKEN_HEADER, "")

@@ -28,8 +28,18 @@ class DelayProxies:
         self._thread.start()
         self._ready.wait(10)
 
+    def cut(self) -> int:
+        """Cut every connection, and let new ones come; returns how many sides of connections were open."""
+        return asyncio.run_coroutine_threadsafe(self._cut(), self._loop).result(10)
+
+    async def _cut(self) -> int:
+        still_open, self._open = self._open, set()
+        for writer in still_open:
+            writer.transport.abort()
+        return len(still_open)
+
     def close(self) -> None:
-        """Cut every connection."""
+        """Cut every connection, and listen no more."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
 
@@ -66,6 +76,7 @@ class DelayProxies:
             return
         self._open.add(back_writer)
         await asyncio.gather(self._pump(reader, back_writer), self._pump(back_reader, writer))
+        self._open -= {writer, back_writer}
 
     async def _pump(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         """Bytes wait in a queue with the moment at which they are due, so that delay does not limit the rate."""

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kubernetes import client, config, watch
+from kubernetes import client, config
 
+from e2e.cluster.follow import REQUEST_SECONDS, follow, patiently
 from e2e.cluster.spec import ClusterError
 from e2e.stack.server import Server
 
@@ -43,40 +44,40 @@ class VolumeProvisioner(Server):
         return self.log.exists() and READY in self.log.read_text()
 
 
-def volume(claim: Any, folder: Path) -> dict[str, Any]:
-    """The volume that only `claim` (a V1PersistentVolumeClaim) may bind, as big as it asks."""
-    metadata = claim.metadata
+def volume(claim: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The volume that only `claim` may bind, as big as it asks."""
+    metadata, spec = claim["metadata"], claim["spec"]
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {"name": f"pvc-{metadata.uid}", "annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER}},
+        "metadata": {"name": f"pvc-{metadata['uid']}", "annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER}},
         "spec": {
-            "capacity": {"storage": claim.spec.resources.requests["storage"]},
-            "accessModes": claim.spec.access_modes,
-            "storageClassName": claim.spec.storage_class_name,
+            "capacity": {"storage": spec["resources"]["requests"]["storage"]},
+            "accessModes": spec["accessModes"],
+            "storageClassName": spec["storageClassName"],
             "persistentVolumeReclaimPolicy": "Retain",
-            "hostPath": {"path": str(folder / metadata.namespace / metadata.name), "type": "DirectoryOrCreate"},
+            "hostPath": {"path": str(folder / metadata["namespace"] / metadata["name"]), "type": "DirectoryOrCreate"},
             "claimRef": {
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
-                "namespace": metadata.namespace,
-                "name": metadata.name,
-                "uid": metadata.uid,
+                "namespace": metadata["namespace"],
+                "name": metadata["name"],
+                "uid": metadata["uid"],
             },
         },
     }
 
 
-def provision(core: Any, claim: Any, folder: Path) -> None:
+def provision(core: Any, claim: dict[str, Any], folder: Path) -> None:
     """Makes the claim's volume, unless it has one."""
-    annotations = claim.metadata.annotations or {}
-    if claim.spec.volume_name or annotations.get("volume.kubernetes.io/storage-provisioner") != PROVISIONER:
+    annotations = claim["metadata"].get("annotations") or {}
+    if claim["spec"].get("volumeName") or annotations.get("volume.kubernetes.io/storage-provisioner") != PROVISIONER:
         return
-    place = folder / claim.metadata.namespace / claim.metadata.name
+    place = folder / claim["metadata"]["namespace"] / claim["metadata"]["name"]
     place.mkdir(parents=True, exist_ok=True)
     place.chmod(0o777)  # pods run as users of their own, and hostPath volumes do not follow fsGroup
     try:
-        core.create_persistent_volume(volume(claim, folder))
+        patiently(lambda: core.create_persistent_volume(volume(claim, folder), _request_timeout=REQUEST_SECONDS))
     except client.ApiException as error:
         if error.status != 409:
             raise
@@ -87,13 +88,9 @@ def main() -> None:
     config.load_kube_config(kubeconfig)  # type: ignore[no-untyped-call]
     core = client.CoreV1Api()
     print(READY, flush=True)  # noqa: T201  its log is what the one who started it reads
-    while True:
-        claims = watch.Watch().stream(  # type: ignore[no-untyped-call]
-            core.list_persistent_volume_claim_for_all_namespaces, timeout_seconds=300
-        )
-        for event in claims:
-            if event["type"] in ("ADDED", "MODIFIED"):
-                provision(core, event["object"], Path(folder))
+    for sort, claim in follow(core.list_persistent_volume_claim_for_all_namespaces):
+        if sort != "DELETED":
+            provision(core, claim, Path(folder))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -86,7 +87,7 @@ class MirrorProcess:
         try:
             with urlopen(f"http://127.0.0.1:{self.port}{STATUS.path}", timeout=5) as answer:
                 return MirrorStatus.parse(answer.read())
-        except OSError:
+        except (OSError, HTTPException):
             return None
 
     def rebalance(self) -> None:

@@ -18,12 +18,14 @@ from e2e.memory.wire import APPLY, Collection, Place, Refused, Reply, Sent, Stre
 
 
 class ApiServer:
-    """`silent`: watches get no event any more, as behind a connection that is dead and does not know it."""
+    """`silent`: watches get no event any more, as behind a connection that is dead and does not know it. `frozen`: no
+    request that comes is ever answered."""
 
     def __init__(self) -> None:
         self.requests: list[Sent] = []
         self.collections: dict[str, Collection] = {}
         self.silent = False
+        self.frozen = False
         self.down = False
         self._version = 100
         self._uid = 0
@@ -37,6 +39,8 @@ class ApiServer:
     async def call_api(self, sent: Sent, _request_timeout: Any = None) -> Reply:
         self.requests.append(sent)
         await asyncio.sleep(0)
+        if self.frozen:
+            await asyncio.Event().wait()
         if self.down:
             raise OSError("connection refused")
         try:
@@ -157,6 +161,8 @@ class ApiServer:
         before = collection.objects.get(place)
         given = json.loads(json.dumps(sent.body))
         after = merged(before or {}, given)
+        for key in _owned_data(before or {}) - given.get("data", {}).keys():
+            after["data"].pop(key)
         after["metadata"]["managedFields"] = [
             {"manager": sent.query["fieldManager"], "operation": "Apply", "fieldsV1": fields_of(given)}
         ]
@@ -176,7 +182,7 @@ class ApiServer:
             _check(live, {key: body["metadata"][key] for key in ("uid", "resourceVersion") if key in body["metadata"]})
             after["status"] = json.loads(json.dumps(body["status"]))
         else:
-            _check(live, {key: value for key, value in body["metadata"].items() if key == "resourceVersion"})
+            _check(live, {key: value for key, value in body.get("metadata", {}).items() if key == "resourceVersion"})
             after = merged(after, body)
         found = self.put(plural, after, collection.group)
         if plural == "statefulsets" and found["spec"]["replicas"] == 0:
@@ -233,6 +239,12 @@ def _pairs(selector: str) -> Iterator[tuple[str, str]]:
     for pair in filter(None, selector.split(",")):
         key, _, value = pair.partition("=")
         yield key, value
+
+
+def _owned_data(live: Mapping[str, Any]) -> set[str]:
+    """Keys of a Secret or ConfigMap that the last apply gave: those that the next one does not give are removed."""
+    fields = live.get("metadata", {}).get("managedFields", ())
+    return {key.removeprefix("f:") for found in fields for key in found["fieldsV1"].get("f:data", {})}
 
 
 def _check(live: Mapping[str, Any], preconditions: Mapping[str, str]) -> None:

@@ -173,7 +173,7 @@ class Fleet:
             secret=lambda: f"secret-{next(secrets)}",
         )
         scope = Scope(self.services)
-        self.pipelines = PipelineReconciler(self.services, scope)
+        self.pipelines = PipelineReconciler(self.services, scope, lambda *_: None)
         self.reconciler = ShardReconciler(self.services, scope, lambda _, name: self.woken.append(name))
 
     @asynccontextmanager

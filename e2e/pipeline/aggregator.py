@@ -9,6 +9,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +61,12 @@ class AggregatorProcess(Server):
 
     def get(self, path: str, timeout: float = 2.0) -> str:
         """The answer of the admin API. Raises OSError while there is none."""
-        with urllib.request.urlopen(self.url + path, timeout=timeout) as answer:
-            body: bytes = answer.read()
-            return body.decode()
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=timeout) as answer:
+                body: bytes = answer.read()
+        except HTTPException as error:  # it died in the middle of its answer
+            raise ConnectionError(f"{self.url}{path}: {error!r}") from error
+        return body.decode()
 
     def arm_fault(self, point: str, **fault: Any) -> None:
         """`PUT /faults/POINT`, see docs/faults.md; needs `faults.enabled` in the configuration."""

@@ -43,7 +43,8 @@ def needed(namespace: str) -> list[Manifest]:
     return [
         secret("clickhouse-auditor", namespace, word="not so secret"),
         secret("between-replicas", namespace, word="not so secret either"),
-        config_map("clickhouse-settings", namespace, {"more.xml": settings}),
+        config_map("clickhouse-settings", namespace, {"more.xml": settings, "empty.xml": "<clickhouse/>"}),
+        secret("clickhouse-files", namespace, **{"empty.xml": "<clickhouse/>"}),
     ]
 
 
@@ -62,7 +63,19 @@ def _of_pods(spec: Mapping[str, Any]) -> dict[str, Any]:
         "clickhouse__managed__image": "blockhouse/clickhouse:18.16.2",
         "clickhouse__managed__resources": {"requests": {"memory": "8Gi"}, "limits": {"memory": "12Gi"}},
         "clickhouse__managed__settingsFrom": {"name": "clickhouse-settings", "key": "more.xml"},
+        "clickhouse__managed__settings": {"max_connections": "512"},
+        "clickhouse__managed__configFiles": _files("<max_open_files>4096</max_open_files>"),
+        "clickhouse__managed__userFiles": _files("<quotas><of-file><interval/></of-file></quotas>"),
     }
+
+
+def _files(content: str) -> list[dict[str, Any]]:
+    """A file of each source; what they refer to is `needed`."""
+    return [
+        {"name": "a.xml", "text": f"<clickhouse>{content}</clickhouse>"},
+        {"name": "b.xml", "configMapKeyRef": {"name": "clickhouse-settings", "key": "empty.xml"}},
+        {"name": "c.xml", "secretKeyRef": {"name": "clickhouse-files", "key": "empty.xml"}},
+    ]
 
 
 def _of_clients(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,25 +128,9 @@ def _twice(server: str) -> str:
 
 def _of_no_pod() -> dict[str, Any]:
     """What the operator carries out by itself."""
-    auditor = {
-        "name": "auditor",
-        "passwordSecretRef": {"name": "clickhouse-auditor", "key": "word"},
-        "readOnly": False,
-        "networks": ["10.0.0.0/8"],
-        "databases": ["db"],
-        "settings": {"max_memory_usage": "1000000000"},
-        "quota": {
-            "interval": "1m",
-            "queries": 100,
-            "errors": 50,
-            "resultRows": 1000000,
-            "readRows": 1000000000,
-            "executionTime": "30s",
-        },
-    }
     return {
         "clickhouse__remoteServers": "Shard",
-        "clickhouse__managed__users": [auditor],
+        **_of_users(),
         "clickhouse__managed__clusterSecretRef": {"name": "between-replicas", "key": "word"},
         "clickhouse__managed__storage": {"size": "600Gi", "deletionPolicy": "Delete"},
         "kafka__topic__config": {"retention.ms": "86400000"},
@@ -152,6 +149,34 @@ def _of_no_pod() -> dict[str, Any]:
         "imagePullSecrets": [{"name": "registry"}],
         **template_changes.of_no_pod(),
         "verifier": {"enabled": False},
+    }
+
+
+def _of_users() -> dict[str, Any]:
+    """Users of ClickHouse, with a profile and a quota of their own and of several."""
+    limits = {
+        "interval": "1m",
+        "queries": 100,
+        "errors": 50,
+        "resultRows": 1000000,
+        "readRows": 1000000000,
+        "executionTime": "30s",
+    }
+    auditor = {
+        "name": "auditor",
+        "passwordSecretRef": {"name": "clickhouse-auditor", "key": "word"},
+        "readOnly": False,
+        "networks": ["10.0.0.0/8"],
+        "databases": ["db"],
+        "profile": "shared",
+        "settings": {"max_memory_usage": "1000000000"},
+        "quota": limits,
+    }
+    reader = {"name": "reader", "passwordSecretRef": auditor["passwordSecretRef"], "quotaName": "shared"}
+    return {
+        "clickhouse__managed__users": [auditor, reader],
+        "clickhouse__managed__profiles": [{"name": "shared", "settings": {"max_threads": "2"}}],
+        "clickhouse__managed__quotas": [{"name": "shared", **limits}],
     }
 
 
@@ -194,6 +219,7 @@ OTHERWISE = {
     "shardRemovalPolicy": "grown and shrunk in the same life",
     "suspend": "suspended in the same life",
     "stop": "stopped in the same life",
+    "paused": "test_pause",
     "zones.[].replicas": "grown and shrunk in the same life",
     "zones.[].name": "another name is another zone: new replicas and the end of the old ones",
     "zones.[].hostTemplate": "test_zones",

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from blockhouse_operator.app import LOST
-from e2e.cluster import Access, ClusterError, GivenCluster, Request
+from e2e.cluster import Access, Cluster, ClusterError, GivenCluster, Request
 from e2e.cluster.surroundings import Surroundings
 from e2e.scenarios.operator import OperatorProcess
 from e2e.scenarios.resources import Manifest
 from e2e.simulator import Simulator
 from e2e.stack.ports import Ports
 from e2e.stack.process import wait_until
+from e2e.stack.server import Server
 
 CHART = Path(__file__).parents[2] / "charts" / "blockhouse"
 RELEASE = "blockhouse"
@@ -64,14 +65,16 @@ class Site:
     def keep_alive(self) -> None:
         """Start operators again that ended because they had lost their lease: on a crowded machine one can.
 
-        ClusterError for one that ended otherwise.
+        ClusterError for one that ended otherwise, and for a program that plays a part of the cluster.
         """
         for operator in self._kept:
             if not operator.alive and operator.exit_code == LOST:
                 operator.start(wait=False)
             elif not operator.alive:
-                last = "\n".join(operator.log.read_text().splitlines()[-20:])
-                raise ClusterError(f"{operator.name} died, exit code {operator.exit_code}:\n{last}")
+                raise ClusterError(f"{operator.name} died, exit code {operator.exit_code}:\n{last_words(operator)}")
+        for player in (self.simulator, *([self.cluster.volumes] if isinstance(self.cluster, Cluster) else ())):
+            if not player.alive:
+                raise ClusterError(f"{player.name} died:\n{last_words(player)}")
 
     def start_operator(
         self, name: str = "", *arguments: str, lead: bool = True, release: str = RELEASE
@@ -208,6 +211,10 @@ class Site:
         finally:
             self.simulator.kill()
             self._ports.release()
+
+
+def last_words(server: Server) -> str:
+    return "\n".join(server.log.read_text(errors="replace").splitlines()[-20:])
 
 
 def account_of(release: str) -> str:

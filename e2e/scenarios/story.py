@@ -7,15 +7,18 @@ no longer show in which order things happened. So they are watched. It only read
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import urllib3
-from kubernetes import client, config, watch
+from kubernetes import client, config
+
+from e2e.cluster import ClusterError
+from e2e.cluster.follow import follow
 
 GROUP, VERSION = "ingest.blockhouse.dev", "v1alpha1"
 KINDS = {"blockaggregators": "ba", "clickhouseshardingests": "csi"}
@@ -47,9 +50,13 @@ class Story:
         self._counts: dict[str, int] = {}
         self._ended = threading.Event()
         self._lock = threading.Lock()
+        self._failure: Exception | None = None
 
     @property
     def observations(self) -> tuple[Observation, ...]:
+        """So far. ClusterError when it could not follow any more."""
+        if self._failure is not None:
+            raise ClusterError("the story ends early") from self._failure
         with self._lock:
             return tuple(self._observations)
 
@@ -60,9 +67,8 @@ class Story:
         ]
 
     def __enter__(self) -> Self:
-        for plural in KINDS:
-            threading.Thread(target=self._follow, args=(self._resources(plural),), daemon=True).start()
-        threading.Thread(target=self._follow, args=(self._events(),), daemon=True).start()
+        for follows in (*(partial(self._resources, plural) for plural in KINDS), self._events):
+            threading.Thread(target=self._run, args=(follows,), daemon=True).start()
         return self
 
     def __exit__(
@@ -70,32 +76,22 @@ class Story:
     ) -> None:
         self._ended.set()
 
-    def _follow(self, source: Iterator[None]) -> None:
-        for _ in source:
-            if self._ended.is_set():
-                return
+    def _run(self, follows: Callable[[], None]) -> None:
+        try:
+            follows()
+        except Exception as error:  # noqa: BLE001  raised to whom reads the story
+            self._failure = error
 
-    def _resources(self, plural: str) -> Iterator[None]:
+    def _resources(self, plural: str) -> None:
         listing = self._custom.list_cluster_custom_object
-        for found in self._stream(listing, group=GROUP, version=VERSION, plural=plural):
-            self._note_conditions(f"{KINDS[plural]}/{found['metadata']['name']}", found.get("status") or {})
-            yield
+        for sort, found in follow(listing, ended=self._ended, group=GROUP, version=VERSION, plural=plural):
+            if sort != "DELETED":
+                self._note_conditions(f"{KINDS[plural]}/{found['metadata']['name']}", found.get("status") or {})
 
-    def _events(self) -> Iterator[None]:
-        for found in self._stream(self._core.list_event_for_all_namespaces):
-            self._note_event(self._core.api_client.sanitize_for_serialization(found))
-            yield
-
-    def _stream(self, listing: Any, **arguments: str) -> Iterator[Any]:
-        """Objects as they change, until the story ends; a broken watch begins again."""
-        while not self._ended.is_set():
-            try:
-                changes = watch.Watch().stream(listing, timeout_seconds=60, **arguments)  # type: ignore[no-untyped-call]
-                for event in changes:
-                    if event["type"] in ("ADDED", "MODIFIED"):
-                        yield event["object"]
-            except (client.ApiException, urllib3.exceptions.HTTPError, OSError):
-                self._ended.wait(1)
+    def _events(self) -> None:
+        for sort, found in follow(self._core.list_event_for_all_namespaces, ended=self._ended):
+            if sort != "DELETED":
+                self._note_event(found)
 
     def _note_conditions(self, about: str, status: Mapping[str, Any]) -> None:
         present = {one["type"]: one for one in status.get("conditions", ())}

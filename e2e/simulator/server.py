@@ -9,21 +9,16 @@ from __future__ import annotations
 import asyncio
 import hmac
 import re
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
-import structlog
-import typer
 from aiohttp import web
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from kubernetes import client, config, watch
 from pydantic import ValidationError
 
-from blockhouse.config.load import ConfigError
 from blockhouse.config.mirror import MirrorConfig
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.config.verifier import VerifierConfig
@@ -33,25 +28,20 @@ from blockhouse.contract.base import Endpoint, faults
 from blockhouse.contract.decisive import digest
 from blockhouse.errors import Blocked, Permanent
 from blockhouse.serving import respond, respond_unless_known
-from e2e.simulator import answers, pods
+from e2e.simulator import answers
 from e2e.simulator.answers import Play
 from e2e.simulator.elsewhere import forwarded
 from e2e.simulator.world import Key, Program, World
 
-log = structlog.get_logger(__name__)
-
-PROGRAMS = ("aggregator", "verifier", "mirror")
-REPLICA_LABEL = "ingest.blockhouse.dev/replica"
-PIPELINE_LABEL = "ingest.blockhouse.dev/pipeline"
-MIRROR_LABEL = "ingest.blockhouse.dev/mirror"
-SHARD_LABEL = "ingest.blockhouse.dev/shard"
-SELECTOR = "app.kubernetes.io/part-of=blockhouse"
 REBALANCE = (mirrors.REBALANCE.method, mirrors.REBALANCE.path)
 OPEN = frozenset({"healthz", "readyz"})
 RESTART_SECONDS = 1.0
 """How long an aggregator that restarts is unavailable."""
 TOPICS_EVERY = 1.0
 """Seconds between two requests to the brokers."""
+
+Follow = Callable[["SimulatorServer", asyncio.AbstractEventLoop], None]
+"""Brings changes of a cluster to the event loop that the world belongs to."""
 
 
 class SimulatorServer:
@@ -61,15 +51,40 @@ class SimulatorServer:
         self.world = World()
         self._port = port
 
-    async def run(self, follow: Callable[[SimulatorServer, asyncio.AbstractEventLoop], None]) -> None:
-        """Serves until it is cancelled, while `follow` brings changes of the pods from a thread of its own."""
+    async def run(self, *follows: Follow) -> None:
+        """Serves until it is cancelled, while each of `follows` brings changes from a thread of its own.
+
+        Raises what one of them raises: a simulator whose pods stand still must not answer for them.
+        """
         app = web.Application()
         app.router.add_get("/healthz", self._own_health)
         app.router.add_route("*", "/{namespace}/{name}/{path:.*}", self._answer)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", self._port, reuse_address=True).start()
-        threading.Thread(target=follow, args=(self, asyncio.get_running_loop()), daemon=True).start()
+        failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for brings in follows:
+            threading.Thread(target=self._carry, args=(brings, failed), daemon=True).start()
+        learning = asyncio.create_task(self._learn())
+        try:
+            await asyncio.wait({failed, learning}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            learning.cancel()
+        (failed if failed.done() else learning).result()
+
+    def _carry(self, brings: Follow, failed: asyncio.Future[None]) -> None:
+        loop = failed.get_loop()
+
+        def fail(error: Exception) -> None:
+            if not failed.done():
+                failed.set_exception(error)
+
+        try:
+            brings(self, loop)
+        except Exception as error:  # noqa: BLE001  raised where the process can end with it
+            loop.call_soon_threadsafe(fail, error)
+
+    async def _learn(self) -> None:
         while True:
             partitions = await asyncio.to_thread(read_partitions, self.world.topics())
             self.world.learn(partitions, time.monotonic())
@@ -176,95 +191,6 @@ def _endpoint(method: str, path: str) -> tuple[Endpoint, Mapping[str, str]] | No
     return None
 
 
-class PodWatch:
-    """Follows the pods of one cluster. Runs on a thread; the world belongs to the event loop."""
-
-    def __init__(self, kubeconfig: str) -> None:
-        config.load_kube_config(kubeconfig)  # type: ignore[no-untyped-call]
-        self._core = client.CoreV1Api()
-        self._started: dict[str, Program] = {}
-
-    def __call__(self, server: SimulatorServer, loop: asyncio.AbstractEventLoop) -> None:
-        threading.Thread(target=self._follow_suspensions, args=(server, loop), daemon=True).start()
-        for kind, pod in _events(self._core.list_pod_for_all_namespaces, label_selector=SELECTOR):
-            self._apply(kind, pod, server, loop)
-
-    def _follow_suspensions(self, server: SimulatorServer, loop: asyncio.AbstractEventLoop) -> None:
-        """The kubelet brings a changed ConfigMap into its pods; nothing here waits for that."""
-        for kind, found in _events(self._core.list_config_map_for_all_namespaces, label_selector=SELECTOR):
-            metadata, data = found["metadata"], found.get("data") or {}
-            if "suspend" in data:
-                shard = metadata["labels"]
-                key = (metadata["namespace"], f"{shard[PIPELINE_LABEL]}-{shard[SHARD_LABEL]}")
-                suspended = kind != "DELETED" and data["suspend"].strip() == "true"
-                loop.call_soon_threadsafe(server.world.suspend, key, suspended, time.monotonic())
-
-    def _apply(self, kind: str, pod: pods.Json, server: SimulatorServer, loop: asyncio.AbstractEventLoop) -> None:
-        program = next((name for name in PROGRAMS if pods.command_of(pod, name)), None)
-        if program is None:
-            return
-        metadata = pod["metadata"]
-        key, uid, world = key_of(pod, program), metadata["uid"], server.world
-        if kind == "DELETED" or not pods.is_live(pod, program):
-            self._started.pop(uid, None)
-            loop.call_soon_threadsafe(lambda: world.drop(key, uid, time.monotonic()))
-            return
-        started = self._started.get(uid) or self._start(pod, program)
-        if started is None:
-            return
-        annotations = metadata.get("annotations") or {}
-        play, elsewhere = Play(annotations.get(pods.ANNOTATION, Play.WELL)), annotations.get(pods.ELSEWHERE, "")
-        current = Program(uid, started.config, started.token, play, elsewhere)
-        if self._started.get(uid) != current:
-            self._started[uid] = current
-            loop.call_soon_threadsafe(lambda: world.put(key, current, time.monotonic()))
-
-    def _start(self, pod: pods.Json, program: str) -> Program | None:
-        """Reads what the container would read at its start; None, with a line in the log, when it would not start."""
-
-        def lookup(kind: str, name: str) -> pods.Content:
-            read = self._core.read_namespaced_config_map if kind == "ConfigMap" else self._core.read_namespaced_secret
-            found = read(name, pod["metadata"]["namespace"])
-            return pods.texts(kind, {"data": found.data})
-
-        name = pod["metadata"]["name"]
-        try:
-            settings = pods.configuration(pod, program, lookup)
-            token = pods.token(pod, program, settings, lookup)
-        except (pods.Unusable, ConfigError, KeyError, client.ApiException) as error:
-            log.error("simulator.pod_would_not_start", pod=name, error=str(error))
-            return None
-        log.info("simulator.started", pod=name, program=program)
-        return Program(pod["metadata"]["uid"], settings, token)
-
-
-def _events(list_function: Any, **arguments: Any) -> Iterator[tuple[str, pods.Json]]:
-    """Changes, without an end; a broken watch, or one for a resource that does not exist yet, is started again."""
-    while True:
-        try:
-            stream = watch.Watch().stream(  # type: ignore[no-untyped-call]
-                list_function, timeout_seconds=300, **arguments
-            )
-            for event in stream:
-                yield event["type"], event["raw_object"]
-        except Exception as error:  # noqa: BLE001  the API server may be restarted, or killed, at any time
-            log.warning("simulator.watch_broken", error=str(error).splitlines()[0])
-            time.sleep(1)
-
-
-def key_of(pod: pods.Json, program: str) -> Key:
-    """By what name the Service of a pod is known."""
-    labels = pod["metadata"]["labels"]
-    match program:
-        case "aggregator":
-            name = labels[REPLICA_LABEL]
-        case "mirror":
-            name = f"{labels[MIRROR_LABEL]}-mirror"
-        case _:  # open: the verifier
-            name = f"{labels[PIPELINE_LABEL]}-verifier"
-    return pod["metadata"]["namespace"], name
-
-
 def read_partitions(topics: set[tuple[str, str]]) -> dict[tuple[str, str], int]:
     """Partitions of the topics, of those brokers that answer."""
     found: dict[tuple[str, str], int] = {}
@@ -286,11 +212,3 @@ def _admin(bootstrap: str) -> Any:
     if bootstrap not in _admins:
         _admins[bootstrap] = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     return _admins[bootstrap]
-
-
-def main(
-    kubeconfig: Annotated[str, typer.Option(help="Whose pods to play.")],
-    port: Annotated[int, typer.Option(help="Where to listen on loopback.")],
-) -> None:
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    asyncio.run(SimulatorServer(port).run(PodWatch(kubeconfig)))

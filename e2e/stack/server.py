@@ -77,7 +77,10 @@ class Server(ABC):
 
     @property
     def frozen(self) -> bool:
-        return self._process is not None and self.alive and self._process.status() == psutil.STATUS_STOPPED
+        try:
+            return self._process is not None and self.alive and self._process.status() == psutil.STATUS_STOPPED
+        except psutil.NoSuchProcess:  # it died since it was alive
+            return False
 
     def start(self, *, wait: bool = True) -> None:
         """Starts the server, on the ports it always had, or thaws a frozen one, and waits until it answers."""

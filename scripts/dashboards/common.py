@@ -43,6 +43,12 @@ def at_risk(of: str) -> tuple[Number, ...]:
             bad_above=1,
         ),
         Number(
+            "Replicas that take no rows",
+            "The ClickHouse server beside an aggregator is silent, unreachable or read-only: `/readyz` has the cause.",
+            (Query(f"sum(blockhouse_replica_unfit{{{of}}}) or vector(0)"),),
+            bad_above=1,
+        ),
+        Number(
             "Blocks that wait for a decision",
             "Neither sent nor left out without risk to rows: `blockhouse streams list`.",
             (Query(f"sum(blockhouse_table_blocked{{{of}}}) or vector(0)"),),

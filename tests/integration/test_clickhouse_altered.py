@@ -5,15 +5,23 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
+from typing import Any
 
 import pytest
+import structlog
 from clickhouse_driver.errors import ServerException
 
+from blockhouse.config.endpoints import ClickHouse
 from blockhouse.errors import Retryable
+from blockhouse.schema.ddl import read_declaration
 from blockhouse_aggregator.clickhouse import client as client_module
+from blockhouse_aggregator.clickhouse import declared, tables
+from blockhouse_aggregator.clickhouse.client import Replica, Settings
+from blockhouse_aggregator.clickhouse.errors import classify
 from blockhouse_aggregator.clickhouse.model import difference
 from blockhouse_aggregator.clickhouse.quorum import QuorumProbe
 from e2e.stack import Stack
@@ -134,3 +142,65 @@ def test_an_alter_is_seen_in_zookeeper_by_its_time_and_by_a_replica_that_lags(
         second.thaw()
         assert wait_until(lambda: not probe.altered_since(nodes(name), second.replica, later), timeout=60)
         assert probe.altered_since("/no/such/table", first.replica, later)
+
+
+class Impatient(Replica):
+    """Waits a second for what an ALTER asks of replicas, or not at all, and reports it as servers do that waited."""
+
+    def query(
+        self, sql: str, params: Mapping[str, Any] | None = None, settings: Settings | None = None
+    ) -> list[tuple[Any, ...]]:
+        if not sql.startswith("ALTER"):
+            return super().query(sql, params, settings)
+        if not self.features().deduplication_token:
+            return super().query(sql, params, {"replication_alter_columns_timeout": 1})
+        super().query(sql, params, {"alter_sync": 0})
+        raise classify(declared.UNFINISHED, "Alter is not finished", self.name)
+
+
+def alter_left_at(stack: Stack, name: str, statement: str) -> None:
+    """r2 lacks what the statement adds: on 18.16 it was frozen until its session with ZooKeeper had expired, others
+    carry out nothing before the table is restarted."""
+    first, second = stack.clickhouse[1, 1], stack.clickhouse[1, 2]
+    with zookeeper(stack) as zk, replica(second) as r2:
+        if r2.features().deduplication_token:
+            second.execute(f"SYSTEM STOP REPLICATION QUEUES {name}")
+            return
+        alive = f"{nodes(name)}/replicas/{second.replica}/is_active"
+        second.freeze()
+        assert wait_until(lambda: zk.exists(alive) is None, timeout=60)
+        with pytest.raises(ServerException, match="some replicas"):
+            first.execute(statement, replication_alter_columns_timeout=1)
+        second.thaw()
+        assert wait_until(lambda: zk.exists(alive) is not None, timeout=60)
+
+
+def test_an_alter_that_one_replica_leaves_is_carried_out_there_by_restarting_its_table(
+    stack: Stack, table: TableFactory
+) -> None:
+    name = table()
+    first, second = stack.clickhouse[1, 1], stack.clickhouse[1, 2]
+    with replica(first) as r1:
+        r1.insert_native(block(first, name, rows(1, 2)))
+    columns = "id UInt64, text String, one UInt8, two UInt8"
+    desired = read_declaration(
+        f"default.{name}", f"CREATE TABLE default.{name} ({columns}) ENGINE = MergeTree ORDER BY id"
+    )
+    added = [each for each in desired.columns if each.column.name in {"one", "two"}]
+    alter_left_at(stack, name, f"ALTER TABLE {name} ADD COLUMN one UInt8 AFTER text, ADD COLUMN two UInt8 AFTER one")
+
+    with Impatient(ClickHouse(host=second.host, port=second.port)) as r2, structlog.testing.capture_logs() as logs:
+        found = declared.compared(r2, desired)
+        assert found is not None
+        if found.added:
+            declared.add_columns(r2, desired, added)
+            assert [each["event"] for each in logs] == ["ddl.table_restarted"]
+        found = declared.compared(r2, desired)
+
+    assert found is not None
+    assert found.none
+    assert wait_until(lambda: first.execute(f"SELECT count() FROM {name} WHERE one + two = 0") == [(4,)], timeout=20)
+    with replica(second) as r2:
+        assert wait_until(lambda: tables.caught_up(r2, "default", name), timeout=20)
+        assert r2.insert_native(block(second, name, rows(3, 4))).deduplicated is False
+    assert wait_until(lambda: count(first, name) == 8, timeout=20)

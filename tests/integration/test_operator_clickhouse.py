@@ -162,7 +162,7 @@ def test_the_password_between_replicas_is_replaced_by_a_second_user(server: PodS
     state, at = Credentials("t", (CLUSTER, "")), 0.0
     for _ in range(3):
         before = next(iter(state.of_cluster.items()))
-        state = rotated(state, "now", at, ("new token", "new password"))
+        state = rotated(state, "now", at, ("new token", "new password"), waited=at - state.since)
         at += OVERLAP_SECONDS
         server.write("users.xml", clickhouse.users(managed, Passwords(state.of_cluster, {"analyst": ANALYST})))
         used = next(iter(state.of_cluster.items()))

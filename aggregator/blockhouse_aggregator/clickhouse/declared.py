@@ -6,13 +6,25 @@ table is on its way to any of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
+import structlog
+from tenacity import retry, retry_if_result, stop_after_delay, wait_fixed
+
+from blockhouse.errors import Permanent, Retryable
 from blockhouse.schema.ddl import Declaration, DeclaredColumn
 from blockhouse.schema.difference import Difference, FoundTable, add_columns_statement, compare, create_statement
 from blockhouse_aggregator.clickhouse import tables
 from blockhouse_aggregator.clickhouse.client import Replica
-from blockhouse_aggregator.clickhouse.names import identifier
+from blockhouse_aggregator.clickhouse.names import identifier, qualified
+
+log = structlog.get_logger(__name__)
+UNFINISHED = 341
+"""The statement is recorded for the shard, and some replica has not carried it out in the server's own time."""
+HEALED = 10.0
+"""Seconds that a restarted table may take to have what the shard has recorded; 3 were seen."""
+ATTACHED = 2
+"""18.16 refuses a table that lacks more columns than these when it is restarted, and the server then does not start."""
 
 
 def compared(replica: Replica, declared: Declaration) -> Difference | None:
@@ -32,9 +44,53 @@ def create(
 
 
 def add_columns(replica: Replica, declared: Declaration, added: Sequence[DeclaredColumn]) -> None:
-    """Add the columns on all replicas; returns when this one has them."""
+    """Add the columns on all replicas; returns when this one has them. Raises what `Replica.query` raises.
+
+    18.16 may never carry out an ALTER at a replica whose session with ZooKeeper has expired, and answers every further
+    one with UNFINISHED. The table is then restarted here, once, which reads what the shard has recorded, unless it
+    lacks more columns than that server takes in at a restart.
+    """
     fitted, names = _fitted(replica, declared), {each.column.name for each in added}
-    replica.query(add_columns_statement(fitted, [each for each in fitted.columns if each.column.name in names]))
+    try:
+        replica.query(add_columns_statement(fitted, [each for each in fitted.columns if each.column.name in names]))
+    except Retryable as error:
+        if error.code != UNFINISHED:
+            raise
+        if not _lacks(replica, declared, names):  # another replica is the one that is late
+            return
+        _restart(replica, declared, len(names), error)
+        if not _has_soon(replica, declared, names):
+            raise
+
+
+def _restart(replica: Replica, declared: Declaration, lacking: int, unfinished: Retryable) -> None:
+    """Raises Retryable also when it is forbidden: the ALTER may still happen, so the table must stay held."""
+    if lacking > ATTACHED and not replica.features().deduplication_token:
+        why = f"this server would refuse the restarted table, which lacks {lacking} columns"
+        text = f"{unfinished}; {why}: restore it by hand (docs/schema-changes.md)"
+        raise Retryable(text, after=unfinished.after, code=UNFINISHED) from unfinished
+    log.warning("ddl.table_restarted", table=declared.name, replica=replica.name, why=str(unfinished))
+    try:
+        replica.query(f"SYSTEM RESTART REPLICA {qualified(declared.database, declared.table)}")
+    except Permanent as refused:
+        text = f"{unfinished}; its table could not be restarted, run SYSTEM RESTART REPLICA there: {refused}"
+        raise Retryable(text, after=unfinished.after, code=UNFINISHED) from refused
+
+
+def _lacks(replica: Replica, declared: Declaration, names: Set[str]) -> bool:
+    """Whether this replica has not all columns of these names, or no such table at this moment."""
+    difference = compared(replica, declared)
+    return difference is None or any(each.column.name in names for each in difference.added)
+
+
+@retry(
+    retry=retry_if_result(lambda has: not has),
+    stop=stop_after_delay(HEALED),
+    wait=wait_fixed(0.2),
+    retry_error_callback=lambda _: False,
+)
+def _has_soon(replica: Replica, declared: Declaration, names: Set[str]) -> bool:
+    return not _lacks(replica, declared, names)
 
 
 def _fitted(replica: Replica, declared: Declaration) -> Declaration:

@@ -125,11 +125,18 @@ class GrantedInsert:
     def _take(self, answer: Result | Ready) -> None:
         if isinstance(answer, Result):
             assert self._done is not None, "no insert was granted"
-            self._done.set_result(answer)
+            if not self._done.done():
+                self._done.set_result(answer)
         else:
             proving = asyncio.ensure_future(self._prove(answer))
             self._proving.add(proving)
-            proving.add_done_callback(self._proving.discard)
+            proving.add_done_callback(self._proven)
+
+    def _proven(self, proving: asyncio.Task[None]) -> None:
+        self._proving.discard(proving)
+        error = None if proving.cancelled() else proving.exception()
+        if error is not None and self._done is not None and not self._done.done():
+            self._done.set_exception(error)  # a defect: it ends the command
 
     async def _prove(self, ready: Ready) -> None:
         try:

@@ -104,7 +104,7 @@ class Aggregators:
 
 def _refused(address: str, status: int, text: str) -> BlockhouseError:
     match status:
-        case 401 | 403:
+        case 401:
             return Permanent(f"aggregator {address} wants a token, or another one: --token-file", reason="Unauthorized")
         case rollouts.CONFLICT:
             return Blocked(f"aggregator {address}: {text}", reason="Conflict")

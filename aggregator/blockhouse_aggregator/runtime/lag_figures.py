@@ -1,4 +1,4 @@
-"""The metrics of streams' lag: gauges that are there only while a stream is owned here."""
+"""The metrics of lag and of what stands still: of streams and tables only while a stream is owned here."""
 
 from __future__ import annotations
 
@@ -68,9 +68,21 @@ class LagFigures:
             ["table", "reason"],
             registry=registry,
         )
+        self._unfit = Gauge(
+            "blockhouse_replica_unfit",
+            "1 while the local ClickHouse replica takes no rows: silent, unreachable or read-only",
+            registry=registry,
+        )
 
-    def show(self, streams: Mapping[StreamId, Measured], tables: Mapping[tuple[str, str], TableMeasured]) -> None:
-        """What is true now; whatever is not among it has no series any more."""
+    def show(
+        self,
+        streams: Mapping[StreamId, Measured],
+        tables: Mapping[tuple[str, str], TableMeasured],
+        *,
+        unfit: bool = False,
+    ) -> None:
+        """What is true now; whatever is not among it has no series any more. `unfit`: the replica takes no rows."""
+        self._unfit.set(unfit)
         named = {labels_of(stream): measured for stream, measured in streams.items()}
         show_only(self._owned, dict.fromkeys(named, 1.0))
         for name, gauge in self._of.items():

@@ -128,8 +128,10 @@ async def _ask(session: aiohttp.ClientSession, address: str) -> Asked:
     base = address.rstrip("/") if "://" in address else f"http://{address}"
     try:
         async with session.get(base + STATUS.path) as answer:
-            if answer.status in (401, 403):
+            if answer.status == 401:
                 return Asked(address, None, "it wants a token, or another one: --token-file")
+            if answer.status == 403:
+                return Asked(address, None, (await answer.text()).strip())
             answer.raise_for_status()
             return Asked(address, StatusPage.parse(await answer.read()), "")
     except TimeoutError:

@@ -129,7 +129,8 @@ class StreamStatus(Answer):
     """One stream that this aggregator owns.
 
     The keys `position`, `logEnd`, `lag`, `seq`, `inFlight` and `lagging` are absent together while the stream's state
-    is not known: in STARTING, and mostly in STOPPED.
+    is not known: in STARTING, and mostly in STOPPED. `lag` and `lagSeconds` are absent, too, while no broker answers
+    where the log ends and no message is known to wait.
     """
 
     stream: str

@@ -12,7 +12,8 @@ def cold(stream: StreamStatus) -> bool:
     """Whether its owner has stored nothing of it yet, and could: no round has ended, or one has, and its blocks are the
     first and on their way. A table that waits for a decision has none there, or one with a reason."""
     counters, blocks = stream.counters, stream.blocks
-    if stream.state is not Phase.CONSUME or stream.drained or counters.blocks or counters.dead:
+    waits = stream.lag or stream.blocks or stream.lagging_tables
+    if stream.state is not Phase.CONSUME or not waits or counters.blocks or counters.dead:
         return False
     return not counters.rounds or (bool(blocks) and not any(block.reason for block in blocks))
 

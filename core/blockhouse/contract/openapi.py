@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -27,6 +27,7 @@ _TEXTS = {
     "/metrics": "Figures for Prometheus.",
 }
 _HEADER = "The same, by way of a Kubernetes API server, which keeps `Authorization` to itself."
+_CROSS_SITE = {403: "A page of another site asks, and there is no token: the text has what to do."}
 _OPEN = ("/healthz", "/readyz")
 """What is answered without a token."""
 _PAGE: Json = {
@@ -69,7 +70,7 @@ def _endpoints() -> Iterator[Endpoint]:
 def _texts() -> Json:
     paths: Json = {}
     for path, words in _TEXTS.items():
-        answers = {"200": _text("A line of text.")}
+        answers = {"200": _text("A line of text."), **_refusals(_CROSS_SITE)}
         if path in _OPEN:
             answers["503"] = _text("The reason, as a line of text.")
         else:
@@ -104,8 +105,12 @@ def _operation(program: str, endpoint: Endpoint) -> Json:
     if endpoint.request is not None:
         body = {"application/json": {"schema": _reference(endpoint.request)}}
         operation["requestBody"] = {"required": True, "content": body}
-    refusals = {str(code): _text(why) for code, why in sorted(endpoint.refusals.items())}
+    refusals = _refusals({**_CROSS_SITE, **endpoint.refusals})
     return operation | {"responses": {"200": {"description": "Done.", "content": content}, **refusals}}
+
+
+def _refusals(reasons: Mapping[int, str]) -> Json:
+    return {str(code): _text(why) for code, why in sorted(reasons.items())}
 
 
 def _reference(model: type[BaseModel]) -> Json:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import reduce
 
 from blockhouse.placement.model import TopicPartition as Key
 from blockhouse_mirror.kafka.topics import Discovery, MirroredTopic
@@ -66,12 +67,34 @@ class Partition:
         self.letters += letters - before[3]
 
 
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What became of records since the driver began."""
+
+    records: int = 0
+    bytes: int = 0
+    left_out: int = 0
+    letters: int = 0
+    skipped: int = 0
+
+    def plus(self, partition: Partition) -> Totals:
+        """With what the partition has counted."""
+        return Totals(**{each.name: getattr(self, each.name) + getattr(partition, each.name) for each in fields(self)})
+
+
 class Partitions:
     """All partitions of a mirror, by their key in the source."""
 
     def __init__(self) -> None:
         self._all: dict[Key, Partition] = {}
         self._changed: set[Key] = set()
+        self._gone = Totals()
+        """Of partitions that are not there any more: a counter must never fall when a topic is deleted."""
+
+    @property
+    def totals(self) -> Totals:
+        """Of all partitions that were ever there."""
+        return reduce(Totals.plus, self, self._gone)
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._all.values())
@@ -99,6 +122,7 @@ class Partitions:
             else:
                 known.topic = topic
         for partition in gone:
+            self._gone = self._gone.plus(partition)
             del self._all[partition.key]
             self._changed.discard(partition.key)
         return new, gone

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from blockhouse.contract.mirror import MirrorPartition, MirrorStatus, MirrorTask, OffendingPartition
 from blockhouse_mirror.runtime.clock import boot_time
 from blockhouse_mirror.runtime.driver import Driver
-from blockhouse_mirror.runtime.partitions import Partition
+from blockhouse_mirror.runtime.partitions import Partition, Totals
 
 
 def status_of(driver: Driver) -> MirrorStatus:
@@ -90,7 +90,7 @@ class MirrorCollector(Collector):
         driver = self._driver
         partitions = list(driver.mirrored.partitions)
         now = boot_time()
-        yield from _counted(partitions)
+        yield from _counted(driver.mirrored.partitions.totals)
         reports = driver.reports
         yield _counter("latency_seconds", "Sum of seconds from source append to acknowledgement", reports.latency_sum)
         yield _counter("acknowledged", "Records in that sum", reports.acknowledged)
@@ -123,13 +123,12 @@ class MirrorCollector(Collector):
         yield _gauge("offending_partitions", "Partitions no assignment helps", len(driver.assigner.offending))
 
 
-def _counted(partitions: list[Partition]) -> Iterable[Metric]:
-    """What became of records since the driver began."""
-    yield _counter("records", "Records mirrored", sum(each.records for each in partitions))
-    yield _counter("bytes", "Bytes of records mirrored", sum(each.bytes for each in partitions))
-    yield _counter("left_out", "Records that came from the target", sum(each.left_out for each in partitions))
-    yield _counter("dead_letters", "Records the target refused, kept apart", sum(each.letters for each in partitions))
-    yield _counter("skipped", "Records lost to gaps that were passed", sum(each.skipped for each in partitions))
+def _counted(totals: Totals) -> Iterable[Metric]:
+    yield _counter("records", "Records mirrored", totals.records)
+    yield _counter("bytes", "Bytes of records mirrored", totals.bytes)
+    yield _counter("left_out", "Records that came from the target", totals.left_out)
+    yield _counter("dead_letters", "Records the target refused, kept apart", totals.letters)
+    yield _counter("skipped", "Records lost to gaps that were passed", totals.skipped)
 
 
 def registry_of(driver: Driver) -> CollectorRegistry:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, Literal
 
@@ -54,12 +54,19 @@ class Kubernetes:
         self.stores = stores or Stores()
         self.fresh = True
         """Whether it reads from the API server alone."""
+        self._permit: Callable[[], Awaitable[None]] | None = None
 
     def by_watches(self) -> Kubernetes:
         """The same, which reads what the watches reported where that is known, and raises Unproven instead of a change
         of anything that is there; it creates what is missing, and writes a status that no one wrote meanwhile."""
         other = copy(self)
         other.fresh = False
+        return other
+
+    def permitted(self, permit: Callable[[], Awaitable[None]]) -> Kubernetes:
+        """The same, which awaits `permit` before each write but a status's or an Event's, and raises what it does."""
+        other = copy(self)
+        other._permit = permit
         return other
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
@@ -106,12 +113,9 @@ class Kubernetes:
     async def apply(self, manifest: Object, live: Object | None) -> Written:
         """Make what we own of the object as in the manifest; no request where it is so already."""
         kind, meta = kind_of(manifest), manifest["metadata"]
-        if live is not None:
-            differences = drifted(manifest, live, FIELD_MANAGER)
-            if not differences:
-                return "unchanged"
-        else:
-            differences = ()
+        differences = drifted(manifest, live, FIELD_MANAGER) if live is not None else ()
+        if live is not None and not differences:
+            return "unchanged"
         await self._write(
             "PATCH",
             Address(kind, meta.get("namespace", ""), meta["name"]),
@@ -246,6 +250,8 @@ class Kubernetes:
         if self._dry_run:
             log.info("would_write", method=method, path=at.path, why=why)
             return None
+        if self._permit is not None and at.subresource != "status" and at.kind != EVENT:
+            await self._permit()
         self._fence.check()
         log.debug("write", method=method, path=at.path, why=why)
         store, place = self.stores.of(at.kind), (at.namespace, at.name)

@@ -23,6 +23,8 @@ log = structlog.get_logger(__name__)
 
 SERVER_SECONDS = 240
 SILENCE_SECONDS = 300.0
+ACCEPTED_SECONDS = 30.0
+"""Until a watch is accepted. A server that is frozen keeps the connection open, on which nothing ever comes."""
 RETRY_SECONDS, LONGEST_RETRY_SECONDS = 2.0, 60.0
 PAGE = 250
 
@@ -89,7 +91,8 @@ class Watch:
             "resourceVersion": version,
             "timeoutSeconds": str(SERVER_SECONDS),
         }
-        answer = await self._ask(query)
+        async with asyncio.timeout(ACCEPTED_SECONDS):
+            answer = await self._ask(query)
         if answer.status != 200:
             raise ValueError(f"watch refused: {answer.status}")
         self.store.heard()

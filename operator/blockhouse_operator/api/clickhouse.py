@@ -9,7 +9,17 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from blockhouse.config import endpoints
-from blockhouse_operator.api.base import IMMUTABLE, Between, Duration, ListMap, ObjectName, Part, Quantity, Rule
+from blockhouse_operator.api.base import IMMUTABLE, ListMap, ObjectName, Part, Quantity, Rule
+from blockhouse_operator.api.clickhouse_files import (
+    TAKEN_SETTINGS,
+    ConfigFiles,
+    NamedQuota,
+    Profile,
+    QuotaLimits,
+    ServerSettings,
+    SettingMap,
+    ShortName,
+)
 from blockhouse_operator.api.declared import declares
 from blockhouse_operator.api.references import CaSecretRef, ConfigMapKeyRef, PasswordSecretRef, Tls, TlsSecretRef
 
@@ -23,8 +33,9 @@ Network = Annotated[str, Field(pattern=r"^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$", max_le
 Database = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)]
 """Name of a database."""
 _SETTING = re.compile(r"^[a-z][a-z0-9_]*$")
-SettingMap = Annotated[dict[str, Annotated[str, Field(max_length=253)]], Field(max_length=32)]
-"""Settings of ClickHouse: name to value."""
+SERVER_SETTING = re.compile(r"^[a-z][a-z0-9_]*(/[a-z][a-z0-9_]*)?$")
+OF_USER = "of_"
+"""How the names of profiles and quotas begin that belong to one user."""
 
 
 class Resources(Part):
@@ -47,21 +58,8 @@ class Storage(Part):
     """Whether the volume claim survives the pipeline."""
 
 
-class Quota(Part):
+class Quota(QuotaLimits):
     """How much a user may ask for in an interval; 0 is unlimited."""
-
-    interval: Annotated[Duration, Between("1s", "744h")] = "1h"
-    """The interval, counted from fixed moments."""
-    queries: Annotated[int, Field(ge=0)] = 0
-    """Queries."""
-    errors: Annotated[int, Field(ge=0)] = 0
-    """Queries that failed."""
-    result_rows: Annotated[int, Field(ge=0)] = 0
-    """Rows of results."""
-    read_rows: Annotated[int, Field(ge=0)] = 0
-    """Rows read from tables."""
-    execution_time: Annotated[Duration, Between("0s", "744h")] = "0s"
-    """Time spent on queries."""
 
 
 class User(Part):
@@ -72,6 +70,7 @@ class User(Part):
             "!has(self.settings) || self.settings.all(name, name.matches('^[a-z][a-z0-9_]*$'))",
             "settings: expected names of letters, digits and underscores",
         ),
+        Rule("!(has(self.quota) && has(self.quotaName))", "give at most one of quota and quotaName"),
     )
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$", max_length=32)]
@@ -91,9 +90,13 @@ class User(Part):
     ] = ()
     """Databases it may use; default all."""
     settings: SettingMap = {}
-    """Settings of its profile, such as `max_memory_usage`."""
+    """Settings of its own, such as `max_memory_usage`; they count before those of `profile`."""
+    profile: ShortName | None = None
+    """One of `profiles`, whose settings count for it."""
     quota: Quota | None = None
     """How much it may ask for."""
+    quota_name: ShortName | None = None
+    """One of `quotas`, in place of a quota of its own."""
 
     @model_validator(mode="after")
     def _usable(self) -> User:
@@ -106,6 +109,8 @@ class User(Part):
                 ) from None
         if wrong := [name for name in self.settings if not _SETTING.match(name)]:
             raise ValueError(f"settings: {', '.join(wrong)}: expected names of letters, digits and underscores")
+        if self.quota is not None and self.quota_name is not None:
+            raise ValueError("give at most one of quota and quotaName")
         return self
 
 
@@ -156,6 +161,29 @@ class ManagedClickHouse(Part):
         Rule("self.all(u, !(u.name in ['default', 'cluster']))", "users 'default' and 'cluster' are taken"),
     ] = ()
     """Who may query from outside."""
+    profiles: Annotated[
+        tuple[Profile, ...],
+        Field(max_length=32),
+        ListMap(),
+        Rule("self.all(p, !(p.name in ['default', 'readonly']))", "profiles 'default' and 'readonly' are taken"),
+    ] = ()
+    """Settings that users share. A change counts within three minutes, without a restart."""
+    quotas: Annotated[
+        tuple[NamedQuota, ...],
+        Field(max_length=32),
+        ListMap(),
+        Rule("self.all(q, q.name != 'default')", "quota 'default' is taken"),
+    ] = ()
+    """Quotas that users share, each counted for every user by itself."""
+    settings: ServerSettings = {}
+    """Settings of the servers, such as `max_concurrent_queries` or `merge_tree/max_suspicious_broken_parts`. A change
+    restarts them, one of a shard at a time."""
+    config_files: ConfigFiles = ()
+    """Further files of the servers (`config.d`). A changed content restarts them, one of a shard at a time; while a
+    source is missing or its content cannot be used, all of them stay as they were."""
+    user_files: ConfigFiles = ()
+    """Further files of users, profiles and quotas (`users.d`), read again within three minutes, without a restart but
+    for the first one. One whose source is missing, or whose content cannot be used, stays as it was."""
     cluster_secret_ref: PasswordSecretRef | None = None
     """Password with which replicas query each other. Without it the operator makes one; give it when zones lie in
     several Kubernetes clusters, so that all have the same."""
@@ -176,9 +204,31 @@ class ManagedClickHouse(Part):
         return self.tls is not None and self.tls.required
 
     @model_validator(mode="after")
+    def _settings_are_free(self) -> ManagedClickHouse:
+        for name in self.settings:
+            if not SERVER_SETTING.match(name):
+                raise ValueError(f"settings: {name}: expected NAME or SECTION/NAME")
+            if name.partition("/")[0] in TAKEN_SETTINGS:
+                raise ValueError(f"settings: {name}: this part of the configuration is the operator's")
+        return self
+
+    @model_validator(mode="after")
     def _users(self) -> ManagedClickHouse:
         if taken := {"default", "cluster"} & {user.name for user in self.users}:
             raise ValueError(f"users: {', '.join(sorted(taken))} is taken")
+        for sort, names, ours in (
+            ("profile", {profile.name for profile in self.profiles}, {"default", "readonly"}),
+            ("quota", {quota.name for quota in self.quotas}, {"default"}),
+        ):
+            if taken := ours & names:
+                raise ValueError(f"{sort}s: {', '.join(sorted(taken))} is taken")
+            if wrong := [name for name in names if name.startswith(OF_USER)]:
+                raise ValueError(f"{sort}s: {wrong[0]}: names that begin with {OF_USER} are those of single users")
+        for user in self.users:
+            if user.profile is not None and user.profile not in {profile.name for profile in self.profiles}:
+                raise ValueError(f"users: {user.name}: there is no profile {user.profile}")
+            if user.quota_name is not None and user.quota_name not in {quota.name for quota in self.quotas}:
+                raise ValueError(f"users: {user.name}: there is no quota {user.quota_name}")
         return self
 
 

@@ -46,8 +46,13 @@ class ConditionType(StrEnum):
         "UsersPublished",
         "Every ClickHouse user of the spec has a password, and so is on the servers.",
     )
+    FILES_PUBLISHED = (
+        "FilesPublished",
+        "Every configuration file of ClickHouse in the spec is where the servers read it, or will when they restart.",
+    )
     VERIFIER_HEALTHY = "VerifierHealthy", "The verifier runs and has found nothing lost or doubled."
     SUSPENDED = "Suspended", "Loading, or mirroring, was switched off by spec.suspend or spec.stop."
+    PAUSED = "Paused", "Reconciliation is paused by spec.paused: nothing of the pipeline is written but its status."
     PLAN_READY = "PlanReady", "A plan is frozen and shown in the status; its hash can be approved."
     APPROVED = "Approved", "spec.approvedPlan is the hash of the plan."
     EXECUTING = "Executing", "Partitions are moved by the plan."
@@ -89,7 +94,7 @@ class Reason(StrEnum):
     ABORTED = "Aborted", "spec.rollout.abort abandoned a change of tables."
     STARTING = "Starting", "The pod of the mirror has begun, and its driver looks for topics."
     WAITING = "Waiting", "Partitions of a mirror wait for what passes by itself; the message has an example."
-    PAUSED = "Paused", "spec.rollout.paused, or spec.paused of a reassignment, holds back changes."
+    PAUSED = "Paused", "spec.paused, or spec.rollout.paused, holds back changes."
     OUTSIDE_WINDOW = (
         "OutsideWindow",
         "Restarts wait for the next of spec.rollout.windows; the message has when it begins.",
@@ -101,6 +106,7 @@ class Reason(StrEnum):
     # a person has to change something
     INVALID_SPEC = "InvalidSpec", "The spec cannot be used; the message names the field."
     SECRET_MISSING = "SecretMissing", "A Secret or ConfigMap, or a key in it, that the spec refers to does not exist."
+    INVALID_FILE = "InvalidFile", "A configuration file of ClickHouse cannot be used; the one of before stays."
     CLAIM_CONFLICT = (
         "ClaimConflict",
         "An older pipeline already has this topic, group or ZooKeeper subtree, or an older mirror this group.",

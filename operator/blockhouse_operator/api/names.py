@@ -66,6 +66,11 @@ def clickhouse_secret(pipeline: str) -> str:
     return f"{pipeline}-clickhouse"
 
 
+def clickhouse_files(pipeline: str) -> str:
+    """The Secret with the further configuration files of a managed ClickHouse."""
+    return f"{pipeline}-clickhouse-files"
+
+
 def replica_account(pipeline: str) -> str:
     """The ServiceAccount of replica pods; it has no rights."""
     return f"{pipeline}-replica"

@@ -90,6 +90,10 @@ class BlockAggregatorSpec(Part):
     """NetworkPolicy of the shards."""
     template: Template = Template()
     """What pods, Services, ServiceAccounts and volume claims have besides."""
+    paused: bool = False
+    """Write nothing of the pipeline but its status: no object, topic, table or right in ZooKeeper is created, changed
+    or removed, and no pod restarted. Aggregators load on, a deleted pipeline goes as always, and what was changed
+    meanwhile is carried out when set to false."""
     suspend: bool = False
     """Load nothing, within about a minute and without a restart; ClickHouse still answers queries. Kafka keeps the
     messages: mind its retention."""

@@ -14,6 +14,15 @@ class ConfigMapKeyRef(Part):
     """Key in it."""
 
 
+class SecretKeyRef(Part):
+    """One key of a Secret."""
+
+    name: ObjectName
+    """Name of the Secret."""
+    key: Key
+    """Key in it."""
+
+
 class CaSecretRef(Part):
     """A certificate authority in a Secret."""
 

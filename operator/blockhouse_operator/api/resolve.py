@@ -37,7 +37,9 @@ def resolve(pipeline: BlockAggregator, shard: int) -> ClickHouseShardIngestSpec:
             clusters=spec.kafka.clusters,
             **group,
         ),
-        clickhouse=spec.clickhouse,
+        clickhouse=_clickhouse(spec.clickhouse),
+        config_files=pipeline.files,
+        user_files=spec.clickhouse.managed is not None and bool(spec.clickhouse.managed.user_files),
         zookeeper=_zookeeper(pipeline, ensemble),
         tables=spec.tables,
         blocks=spec.blocks,
@@ -50,6 +52,13 @@ def resolve(pipeline: BlockAggregator, shard: int) -> ClickHouseShardIngestSpec:
         suspend=spec.suspend,
         stop=spec.stop,
     )
+
+
+def _clickhouse(spec: ClickHouseSpec) -> ClickHouseSpec:
+    """Without the files themselves: a shard's pods mount what the pipeline made of them."""
+    if spec.managed is None:
+        return spec
+    return spec.model_copy(update={"managed": spec.managed.model_copy(update={"config_files": (), "user_files": ()})})
 
 
 def _zookeeper(pipeline: BlockAggregator, ensemble: Ensemble) -> ShardEnsemble:

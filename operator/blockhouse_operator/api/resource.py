@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from blockhouse.errors import BlockhouseError
 from blockhouse_operator.api import names
 from blockhouse_operator.api.base import Part
+from blockhouse_operator.api.clickhouse_files import MountedFile
 from blockhouse_operator.api.labels import API_VERSION
 from blockhouse_operator.api.mirror import KafkaMirrorSpec, KafkaMirrorStatus
 from blockhouse_operator.api.pipeline import BlockAggregatorSpec
@@ -62,6 +63,8 @@ class Resource(Generic[Spec, Status]):
     annotations: Mapping[str, str] = field(default_factory=dict)
     owner: Mapping[str, Any] | None = None
     """The owner reference of its controller: of a shard, the pipeline."""
+    files: tuple[MountedFile, ...] = ()
+    """Of a pipeline, the files of its ClickHouse servers as its Secret has them: what its shards are given."""
 
     def owners(self) -> frozenset[str]:
         """UIDs that children may have as their controller: of a shard its own, and the pipeline's for its volumes."""

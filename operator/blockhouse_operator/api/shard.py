@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from blockhouse_operator.api import names
 from blockhouse_operator.api.base import IMMUTABLE, ListMap, Part
 from blockhouse_operator.api.clickhouse import ClickHouseSpec
+from blockhouse_operator.api.clickhouse_files import FILES, MountedFile
 from blockhouse_operator.api.kafka import ShardKafka
 from blockhouse_operator.api.parts import (
     MAX_SHARDS,
@@ -63,6 +64,10 @@ class ClickHouseShardIngestSpec(Part):
     """Where its messages come from."""
     clickhouse: ClickHouseSpec
     """Where its rows go."""
+    config_files: Annotated[tuple[MountedFile, ...], Field(max_length=FILES), ListMap()] = ()
+    """Further files of its ClickHouse servers, as the pipeline's Secret has them."""
+    user_files: bool = False
+    """Whether its servers read further files of users."""
     zookeeper: ShardEnsemble
     """Its ZooKeeper."""
     tables: Tables = ()

@@ -15,9 +15,12 @@ ACCEPTED, USED = "Accepted", "Used"
 """Steps: the new ones are accepted; they are used."""
 
 
-def rotated(now: Credentials, demand: str, at: float, fresh: tuple[str, str], *, password: bool = True) -> Credentials:
+def rotated(
+    now: Credentials, demand: str, at: float, fresh: tuple[str, str], *, waited: float, password: bool = True
+) -> Credentials:
     """The credentials after the step that is due at Unix time `at`, if one is.
 
+    `waited`: seconds for which the present step has been seen. Not by its time, which another operator's clock gave.
     `demand` is what is asked for: another one than the last begins a rotation, an empty one none. `fresh` are a new
     token and a new password. Without `password` only the token is replaced.
     """
@@ -27,7 +30,7 @@ def rotated(now: Credentials, demand: str, at: float, fresh: tuple[str, str], *,
         passwords = _with(now.passwords, 1 - now.active, fresh[1]) if password else now.passwords
         begun = replace(now, token=fresh[0], former_token=now.token, passwords=passwords)
         return replace(begun, demand=demand, step=ACCEPTED, since=at)
-    if at - now.since < OVERLAP_SECONDS:
+    if waited < OVERLAP_SECONDS:
         return now
     other = 1 - now.active
     if now.step == ACCEPTED:

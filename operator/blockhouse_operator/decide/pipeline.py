@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from blockhouse_operator.api.conditions import Condition, ConditionType, Reason, condition, find
@@ -17,6 +18,7 @@ from blockhouse_operator.api.status import (
     VerifierStatus,
 )
 from blockhouse_operator.decide.seen import State
+from blockhouse_operator.decide.shard_conditions import PAUSED, not_compared
 from blockhouse_operator.decide.words import counted
 
 ABOUT_SHARDS = (
@@ -73,8 +75,18 @@ class PipelineSeen:
     missing_references: tuple[str, ...] = ()
     unpublished: tuple[str, ...] = ()
     """Users of ClickHouse that have no password, a sentence each."""
+    unusable_files: tuple[str, ...] = ()
+    """Configuration files of ClickHouse that are not published as they are in the spec, a sentence each."""
+    files_missing: bool = False  # the source of the first of them
     taken: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
+    paused: bool = False
+    """Whether it is only observed."""
+
+    @property
+    def carried_out(self) -> bool:
+        """Whether the shards have the spec, or are being given it: those of a paused pipeline may be left behind."""
+        return not self.paused or all(shard.current for shard in self.shards)
 
 
 def describe_pipeline(
@@ -115,14 +127,16 @@ def _updated(shard: ShardState) -> bool:
 
 def _worst(spec: BlockAggregatorSpec, seen: PipelineSeen) -> tuple[ShardSummary, ...]:
     """Fewest consuming replicas first, then most streams without an owner."""
-    if spec.suspend or spec.stop:
+    if (spec.suspend or spec.stop) and seen.carried_out:
         return ()
     unwell = [shard for shard in seen.shards if not shard.ready]
     unwell.sort(key=lambda s: (s.status.ready_replicas, s.status.streams.owned - s.status.streams.expected, s.number))
     found = []
     for shard in unwell[:WORST_SHARDS]:
         ready = shard.condition(ConditionType.READY)
-        if ready is None or not shard.current:
+        if (ready is None or not shard.current) and seen.paused:
+            found.append(ShardSummary(shard=shard.number, reason=Reason.PAUSED.value, message=f"is behind: {PAUSED}"))
+        elif ready is None or not shard.current:
             found.append(ShardSummary(shard=shard.number, reason=Reason.PROGRESSING.value, message="is being created"))
         else:
             found.append(
@@ -134,11 +148,13 @@ def _worst(spec: BlockAggregatorSpec, seen: PipelineSeen) -> tuple[ShardSummary,
 def _conditions(spec: BlockAggregatorSpec, seen: PipelineSeen) -> tuple[Condition, ...]:
     found = [_ready(spec, seen), _reconciling(spec, seen), _stalled(spec, seen)]
     found += [_worst_of(kind, seen) for kind in ABOUT_SHARDS]
-    found.append(_users_published(spec, seen))
+    found += _published(spec, seen)
     found.append(_verifier(spec, seen))
-    if spec.stop:
+    if seen.paused:
+        found.append(condition(ConditionType.PAUSED, True, Reason.PAUSED, PAUSED))
+    if spec.stop and seen.carried_out:
         found.append(condition(ConditionType.SUSPENDED, True, Reason.SHUT_DOWN, "spec.stop is true"))
-    elif spec.suspend:
+    elif spec.suspend and seen.carried_out:
         found.append(condition(ConditionType.SUSPENDED, True, Reason.SUSPENDED, "spec.suspend is true"))
     return tuple(
         each.model_copy(update={"message": _cut(each.message, LONGEST_MESSAGE)}) for each in found if each is not None
@@ -159,11 +175,18 @@ def _obstacle(seen: PipelineSeen) -> tuple[Reason, str] | None:
         return Reason.NAME_TAKEN, seen.taken[0]
     if seen.missing_references:
         return Reason.SECRET_MISSING, "; ".join(seen.missing_references[:5])
+    if seen.unusable_files:
+        return _about_files(seen)
     for shard in seen.shards:
         stalled = shard.condition(ConditionType.STALLED)
         if stalled is not None and stalled.status == "True":
             return _reason(stalled), f"shard {shard.number}: {stalled.message}"
     return None
+
+
+def _about_files(seen: PipelineSeen) -> tuple[Reason, str]:
+    reason = Reason.SECRET_MISSING if seen.files_missing else Reason.INVALID_FILE
+    return reason, "; ".join(seen.unusable_files[:5])
 
 
 def _reason(found: Condition) -> Reason:
@@ -174,9 +197,9 @@ def _ready(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition:
     kind = ConditionType.READY
     if seen.conflict:
         return condition(kind, False, Reason.CLAIM_CONFLICT, seen.conflict)
-    if spec.stop:
+    if spec.stop and seen.carried_out:
         return condition(kind, False, Reason.SHUT_DOWN, "spec.stop is true: nothing is loaded, and no query answered")
-    if spec.suspend:
+    if spec.suspend and seen.carried_out:
         return condition(kind, False, Reason.SUSPENDED, "spec.suspend is true: nothing is loaded")
     ready = sum(shard.ready for shard in seen.shards)
     if ready == spec.shards:
@@ -200,7 +223,8 @@ def _reconciling(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition | N
     behind = [str(shard.number) for shard in seen.shards if not shard.current]
     if behind or len(seen.shards) < spec.shards:
         message = f"{counted(len(behind), 'shard is', 'shards are')} behind the spec"
-        return condition(kind, True, Reason.PROGRESSING, message)
+        reason = Reason.PAUSED if seen.paused else Reason.PROGRESSING
+        return condition(kind, True, reason, f"{message}; {PAUSED}" if seen.paused else message)
     if seen.surplus:
         message = f"shard {max(seen.surplus)} is being removed{f': {seen.draining}' if seen.draining else ''}"
         return condition(kind, True, Reason.DRAINING, message)
@@ -244,13 +268,21 @@ def _worst_of(kind: ConditionType, seen: PipelineSeen) -> Condition:
     return condition(kind, True, Reason.AS_SPECIFIED)
 
 
-def _users_published(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition | None:
-    if spec.clickhouse.managed is None or seen.conflict:
-        return None
-    kind = ConditionType.USERS_PUBLISHED
-    if seen.unpublished:
-        return condition(kind, False, Reason.SECRET_MISSING, "; ".join(seen.unpublished[:5]))
-    return condition(kind, True, Reason.AS_SPECIFIED)
+def _published(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Iterator[Condition]:
+    """Of a managed ClickHouse."""
+    managed, users, files = spec.clickhouse.managed, ConditionType.USERS_PUBLISHED, ConditionType.FILES_PUBLISHED
+    if managed is None or seen.conflict:
+        return
+    if seen.paused:
+        yield not_compared(users)
+    elif seen.unpublished:
+        yield condition(users, False, Reason.SECRET_MISSING, "; ".join(seen.unpublished[:5]))
+    else:
+        yield condition(users, True, Reason.AS_SPECIFIED)
+    if seen.unusable_files:
+        yield condition(files, False, *_about_files(seen))
+    elif managed.config_files or managed.user_files:
+        yield condition(files, True, Reason.AS_SPECIFIED)
 
 
 def _verifier(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition:

@@ -8,7 +8,13 @@ from typing import Literal
 
 from blockhouse_operator.api.base import Part
 from blockhouse_operator.api.pipeline import BlockAggregatorSpec
-from blockhouse_operator.api.references import CaSecretRef, ConfigMapKeyRef, PasswordSecretRef, TlsSecretRef
+from blockhouse_operator.api.references import (
+    CaSecretRef,
+    ConfigMapKeyRef,
+    PasswordSecretRef,
+    SecretKeyRef,
+    TlsSecretRef,
+)
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 
 
@@ -30,11 +36,12 @@ def references(part: object) -> tuple[Reference, ...]:
 
 
 def references_of_pods(spec: BlockAggregatorSpec | ClickHouseShardIngestSpec) -> tuple[Reference, ...]:
-    """What pods cannot do without. Passwords of ClickHouse's users are not among it: pods do not read their Secrets."""
+    """What pods cannot do without. Passwords of ClickHouse's users and sources of its configuration files are not among
+    it: pods do not read these."""
     managed = spec.clickhouse.managed
     if managed is None:
         return references(spec)
-    bare = managed.model_copy(update={"users": (), "cluster_secret_ref": None})
+    bare = managed.model_copy(update={"users": (), "cluster_secret_ref": None, "config_files": (), "user_files": ()})
     clickhouse = spec.clickhouse.model_copy(update={"managed": bare})
     return references(spec.model_copy(update={"clickhouse": clickhouse}))
 
@@ -43,7 +50,7 @@ def _walk(part: object) -> Iterator[Reference]:
     match part:
         case ConfigMapKeyRef():
             yield Reference("ConfigMap", part.name, part.key)
-        case PasswordSecretRef() | CaSecretRef():
+        case PasswordSecretRef() | CaSecretRef() | SecretKeyRef():
             yield Reference("Secret", part.name, part.key)
         case TlsSecretRef():
             yield Reference("Secret", part.name, "tls.crt")

@@ -267,6 +267,8 @@ class ShardSeen:
     """Objects of needed names that belong to another owner."""
     refused: tuple[str, ...] = ()
     """What the API server refused to let us do."""
+    paused: bool = False
+    """Whether it is only observed: nothing of it is compared with the spec but its pods."""
 
     def states(self) -> dict[str, State]:
         """What every desired and known replica does, other zones included."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from blockhouse_operator.api.conditions import Condition
+from blockhouse_operator.api.conditions import Condition, Reason
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 from blockhouse_operator.api.status import (
     ClickHouseShardIngestStatus,
@@ -61,6 +61,10 @@ def plan_shard(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> ShardPlan:
     elif rollout is not None and not (steps and isinstance(rollout, (BeginStep, Restart, RestartAggregator))):
         steps.append(rollout)
     return ShardPlan(tuple(steps), tuple(deferred))
+
+
+PAUSED_PLAN = ShardPlan((), (RestartDeferred(Reason.PAUSED, "spec.paused is true"),))
+"""Of a shard whose pipeline is paused."""
 
 
 def describe_shard(

@@ -20,6 +20,7 @@ HAZARD_REASONS = {  # what an aggregator calls them
     "DeduplicationUnsafe": Reason.WINDOW_TOO_SMALL,
 }
 
+PAUSED = "spec.paused is true: nothing is written but the status"
 QUORUM_MOMENTS = 60.0
 """Seconds after which a part that waits for its quorum is stuck: a fetch that is tried again takes some."""
 
@@ -36,7 +37,7 @@ def shard_conditions(
     steps: Sequence[Step],
     status: ClickHouseShardIngestStatus,
 ) -> tuple[Condition, ...]:
-    """In a fixed order; Reconciling, Stalled and Suspended only while they are true."""
+    """In a fixed order; Reconciling, Stalled, Suspended and Paused only while they are true."""
     return tuple(
         found
         for found in (
@@ -44,11 +45,12 @@ def shard_conditions(
             reconciling(spec, seen, deferred, steps, status),
             stalled(seen, deferred),
             pods_up_to_date(seen, deferred),
-            topics_provisioned(status),
-            schema_up_to_date(status),
+            not_compared(ConditionType.TOPICS_PROVISIONED) if seen.paused else topics_provisioned(status),
+            not_compared(ConditionType.SCHEMA_UP_TO_DATE) if seen.paused else schema_up_to_date(status),
             deduplication_safe(spec, seen),
             quorum_healthy(spec, seen),
             suspended(spec),
+            paused(seen),
         )
         if found is not None
     )
@@ -279,6 +281,15 @@ def _quorum_moves(seen: ShardSeen) -> Condition:
         f"a part of {shown} waits for its quorum for more than {QUORUM_MOMENTS:.0f} s, and no other block is stored; "
         "see 'blockhouse quorum inspect'",
     )
+
+
+def not_compared(kind: ConditionType) -> Condition:
+    """Of what is compared only when it is also repaired."""
+    return condition(kind, None, Reason.PAUSED, "it is not compared while spec.paused is true")
+
+
+def paused(seen: ShardSeen) -> Condition | None:
+    return condition(ConditionType.PAUSED, True, Reason.PAUSED, PAUSED) if seen.paused else None
 
 
 def suspended(spec: ClickHouseShardIngestSpec) -> Condition | None:

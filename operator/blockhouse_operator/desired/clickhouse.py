@@ -15,7 +15,8 @@ from xml.etree.ElementTree import Element, SubElement, fromstring
 
 from blockhouse.config.units import seconds
 from blockhouse_operator.api import names
-from blockhouse_operator.api.clickhouse import ManagedClickHouse, Quota, User
+from blockhouse_operator.api.clickhouse import OF_USER, ManagedClickHouse, Quota, User
+from blockhouse_operator.api.clickhouse_files import QuotaLimits
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec, Replica
 from blockhouse_operator.desired import server_tls
 from blockhouse_operator.desired.xml import document, put
@@ -63,8 +64,9 @@ def server(spec: ClickHouseShardIngestSpec) -> str:
     SubElement(root, "interserver_http_host", {"from_env": HOST})
     for address in ("::", "0.0.0.0"):
         SubElement(root, "listen_host").text = address
-    for name, text in _SERVER.items():
-        SubElement(root, name).text = text
+    given = managed.settings if managed is not None else {}
+    for name, text in {**_SERVER, **given}.items():
+        _set(root, name, text)
     _zookeeper(root, spec)
     server_tls.add(root, spec)
     if spec.clickhouse.remote_servers == "Shard":
@@ -77,8 +79,16 @@ def server(spec: ClickHouseShardIngestSpec) -> str:
     SubElement(macros, "replica", {"from_env": REPLICA})
     put(root, "distributed_ddl", {"path": f"{spec.zookeeper.root}/ddl"})
     # Noticing an expired session late keeps a resumed replica inactive for a minute.
-    put(root, "merge_tree", {"zookeeper_session_expiration_check_period": "2"})
+    if (name := "merge_tree/zookeeper_session_expiration_check_period") not in given:
+        _set(root, name, "2")
     return document(root)
+
+
+def _set(root: Element, name: str, text: str) -> None:
+    """Set NAME or SECTION/NAME."""
+    section, _, within = name.rpartition("/")
+    parent = root.find(section) if section else root
+    SubElement(SubElement(root, section) if parent is None else parent, within).text = text
 
 
 _SERVER = {
@@ -129,10 +139,11 @@ def users(managed: ManagedClickHouse, passwords: Passwords) -> str:
     profiles = SubElement(root, "profiles")
     put(profiles, "default", _DEFAULT_PROFILE)
     put(profiles, "readonly", {"readonly": "1"})
+    shared = {profile.name: profile.settings for profile in managed.profiles}
     for user in published:
-        if user.settings:
+        if user.settings or user.profile:
             basis = {"readonly": "1"} if user.read_only else _DEFAULT_PROFILE
-            put(profiles, _profile(user), {**basis, **user.settings})
+            put(profiles, _profile(user), {**basis, **shared.get(user.profile or "", {}), **user.settings})
     accounts = SubElement(root, "users")
     own = _account(accounts, "default", "default", ("127.0.0.1", "::1"))
     SubElement(own, "password").text = ""
@@ -147,6 +158,8 @@ def users(managed: ManagedClickHouse, passwords: Passwords) -> str:
                 SubElement(allowed, "database").text = database
     quotas = SubElement(root, "quotas")
     _interval(quotas, "default", Quota(interval="1h"))
+    for shared_quota in managed.quotas:
+        _interval(quotas, shared_quota.name, shared_quota)
     for user in published:
         if user.quota is not None:
             _interval(quotas, _quota(user), user.quota)
@@ -157,16 +170,16 @@ _EVERYWHERE = ("::/0",)
 
 
 def _profile(user: User) -> str:
-    if user.settings:
-        return f"of_{user.name}"
+    if user.settings or user.profile:
+        return f"{OF_USER}{user.name}"
     return "readonly" if user.read_only else "default"
 
 
 def _quota(user: User) -> str:
-    return f"of_{user.name}" if user.quota is not None else "default"
+    return user.quota_name or (f"{OF_USER}{user.name}" if user.quota is not None else "default")
 
 
-def _interval(quotas: Element, name: str, quota: Quota) -> None:
+def _interval(quotas: Element, name: str, quota: QuotaLimits) -> None:
     """0 is unlimited."""
     limits = {
         "queries": quota.queries,

@@ -16,6 +16,7 @@ from blockhouse_operator.api.references import LocalRef, PasswordSecretRef
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec, Replica, ShardEnsemble
 from blockhouse_operator.api.template import PodTemplate
 from blockhouse_operator.desired import clickhouse, scripts, settings, volumes
+from blockhouse_operator.desired import clickhouse_files as files
 from blockhouse_operator.desired.exposure import server_ports
 from blockhouse_operator.desired.manifest import content_of, without_nothing
 from blockhouse_operator.desired.spec_hash import spec_hash
@@ -257,11 +258,19 @@ def _clickhouse_files(spec: ClickHouseShardIngestSpec, managed: ManagedClickHous
         {"key": "users.xml", "path": "users.xml"},
         {"key": "remote_servers.xml", "path": "config.d/remote_servers.xml"},
     ]
-    found = [
+    found: list[dict[str, Any]] = [
         {"configMap": {"name": shared, "items": [{"key": "config.xml", "path": "config.xml"}]}},
         {"secret": {"name": names.clickhouse_secret(spec.pipeline), "items": secret}},
     ]
     if settings := managed.settings_from:
         item = {"key": settings.key, "path": "config.d/settings.xml"}
         found.append({"configMap": {"name": settings.name, "items": [item]}})
+    further = names.clickhouse_files(spec.pipeline)
+    if spec.config_files:
+        items = [{"key": one.key, "path": files.config_path(one.name)} for one in spec.config_files]
+        found.append({"secret": {"name": further, "items": items}})
+    if spec.user_files:
+        # All that there may ever be, so that a further one needs no other pod.
+        items = [{"key": slot, "path": f"users.d/{slot}"} for slot in files.USER_SLOTS]
+        found.append({"secret": {"name": further, "optional": True, "items": items}})
     return found

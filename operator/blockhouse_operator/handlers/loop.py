@@ -31,7 +31,7 @@ from blockhouse_operator.adapters.kinds import (
 )
 from blockhouse_operator.adapters.refusals import NotFound
 from blockhouse_operator.adapters.watch import Watch
-from blockhouse_operator.api.labels import CHILD
+from blockhouse_operator.api.labels import CHILD, PIPELINE
 from blockhouse_operator.handlers.events import registry_of, settings_of
 from blockhouse_operator.handlers.freshness import Freshness
 from blockhouse_operator.handlers.inventory import Inventory
@@ -82,7 +82,7 @@ class OperatorLoop:
 
         scope = Scope(services)
         self._reconcilers: dict[str, Reconciler] = {
-            "pipeline": PipelineReconciler(services, scope),
+            "pipeline": PipelineReconciler(services, scope, self._wake_shards),
             "shard": ShardReconciler(services, scope, self._wake_shard),
             "leftovers": self._leftovers,
             "reassignment": self.reassignments,
@@ -189,6 +189,12 @@ class OperatorLoop:
 
     def _wake_shard(self, namespace: str, name: str) -> None:
         self.queue.hint(Key("shard", namespace, name), after=0.0)
+
+    def _wake_shards(self, namespace: str, pipeline: str) -> None:
+        """All of a pipeline that the watch has reported; the others are reconciled once it does."""
+        store = self._shards.store
+        for live in store.list(namespace, {PIPELINE: pipeline}) or ():
+            self._wake_shard(namespace, live["metadata"]["name"])
 
     def _child_observed(self, _: str, child: Object) -> None:
         key = of_child(child)

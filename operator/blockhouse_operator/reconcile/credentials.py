@@ -44,11 +44,20 @@ async def ensure_credentials(services: Services, pipeline: BlockAggregator, appl
     if due:
         fresh = (services.secret(), services.secret())
         own = await _password_is_ours(services, pipeline)
-        present = rotated(present, demand, services.wall().timestamp(), fresh, password=own)
+        waited = _waited(services, place, present)
+        present = rotated(present, demand, services.wall().timestamp(), fresh, waited=waited, password=own)
     if due or found is None or credentials_in(found) is None:
         await services.kubernetes.apply(internal_secret(pipeline, present), found)
     services.remembered[place] = present
     return present
+
+
+def _waited(services: Services, place: str, present: Credentials) -> float:
+    """Seconds for which this process has seen the step of a rotation; a new leader begins to count."""
+    now, step = services.clock(), (present.step, present.since)
+    known, since = services.rotations.get(place, (step, now))
+    services.rotations[place] = (step, since if known == step else now)
+    return now - services.rotations[place][1]
 
 
 def credentials_in(secret: Object) -> Credentials | None:

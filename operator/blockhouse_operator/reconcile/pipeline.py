@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import structlog
 
@@ -15,7 +15,6 @@ from blockhouse_operator.adapters.kinds import (
     SERVICE,
     SERVICE_ACCOUNT,
     SHARD_INGEST,
-    VOLUME_CLAIM,
     Object,
 )
 from blockhouse_operator.adapters.secrets import Contents
@@ -27,30 +26,27 @@ from blockhouse_operator.api.resource import (
     InvalidSpec,
     Problem,
     parse_block_aggregator,
-    parse_shard_ingest,
 )
 from blockhouse_operator.api.status import BlockAggregatorStatus, VerifierStatus
 from blockhouse_operator.decide.claims import Claimant, conflict
 from blockhouse_operator.decide.pipeline import PipelineSeen, describe_pipeline
 from blockhouse_operator.decide.references import Reference, references, references_of_pods
-from blockhouse_operator.decide.shard import drained
-from blockhouse_operator.decide.streams import expected_streams
+from blockhouse_operator.decide.shard_conditions import PAUSED
 from blockhouse_operator.desired.aggregator import children, oversize
 from blockhouse_operator.reconcile.children import (
     Applied,
-    Children,
     apply_children,
     list_children,
     prune_children,
     raise_refused,
 )
+from blockhouse_operator.reconcile.clickhouse_files import prune_files, publish_files, read_files
 from blockhouse_operator.reconcile.credentials import ensure_credentials
-from blockhouse_operator.reconcile.observe import look_at_shard
 from blockhouse_operator.reconcile.report import report, with_times
 from blockhouse_operator.reconcile.scope import Scope
 from blockhouse_operator.reconcile.services import Services, proven
 from blockhouse_operator.reconcile.shard_ingests import ShardIngests
-from blockhouse_operator.reconcile.snapshot import KINDS, list_pods, snapshot_of
+from blockhouse_operator.reconcile.surplus import remove_surplus, surplus_shards
 from blockhouse_operator.reconcile.users import publish_users
 
 log = structlog.get_logger(__name__)
@@ -59,20 +55,14 @@ SOON = 10.0
 VERIFIER_KINDS = (DEPLOYMENT, SERVICE, CONFIG_MAP, SERVICE_ACCOUNT)
 
 
-@dataclass(frozen=True)
-class _Removal:
-    """Surplus shards that are there still, and what the one of the highest number waits for."""
-
-    left: tuple[int, ...] = ()
-    draining: str = ""
-
-
 class PipelineReconciler:
     """Reconciles every pipeline."""
 
-    def __init__(self, services: Services, scope: Scope) -> None:
+    def __init__(self, services: Services, scope: Scope, wake: Callable[[str, str], None]) -> None:
+        """`wake` lets all shards of a pipeline be reconciled soon, by its namespace and name."""
         self._services = services
         self._scope = scope
+        self._wake = wake
         self._shards = ShardIngests()
         self._reported: set[tuple[str, str]] = set()
 
@@ -84,7 +74,10 @@ class PipelineReconciler:
     async def _reconcile_by(self, services: Services, namespace: str, name: str) -> float | None:
         live = await services.kubernetes.get(BLOCK_AGGREGATOR, namespace, name)
         if live is None or live["metadata"].get("deletionTimestamp"):
+            services.pauses.forget(namespace, name)
             return None
+        if services.pauses.note(live):
+            self._wake(namespace, name)
         try:
             pipeline = _usable(live)
         except InvalidSpec as error:
@@ -98,7 +91,34 @@ class PipelineReconciler:
         if disputed:
             await self._write_status(services, pipeline, live, PipelineSeen(shards=(), conflict=disputed))
             return services.resync
-        return await self._reconcile(services, pipeline, live)
+        if pipeline.spec.paused:
+            return await self._observe(services, pipeline, live)
+        permitted, _ = services.permitted(namespace, name)
+        return await self._reconcile(permitted, pipeline, live)
+
+    async def _observe(self, services: Services, pipeline: BlockAggregator, live: Object) -> float:
+        """What is reported of a pipeline that is paused."""
+        contents = Contents(services.kubernetes, pipeline.namespace, services.folder)
+        missing = await contents.read(references_of_pods(pipeline.spec))
+        missing += await contents.read(references(_cluster_login(pipeline)))
+        own = labels.of_pipeline(pipeline.name)
+        shards = await list_children(services.kubernetes, [SHARD_INGEST], pipeline.namespace, own)
+        verifier, silence = await self._verdict(services, pipeline, contents)
+        files = (await read_files(services, pipeline, contents, shards)).plan
+        seen = PipelineSeen(
+            shards=tuple(await self._shards.observed(replace(pipeline, files=files.config), shards)),
+            unusable_files=files.problems,
+            files_missing=files.missing,
+            surplus=tuple(sorted(surplus_shards(pipeline, shards))),
+            draining=PAUSED,
+            verifier=verifier,
+            verifier_silence=silence,
+            verifier_elsewhere=_elsewhere(services, pipeline),
+            missing_references=tuple(dict.fromkeys(missing)),
+            paused=True,
+        )
+        await self._write_status(services, pipeline, live, seen)
+        return services.resync
 
     async def _leave(self, services: Services, live: Object, other: str) -> None:
         """Another release serves it: report it once by an Event, and write nothing else."""
@@ -118,22 +138,29 @@ class PipelineReconciler:
         shards = await list_children(
             services.kubernetes, [SHARD_INGEST], pipeline.namespace, labels.of_pipeline(pipeline.name)
         )
-        due = self._shards.due(pipeline, shards)
+        files = await read_files(services, pipeline, contents, shards)
+        await publish_files(services, pipeline, files, applied)
+        pipeline = replace(pipeline, files=files.plan.config)
+        due = self._shards.due(pipeline, shards) if not files.plan.held else []
         manifests = children(pipeline, services.zones, due)
         applied.add(await apply_children(services.kubernetes, manifests, shards, pipeline.owners()))
         await self._shards.restore(services, pipeline, due, shards, applied)
-        removal = await self._remove_surplus(services, pipeline, shards)
+        removal = await remove_surplus(services, self._services, pipeline, shards)
         await self._prune(services, pipeline, manifests)
         verifier, silence = await self._verdict(services, pipeline, contents)
+        states = self._shards.states(pipeline, shards, applied)
+        await prune_files(services, pipeline, files, states, applied)
         seen = PipelineSeen(
-            shards=tuple(self._shards.states(pipeline, shards, applied)),
+            shards=tuple(states),
             surplus=removal.left,
             draining=removal.draining,
             verifier=verifier,
             verifier_silence=silence,
-            verifier_elsewhere=services.zones is not None and pipeline.spec.zones[0].name not in services.zones,
+            verifier_elsewhere=_elsewhere(services, pipeline),
             missing_references=tuple(dict.fromkeys(missing)),
             unpublished=unpublished,
+            unusable_files=files.plan.problems,
+            files_missing=files.plan.missing,
             taken=tuple(applied.taken),
             refused=tuple(applied.refused),
         )
@@ -152,58 +179,6 @@ class PipelineReconciler:
             others.append(Claimant(parsed, other["metadata"].get("creationTimestamp", "")))
         return conflict(Claimant(pipeline, live["metadata"].get("creationTimestamp", "")), others)
 
-    async def _remove_surplus(self, services: Services, pipeline: BlockAggregator, shards: Children) -> _Removal:
-        """Remove the surplus shard of the highest number, if the spec allows it and every message of it is stored."""
-        surplus = {}
-        for found in shards.values():
-            number = int(found["metadata"]["labels"].get(labels.SHARD, "-1"))
-            if number >= pipeline.spec.shards:
-                surplus[number] = found
-        left = tuple(sorted(surplus))
-        if pipeline.spec.shard_removal_policy == "Drain":
-            await self._delete_volumes(services, pipeline, shards)
-        if not left or pipeline.spec.shard_removal_policy != "Drain":
-            return _Removal(left, "spec.shardRemovalPolicy forbids it" if left else "")
-        last = surplus[max(left)]
-        if last["metadata"].get("deletionTimestamp"):
-            return _Removal(left, "it is ending")
-        waits = await self._waits_for(last)
-        if waits:
-            return _Removal(left, waits)
-        await services.kubernetes.delete(last, why="not in the spec any more, and every message is stored")
-        return _Removal(left, "it is ending")
-
-    async def _delete_volumes(self, services: Services, pipeline: BlockAggregator, shards: Children) -> None:
-        """Volumes of shards that were removed: they belong to the pipeline, which has the policy to delete them."""
-        managed = pipeline.spec.clickhouse.managed
-        if managed is None or managed.storage.deletion_policy != "Delete":
-            return
-        there = {found["metadata"]["labels"].get(labels.SHARD) for found in shards.values()}
-        own = labels.of_pipeline(pipeline.name)
-        for claim in await services.kubernetes.list(VOLUME_CLAIM, pipeline.namespace, own):
-            meta = claim["metadata"]
-            shard = meta["labels"].get(labels.SHARD, "")
-            mine = any(owner["uid"] == pipeline.uid for owner in meta.get("ownerReferences", ()))
-            gone = shard.isdigit() and int(shard) >= pipeline.spec.shards and shard not in there
-            if mine and gone and not meta.get("deletionTimestamp"):
-                await services.kubernetes.delete(claim, why=f"shard {shard} was removed")
-
-    async def _waits_for(self, live: Object) -> str:
-        """What a shard still has to store before it may be removed, as of now; empty when there is nothing."""
-        try:
-            shard = parse_shard_ingest(live)
-        except InvalidSpec as error:
-            return f"its resource is invalid, so it is unknown whether it is drained: {error}"
-        services = self._services
-        contents = Contents(services.kubernetes, shard.namespace, services.folder)
-        await contents.read([Reference("Secret", names.internal_secret(shard.spec.pipeline), "token")])
-        of_shard = labels.of_shard(shard.spec.pipeline, shard.spec.shard)
-        found = await list_children(services.kubernetes, KINDS, shard.namespace, of_shard)
-        snapshot = snapshot_of(services, shard, live, found, await list_pods(services, shard), Applied())
-        if drained(expected_streams(shard.spec), await look_at_shard(services, shard, snapshot, contents, (), {})):
-            return ""
-        return "messages of its topics are not stored yet; stop producing to it"
-
     async def _prune(self, services: Services, pipeline: BlockAggregator, manifests: Sequence[Object]) -> None:
         """Take away the verifier where it was switched off."""
         own = labels.of_pipeline(pipeline.name, names.VERIFIER)
@@ -215,8 +190,7 @@ class PipelineReconciler:
     async def _verdict(
         self, services: Services, pipeline: BlockAggregator, contents: Contents
     ) -> tuple[VerifierStatus | None, str]:
-        zones = services.zones
-        if not pipeline.spec.verifier.enabled or (zones is not None and pipeline.spec.zones[0].name not in zones):
+        if not pipeline.spec.verifier.enabled or _elsewhere(services, pipeline):
             return None, ""
         secret = names.internal_secret(pipeline.name)
         await contents.read([Reference("Secret", secret, "token")])
@@ -257,6 +231,11 @@ def _usable(live: Object) -> BlockAggregator:
     if why := oversize(pipeline):
         raise InvalidSpec(f"BlockAggregator {pipeline.name}", [Problem("spec.clickhouse.remoteServers", why)])
     return pipeline
+
+
+def _elsewhere(services: Services, pipeline: BlockAggregator) -> bool:
+    """Whether the verifier runs where another operator serves the first zone."""
+    return services.zones is not None and pipeline.spec.zones[0].name not in services.zones
 
 
 def _cluster_login(pipeline: BlockAggregator) -> PasswordSecretRef | None:

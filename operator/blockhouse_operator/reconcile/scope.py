@@ -29,6 +29,8 @@ class Scope:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._found: dict[tuple[str, tuple[str, ...]], tuple[float, str]] = {}
+        self._seen: dict[str, dict[str, tuple[Entry, float]]] = {}
+        """By namespace and zone, the entry and since when it has been so, by our own clock."""
 
     async def other(self, namespace: str, zones: Iterable[str]) -> str:
         """Which other release serves the zones, in words; empty when this one does. Raises Retryable when another
@@ -58,9 +60,11 @@ class Scope:
         services, now = self._services, self._services.wall()
         try:
             live = await services.kubernetes.get(LEASE, namespace, NAME)
-            found = claim(zones, release, _entries(live), now.timestamp())
+            entries = _entries(live)
+            found = claim(zones, release, entries, self._ages(namespace, entries, release), now.timestamp())
             if found.entries is not None:
                 await services.kubernetes.put(_lease(namespace, live, found.entries, release, now), live, why="scope")
+                self._note(namespace, {zone: found.entries[zone] for zone in zones})
         except Permanent as error:  # the rights of an older chart: work as before there was such a Lease
             log.warning("scope_unknown", namespace=namespace, error=str(error))
             return ""
@@ -73,6 +77,22 @@ class Scope:
             f"releases, or give them different namespaces or zones; this one takes over {SECONDS:.0f} s after the "
             "other one has ended"
         )
+
+    def _ages(self, namespace: str, entries: Mapping[str, Entry], release: str) -> dict[str, float]:
+        """For how long each entry has been as it is. One of this release that an earlier process wrote is due."""
+        known, now = self._seen.get(namespace, {}), self._services.clock()
+        self._seen[namespace] = {
+            zone: known[zone]
+            if zone in known and known[zone][0] == entry
+            else (entry, float("-inf") if entry.holder == release else now)
+            for zone, entry in entries.items()
+        }
+        return {zone: now - since for zone, (_, since) in self._seen[namespace].items()}
+
+    def _note(self, namespace: str, written: Mapping[str, Entry]) -> None:
+        """What we have written ourselves."""
+        now = self._services.clock()
+        self._seen[namespace] |= {zone: (entry, now) for zone, entry in written.items()}
 
 
 def _entries(live: Object | None) -> dict[str, Entry]:

@@ -23,6 +23,7 @@ from blockhouse_operator.adapters.refusals import Conflict, Unproven
 from blockhouse_operator.adapters.shared_objects import SharedObjects
 from blockhouse_operator.desired.credentials import Credentials
 from blockhouse_operator.reconcile.patience import bounded
+from blockhouse_operator.reconcile.pause import Paused, Pauses, Permit
 from blockhouse_operator.reconcile.quorums import EnsembleQuorums
 
 TROUBLE_SECONDS = 30.0
@@ -134,6 +135,11 @@ class Services:
     """By namespace and name of a pipeline: which of its shards wait until others are changed, in their order."""
     remembered: dict[str, Credentials] = field(default_factory=dict, repr=False)
     """Credentials of pipelines as they were last, by namespace and name: a Secret that is lost is created again."""
+    rotations: dict[str, tuple[tuple[str, float], float]] = field(default_factory=dict)
+    """By namespace and name of a pipeline: the step of its credentials' rotation, and since when it has been seen."""
+
+    pauses: Pauses = field(default_factory=Pauses)
+    """Which pipelines are paused."""
 
     @cached_property
     def objects(self) -> SharedObjects:
@@ -146,6 +152,14 @@ class Services:
         other = copy(self)  # everything else is shared
         vars(other).update(objects=self.objects, kubernetes=self.kubernetes.by_watches(), fresh=False)
         return other
+
+    def permitted(self, namespace: str, pipeline: str) -> tuple[Services, Permit]:
+        """The same, by which nothing but a status is written once the pipeline is paused; and what allows other writes
+        than those to the API server, which raises Paused."""
+        permit = Permit(self.pauses, self.kubernetes, namespace, pipeline, self.clock)
+        other = copy(self)
+        vars(other).update(objects=self.objects, kubernetes=self.kubernetes.permitted(permit))
+        return other, permit
 
     def must_be_fresh(self) -> None:
         """Raise Unproven where what was decided may be by old reports of a watch: to be asked before every step."""
@@ -163,8 +177,9 @@ class Services:
 
 async def proven(services: Services, reconcile: Callable[[Services], Awaitable[Result]]) -> Result:
     """What a reconcile gives by what the watches reported. Where it finds something to change that is there, it begins
-    again, and all is decided by what the API server answers now: an old report must never take anything down."""
+    again, and all is decided by what the API server answers now: an old report must never take anything down. So it
+    does where it finds that its pipeline was paused meanwhile: then it only observes."""
     try:
         return await reconcile(services.by_watches)
-    except (Unproven, Conflict):
+    except (Unproven, Conflict, Paused):
         return await reconcile(services)

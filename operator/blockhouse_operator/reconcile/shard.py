@@ -18,9 +18,9 @@ from blockhouse_operator.decide.references import Reference
 from blockhouse_operator.decide.removal import first_to_leave
 from blockhouse_operator.decide.rollout import DEFERRED
 from blockhouse_operator.decide.seen import ShardSeen
-from blockhouse_operator.decide.shard import ShardPlan, describe_shard
+from blockhouse_operator.decide.shard import PAUSED_PLAN, ShardPlan, describe_shard
 from blockhouse_operator.reconcile.backoff import Backoff
-from blockhouse_operator.reconcile.busy import done_with, plan_and_take, queues
+from blockhouse_operator.reconcile.busy import done_with, plan_and_take, queue_up, queues
 from blockhouse_operator.reconcile.children import Applied, raise_refused
 from blockhouse_operator.reconcile.observe import ShardLook, look_at_shard
 from blockhouse_operator.reconcile.rebuild import about_replica, concerns, with_replication
@@ -32,6 +32,7 @@ from blockhouse_operator.reconcile.snapshot import ShardSnapshot, ShardSnapshots
 from blockhouse_operator.reconcile.steps import ShardSteps
 from blockhouse_operator.reconcile.tables import TableKeeper, in_progress
 from blockhouse_operator.reconcile.topics import TopicKeeper
+from blockhouse_operator.reconcile.waits import Waits
 
 log = structlog.get_logger(__name__)
 
@@ -56,6 +57,7 @@ class ShardReconciler:
         self._scope = scope
         self._wake = wake
         self._backoff = Backoff()
+        self._waits = Waits()
         self._topics = TopicKeeper(services)
         self._tables = TableKeeper()
         self._snapshots = ShardSnapshots()
@@ -70,6 +72,7 @@ class ShardReconciler:
         if live is None or live["metadata"].get("deletionTimestamp"):
             self._snapshots.forget(namespace, name)
             self._backoff.forget((namespace, name))
+            self._waits.forget((namespace, name))
             return None
         try:
             shard = snapshot.shard if snapshot else parse_shard_ingest(live)
@@ -80,9 +83,33 @@ class ShardReconciler:
             return services.resync
         contents = Contents(services.objects, namespace, services.folder)
         await contents.read([Reference("Secret", names.internal_secret(shard.spec.pipeline), "token")])
+        if await services.pauses.of(services.kubernetes, namespace, shard.spec.pipeline):
+            return await self._observe(services, shard, live, contents)
+        services, permit = services.permitted(namespace, shard.spec.pipeline)
         snapshot = snapshot or await self._snapshots.look(services, shard, live)
         missing = await contents.read(snapshot.references)
+        if not _all_made(shard):
+            await permit()
         return await self._reconcile(services, snapshot, contents, missing)
+
+    async def _observe(
+        self, services: Services, shard: ClickHouseShardIngest, live: Object, contents: Contents
+    ) -> float:
+        """What is reported of a shard whose pipeline is paused. What it was in the middle of stays as it is."""
+        live = await services.kubernetes.get(SHARD_INGEST, shard.namespace, shard.name) or live
+        snapshot = await self._snapshots.observe(services, shard, live)
+        missing = await contents.read(snapshot.references)
+        last, before = self._tables.last(shard), shard.status
+        seen = await look_at_shard(services, shard, snapshot, contents, missing, last)
+        queue_up(services, shard, waits=False)
+        status, conditions = describe_shard(
+            shard.spec, replace(seen, paused=True), PAUSED_PLAN, before.topics, before.tables
+        )
+        kept = {"rollout": before.rollout, "rebuild": before.rebuild, "restart": snapshot.restart}
+        timed = with_times(services, before.conditions, conditions, shard.generation)
+        whole = status.model_copy(update={**kept, "conditions": timed, "observed_generation": shard.generation})
+        await report(services, SHARD_INGEST, live, before.conditions, whole, timed)
+        return services.resync if whole == before else min(SOON, services.resync)
 
     async def _reconcile(
         self, services: Services, snapshot: ShardSnapshot, contents: Contents, missing: Sequence[str]
@@ -94,6 +121,7 @@ class ShardReconciler:
         seen = await self._with_replication(services, snapshot, contents, seen)
         steps = ShardSteps(services, shard, snapshot.live, snapshot.found, ShardLook(seen, snapshot.pods), contents)
         plan, taken = await plan_and_take(services, shard, seen, steps.take)
+        self._waits.note((shard.namespace, shard.name), plan.deferred)
         tables = shard.status.tables
         if not spec.suspend and not spec.stop:  # suspended aggregators own nothing: tables stay as they are
             noted = shard.status.model_copy(update={"rollout": taken.rollout, "rebuild": taken.rebuild})
@@ -158,6 +186,15 @@ class ShardReconciler:
         deferred = any(step.reason not in BY_A_PERSON for step in plan.deferred) and not queues(self._services, shard)
         longest = min(HELD, resync) if deferred else resync
         return self._backoff.after(place, first, longest, changed=status != shard.status or bool(applied.written))
+
+
+def _all_made(shard: ClickHouseShardIngest) -> bool:
+    """Whether every topic and table was as specified when it was last reported: none is created or changed then."""
+    well, spec, status = Reason.AS_SPECIFIED.value, shard.spec, shard.status
+    topics = {topic.cluster for topic in status.topics if topic.state == well}
+    tables = {table.name for table in status.tables if table.state == well}
+    desired = {cluster.name for cluster in spec.kafka.clusters if not cluster.retired}
+    return desired <= topics and {table.name for table in spec.tables} <= tables
 
 
 def _being_changed(status: ClickHouseShardIngestStatus) -> bool:

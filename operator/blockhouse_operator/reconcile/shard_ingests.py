@@ -65,6 +65,16 @@ class ShardIngests:
             found.append(state)
         return found
 
+    async def observed(self, pipeline: BlockAggregator, shards: Children) -> list[ShardState]:
+        """Every shard of the spec, left as it is: one that differs from its pipeline is behind."""
+        found = []
+        for number in range(pipeline.spec.shards):
+            await asyncio.sleep(0)  # the lease has to be renewed meanwhile
+            live = shards.get((SHARD_INGEST.name, names.shard_ingest(pipeline.name, number)))
+            differs = live is not None and bool(_changed(pipeline, number, live))
+            found.append(_state_of(pipeline, number, live, written=differs))
+        return found
+
     def _state(self, pipeline: BlockAggregator, number: int, shards: Children) -> ShardState | None:
         name = names.shard_ingest(pipeline.name, number)
         live = shards.get((SHARD_INGEST.name, name))
@@ -75,7 +85,7 @@ class ShardIngests:
 def _version(pipeline: BlockAggregator, live: Object) -> Hashable:
     """Changes whenever the shard does, or what the pipeline makes of it: an annotation changes no generation."""
     desired = (pipeline.uid, pipeline.generation, pipeline.annotations.get(labels.RESTART, ""))
-    return desired, live["metadata"]["uid"], live["metadata"]["resourceVersion"]
+    return desired, pipeline.files, live["metadata"]["uid"], live["metadata"]["resourceVersion"]
 
 
 def _state_of(pipeline: BlockAggregator, number: int, live: Object | None, *, written: bool) -> ShardState:

@@ -100,6 +100,13 @@ class ShardSnapshots:
             self._known[shard.namespace, shard.name] = (state, remembered)
         return snapshot
 
+    async def observe(self, services: Services, shard: ClickHouseShardIngest, live: Object) -> ShardSnapshot:
+        """Look at the objects of a shard and leave them as they are."""
+        self.forget(shard.namespace, shard.name)
+        of_shard = labels.of_shard(shard.spec.pipeline, shard.spec.shard)
+        found = await list_children(services.kubernetes, KINDS, shard.namespace, of_shard)
+        return snapshot_of(services, shard, live, found, await list_pods(services, shard), Applied())
+
     def forget(self, namespace: str, name: str) -> None:
         """The shard is gone."""
         self._known.pop((namespace, name), None)

@@ -98,6 +98,18 @@ def test_metrics_agree_with_the_status(driver: Driver) -> None:
     assert "blockhouse_mirror_load_age_seconds" not in found, "nothing was measured"
 
 
+def test_no_counter_falls_when_topics_are_deleted(driver: Driver) -> None:
+    counters = {name: value for name, value in metrics(driver).items() if name.endswith("_total")}
+    assert driver.mirrored.discovery is not None
+
+    driver.mirrored.partitions.seen(replace(driver.mirrored.discovery, topics=()))
+
+    found = metrics(driver)
+    assert found["blockhouse_mirror_partitions"] == 0
+    assert {name: found[name] for name in counters} == counters
+    assert counters["blockhouse_mirror_bytes_total"] == 700
+
+
 def test_the_page_has_every_metric_and_no_other(driver: Driver) -> None:
     driver.assigner.sampled_at = 0.0
     there = {name.partition("{")[0] for name in metrics(driver)} | {"blockhouse_mirror_rebalances_total"}

@@ -55,6 +55,8 @@ class Operator:
     def __init__(self) -> None:
         self.kubernetes = FakeKubernetes()
         self.now = 0.0
+        self.ahead = 0.0
+        """Seconds by which the wall clock of the present process is off."""
         self._numbers = count(1)
         self.restart()
 
@@ -69,8 +71,8 @@ class Operator:
             fence=OpenFence(),
             troubles=unused,
             folder=unused,
-            clock=unused,
-            wall=lambda: datetime.fromtimestamp(self.now, UTC),
+            clock=lambda: self.now,
+            wall=lambda: datetime.fromtimestamp(self.now + self.ahead, UTC),
             secret=lambda: f"secret-{next(self._numbers)}",
         )
 
@@ -137,9 +139,12 @@ async def test_a_demand_rotates_by_overlap_and_a_new_leader_continues(operator: 
     assert contents.admin_token("events") == f"{accepted.token}\n{first.token}"
 
     operator.restart()
+    operator.ahead = 900.0
+    assert await operator.reconcile(asking("monday")) == accepted, "not by a clock that may be another one"
     operator.now = 200.0
     used = await operator.reconcile(asking("monday"))
     assert list(used.of_cluster) == ["cluster-b", "cluster"]
+    assert await operator.reconcile(asking("monday")) == used
     operator.now = 400.0
     over = await operator.reconcile(asking("monday"))
     assert list(over.of_cluster) == ["cluster-b"]

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from blockhouse_operator.decide.credentials import OVERLAP_SECONDS, rotated
+from blockhouse_operator.decide import credentials
+from blockhouse_operator.decide.credentials import OVERLAP_SECONDS
 from blockhouse_operator.desired.credentials import Credentials
 
 FRESH = ("token-2", "password-2")
 START = Credentials("token-1", ("password-1", ""))
 LATER = OVERLAP_SECONDS + 1
+
+
+def rotated(
+    now: Credentials, demand: str, at: float, fresh: tuple[str, str] = FRESH, *, password: bool = True
+) -> Credentials:
+    """By an operator that has seen every step begin."""
+    return credentials.rotated(now, demand, at, fresh, waited=at - now.since, password=password)
 
 
 def test_nothing_changes_without_a_new_demand() -> None:
@@ -44,6 +52,13 @@ def test_at_every_step_what_was_used_before_is_still_accepted() -> None:
                 assert before.token in (state.token, state.former_token)
             at += LATER
     assert len(state.of_cluster) == 1
+
+
+def test_a_step_lasts_whatever_the_clock_of_the_next_operator_shows() -> None:
+    """A password is not used before every server can have read it."""
+    accepted = rotated(START, "monday", 0)
+    for at in (-900.0, 900.0):
+        assert credentials.rotated(accepted, "monday", at, FRESH, waited=1.0) == accepted
 
 
 def test_a_demand_during_a_rotation_waits_for_its_end() -> None:

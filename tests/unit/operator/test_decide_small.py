@@ -175,6 +175,7 @@ def test_a_stream_is_cold_until_its_owner_has_stored_something_of_it() -> None:
         (stream(lag=3), True),
         (stream(lag=3, lagging=lags), True),
         (stream(), False),
+        (stream(lag=None), False),
         (stream(counters=read, in_flight=(block(),)), True),
         (stream(lag=3, counters=read, in_flight=(block(reason="NoQuorum"),)), False),
         (stream(lag=3, counters=read, lagging=lags), False),

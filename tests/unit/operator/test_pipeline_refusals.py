@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from blockhouse_operator.adapters.kinds import BLOCK_AGGREGATOR, Kind
+from blockhouse_operator.reconcile.pause import Pauses
 from blockhouse_operator.reconcile.pipeline import PipelineReconciler
 from blockhouse_operator.reconcile.scope import Scope
 from blockhouse_operator.reconcile.services import Services
@@ -36,11 +37,13 @@ class StatusOnly:
 
 async def test_a_list_of_servers_that_fits_into_no_secret_is_refused() -> None:
     kubernetes = StatusOnly(block_aggregator(*MANY))
-    services: Any = SimpleNamespace(kubernetes=kubernetes, now=lambda: Services.now(services), resync=60.0)
+    services: Any = SimpleNamespace(
+        kubernetes=kubernetes, now=lambda: Services.now(services), resync=60.0, pauses=Pauses()
+    )
     services.by_watches = services
     services.wall = lambda: datetime(2026, 1, 1, tzinfo=UTC)
 
-    assert await PipelineReconciler(services, Scope(services)).reconcile("data", "events") == 60.0
+    assert await PipelineReconciler(services, Scope(services), lambda *_: None).reconcile("data", "events") == 60.0
 
     assert kubernetes.conditions["Stalled"]["reason"] == "InvalidSpec"
     assert "spec.clickhouse.remoteServers: Full lists 8200 replicas" in kubernetes.conditions["Ready"]["message"]

@@ -35,7 +35,10 @@ class Time:
     now = 1000.0
 
 
-def scope(leases: Leases, time: Time, release: str | None, zones: frozenset[str] | None = None) -> Scope:
+def scope(
+    leases: Leases, time: Time, release: str | None, zones: frozenset[str] | None = None, *, ahead: float = 0.0
+) -> Scope:
+    """`ahead`: seconds by which its wall clock is off."""
     unused: Any = None
     services = Services(
         kubernetes=cast(Any, leases),
@@ -47,7 +50,7 @@ def scope(leases: Leases, time: Time, release: str | None, zones: frozenset[str]
         troubles=unused,
         folder=unused,
         clock=lambda: time.now,
-        wall=lambda: datetime.fromtimestamp(time.now, UTC),
+        wall=lambda: datetime.fromtimestamp(time.now + ahead, UTC),
         secret=unused,
         zones=zones,
         release=release,
@@ -72,6 +75,26 @@ async def test_the_second_release_notices_the_first_and_takes_over_after_its_end
     time.now += 200
     assert await theirs.other("data", ["a", "b"]) == ""
     assert "system/theirs" in await ours.other("data", ["a", "b"])
+
+
+@pytest.mark.parametrize("ahead", [-900.0, 900.0])
+async def test_releases_whose_clocks_are_apart_do_not_take_each_others_pipelines(leases: Leases, ahead: float) -> None:
+    time = Time()
+    ours, theirs = scope(leases, time, "system/ours"), scope(leases, time, "system/theirs", ahead=ahead)
+    assert await ours.other("data", ["a"]) == ""
+    for _ in range(30):
+        time.now += LOOK_SECONDS
+        assert await ours.other("data", ["a"]) == ""
+        assert "system/ours" in await theirs.other("data", ["a"])
+
+
+async def test_a_release_that_was_restarted_renews_at_once_what_it_serves(leases: Leases) -> None:
+    """Others count from the last renewal that they saw."""
+    time = Time()
+    assert await scope(leases, time, "system/ours").other("data", ["a"]) == ""
+    time.now += 1
+    assert await scope(leases, time, "system/ours").other("data", ["a"]) == ""
+    assert leases.writes == 2
 
 
 async def test_of_releases_with_zones_of_their_own_one_runs_the_mirrors(leases: Leases) -> None:

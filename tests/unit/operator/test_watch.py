@@ -100,3 +100,15 @@ async def test_while_the_api_server_is_unavailable_the_store_does_not_answer(wat
 
     watched.api.down = False
     await until(lambda: watched.names() == ["a"])
+
+
+async def test_a_watch_that_a_frozen_server_never_accepts_begins_again(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watches, "ACCEPTED_SECONDS", 0.01)
+    watched.api.frozen = True
+    watched.send(b"")
+    await until(lambda: not watched.store.complete)
+
+    watched.api.frozen = False
+    assert watched.names() is None

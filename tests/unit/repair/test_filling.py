@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Retryable
@@ -44,6 +45,7 @@ class FakeWorld:
     now: Standing = field(default_factory=standing)
     running: int = 0
     lock_lost: bool = False
+    defect: Exception | None = None
     asked: list[tuple[str, bool]] = field(default_factory=list)
 
     def _note(self, what: str) -> None:
@@ -57,6 +59,8 @@ class FakeWorld:
 
     def standing(self) -> Standing:
         self._note("standing")
+        if self.defect is not None:
+            raise self.defect
         return self.now
 
     def check_lock(self, lock: Lock) -> None:
@@ -171,6 +175,12 @@ async def test_nothing_is_sent_under_a_lock_that_was_lost() -> None:
     filling, hands = await filled(FakeWorld(Servers(), lock_lost=True), 10, patience=1.0)
     assert hands.sent == []
     assert [r.reason for r in filling.refused] == ["NotStored"]
+
+
+async def test_a_defect_while_an_insert_is_proven_ends_the_repair() -> None:
+    world = FakeWorld(Servers(), defect=KeyError("of our own"))
+    with pytest.raises(KeyError, match="of our own"):
+        await filled(world, 10)
 
 
 async def test_an_insert_of_a_killed_repair_is_waited_for_before_provenance_is_asked() -> None:

@@ -14,7 +14,8 @@ STILL = Standing(reason="TaskSilent", text="t", since_ms=5000)
 
 
 def lines(registry: CollectorRegistry) -> set[str]:
-    return {line for line in generate_latest(registry).decode().splitlines() if not line.startswith("#")}
+    """Of streams and tables: those with labels."""
+    return {line for line in generate_latest(registry).decode().splitlines() if "{" in line and line[0] != "#"}
 
 
 def test_a_series_is_there_while_its_stream_is_owned_and_what_is_not_known_has_none() -> None:
@@ -58,3 +59,13 @@ def test_a_table_has_series_while_it_lags() -> None:
     }
     figures.show({}, {})
     assert lines(registry) == set()
+
+
+def test_whether_the_replica_takes_rows_is_shown_with_and_without_streams() -> None:
+    registry = CollectorRegistry()
+    figures = LagFigures(registry)
+
+    figures.show({STREAM: NOTHING}, {}, unfit=True)
+    assert registry.get_sample_value("blockhouse_replica_unfit") == 1
+    figures.show({}, {})
+    assert registry.get_sample_value("blockhouse_replica_unfit") == 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from blockhouse_aggregator.runtime.process.replica_health import REPORT_HOLDS, ReplicaHealth
+from blockhouse_aggregator.runtime.process.replica_health import REPORT_HOLDS, SILENT, ReplicaHealth
 
 HANDOVER_AFTER = 10.0
 
@@ -68,3 +68,21 @@ async def test_faults_of_the_shard_hand_nothing_over(clock: Any) -> None:
     clock(HANDOVER_AFTER + 1)
     await health.look()
     assert not health.hand_over
+
+
+async def test_a_replica_that_does_not_answer_is_shown_before_the_question_times_out(clock: Any) -> None:
+    never = asyncio.Event()
+
+    async def silent() -> str:
+        await never.wait()
+        return ""
+
+    health = ReplicaHealth(silent, HANDOVER_AFTER)
+    looking = asyncio.create_task(health.look())
+    await asyncio.sleep(0)
+    assert health.problem == ""
+    clock(SILENT + 1)
+    assert health.problem == "the replica has not answered for 5 s"
+    never.set()
+    await looking
+    assert health.problem == ""

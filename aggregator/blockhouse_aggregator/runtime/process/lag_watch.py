@@ -17,7 +17,7 @@ from blockhouse.contract.aggregator import Standing
 from blockhouse.errors import BlockhouseError
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.log_ends import Ends
-from blockhouse_aggregator.protocol.state import Block, TableState
+from blockhouse_aggregator.protocol.state import TableState
 from blockhouse_aggregator.runtime.clock import loop_time
 from blockhouse_aggregator.runtime.lag_figures import LagFigures, Measured, TableMeasured
 from blockhouse_aggregator.runtime.ports import LogEnds
@@ -40,7 +40,9 @@ SEEDS = (2.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0, 86400.0)
 
 
 class Lag(NamedTuple):
-    """Of one stream; each is None while it is not known. Times in seconds, or Unix milliseconds where named so."""
+    """Of one stream; each is None while it is not known. Times in seconds, or Unix milliseconds where named so.
+
+    `silent`: the brokers do not answer, so that no message waits that is known of, and any number may."""
 
     ends: Ends | None
     ends_at_ms: int | None
@@ -51,6 +53,7 @@ class Lag(NamedTuple):
     arriving: float | None
     storing: float | None
     standing: Standing | None
+    silent: bool = False
 
 
 @dataclass(slots=True)
@@ -58,6 +61,8 @@ class _Seen:
     """What is known of one stream beside its owner's state."""
 
     watched: Watched
+    heard: float
+    """When, on the loop's clock, its leader last answered, or it was first seen."""
     history: LogHistory = field(default_factory=LogHistory)
     ends: Ends | None = None
     ends_at_ms: int | None = None
@@ -65,7 +70,7 @@ class _Seen:
     tables: dict[int, Watched] = field(default_factory=dict)
 
     def answered(self, ends: Ends, at_ms: int) -> None:
-        self.ends, self.ends_at_ms = ends, at_ms
+        self.ends, self.ends_at_ms, self.heard = ends, at_ms, loop_time()
 
     def judged(self, standing: Standing | None) -> None:
         self.standing = standing
@@ -116,12 +121,18 @@ class LagWatch:
             del self._asked[cluster]
             await asyncio.sleep(PERIOD)
 
-    def _silence(self, cluster: str) -> str:
-        """Why the brokers of a cluster do not answer; empty while they do."""
-        seconds = loop_time() - self._asked.get(cluster, loop_time())
+    def _silence(self, stream: StreamId, seen: _Seen) -> str:
+        """Why no broker answers where the stream ends; empty while one does. The others of a cluster may answer while
+        the stream's leader does not, or it has none."""
+        now, cluster = loop_time(), stream.cluster
+        seconds = now - self._asked.get(cluster, now)
         if seconds > UNANSWERED:
             return f"the brokers of cluster {cluster} have not answered for {seconds:.0f} s"
-        return self._silent.get(cluster, "")
+        if cluster in self._silent:
+            return self._silent[cluster]
+        if now - seen.heard > PERIOD + UNANSWERED:
+            return f"no leader of it has answered for {now - seen.heard:.0f} s"
+        return ""
 
     async def look(self) -> None:
         """Read all owners, until cancelled."""
@@ -135,22 +146,25 @@ class LagWatch:
             del self._seen[stream]
         for stream, owner in self._owners.items():
             self._look_at(stream, owner)
-        self._figures.show(self._measured(), self._tables())
+        self._figures.show(self._measured(), self._tables(), unfit=bool(self._unfit()))
 
     def of(self, stream: StreamId) -> Lag:
         """What is known of a stream now."""
         seen, owner = self._seen.get(stream), self._owners.get(stream)
         ends = seen.ends if seen is not None else None
         stored = standing.stored_below(owner) if owner is not None else None
+        at_ms, still = (seen.ends_at_ms, seen.standing) if seen is not None else (None, None)
+        silent = seen is not None and bool(self._silence(stream, seen))
         if seen is None or owner is None or stored is None or ends is None:
-            at_ms, still = (seen.ends_at_ms, seen.standing) if seen is not None else (None, None)
-            return Lag(ends, at_ms, stored, None, None, None, None, None, still)
+            return Lag(ends, at_ms, stored, None, None, None, None, None, still, silent)
         messages = standing.unstored(owner, max(ends.high, owner.log_end))
+        if silent and not messages:
+            return Lag(ends, at_ms, stored, None, None, None, None, None, still, silent)
         history = seen.history
         age = history.age(stored, loop_time()) if messages else 0.0
         catching_up = history.catching_up(messages)
         rates = history.arriving, history.storing
-        return Lag(ends, seen.ends_at_ms, stored, messages, age, catching_up, *rates, seen.standing)
+        return Lag(ends, at_ms, stored, messages, age, catching_up, *rates, still, silent)
 
     def table(self, stream: StreamId, table: TableState) -> tuple[Why, int]:
         """Why messages of a table of the stream are not stored, and since when, Unix milliseconds; 0: not known."""
@@ -190,7 +204,7 @@ class LagWatch:
     # --- what the owners show -------------------------------------------------------------------------------
 
     def _seen_of(self, stream: StreamId) -> _Seen:
-        return self._seen.setdefault(stream, _Seen(Watched(None, self._now_ms())))
+        return self._seen.setdefault(stream, _Seen(Watched(None, self._now_ms()), loop_time()))
 
     def _look_at(self, stream: StreamId, owner: StreamOwner) -> None:
         seen, now = self._seen_of(stream), self._now_ms()
@@ -199,13 +213,16 @@ class LagWatch:
         for gone in seen.tables.keys() - open_tables.keys():
             del seen.tables[gone]
         for number, table in open_tables.items():
-            seen.tables.setdefault(number, Watched(None, now)).moved(_mark_of(table), now)
+            watched = seen.tables.setdefault(number, Watched(None, now))
+            watched.moved(standing.mark_of(table), now)
+            if not table.pending:
+                watched.nothing_waits(now)
         seen.judged(self._standing(owner, seen, now))
 
     def _standing(self, owner: StreamOwner, seen: _Seen, now: int) -> Standing | None:
         context = LagContext(
             cluster=self._cluster_errors.get(owner.stream.cluster, ""),
-            brokers=self._silence(owner.stream.cluster),
+            brokers=self._silence(owner.stream, seen),
             replica=self._unfit(),
         )
         if owner.stop is None and (context.brokers or context.cluster):
@@ -253,8 +270,3 @@ class LagWatch:
 def _mark(owner: StreamOwner) -> object:
     """What changes whenever anything of the stream is stored: not when more is read."""
     return (owner.stop, standing.stored_below(owner), owner.report.counters.blocks)
-
-
-def _mark_of(table: TableState) -> tuple[int | None, int, int | None]:
-    block: Block | None = table.block
-    return (table.cursor, table.pending, block.intent.begin if block is not None else None)

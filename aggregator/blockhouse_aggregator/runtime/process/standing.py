@@ -119,6 +119,11 @@ def why_table(owner: StreamOwner, table: TableState) -> Why:
     return "CatchingUp", "it is behind the others, and is read again from its cursor"
 
 
+def mark_of(table: TableState) -> object:
+    """What changes whenever messages of the table are stored or skipped: not when more of them come."""
+    return table.cursor, table.block.intent.begin if table.block is not None else None
+
+
 @dataclass(slots=True)
 class Watched:
     """When a stream, or a table of it, was last seen to move, in milliseconds; `mark` is anything that changes then."""

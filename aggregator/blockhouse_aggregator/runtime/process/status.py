@@ -154,7 +154,8 @@ def _progress(
     def name(table: int) -> str:
         return catalog.name(table) if catalog else str(table)
 
-    ends = watch.of(owner.stream).ends if watch is not None else None
+    seen = watch.of(owner.stream) if watch is not None else None
+    ends = seen.ends if seen is not None else None
     in_flight = [_block(owner, name(t.table), t.block) for t in state.in_flight if t.block is not None]
     lagging = []
     for t in state.tables:
@@ -174,7 +175,7 @@ def _progress(
     return {
         "position": state.position,
         "log_end": owner.log_end,
-        "lag": max(0, owner.log_end - state.position),
+        "lag": max(0, owner.log_end - state.position) if seen is None or not seen.silent else None,
         "seq": state.seq,
         "in_flight": in_flight,
         "lagging": lagging,

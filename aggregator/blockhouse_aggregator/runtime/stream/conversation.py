@@ -123,7 +123,12 @@ class Conversation:
         """Answer in a task of its own: the proof takes a round trip, and others must be heard meanwhile."""
         answering = asyncio.ensure_future(self._prove(ready.block))
         self._proving.add(answering)
-        answering.add_done_callback(self._proving.discard)
+        answering.add_done_callback(self._proven)
+
+    def _proven(self, answering: asyncio.Task[None]) -> None:
+        self._proving.discard(answering)
+        if not answering.cancelled() and (error := answering.exception()) is not None:
+            self.owner.failed(error)  # a defect: without an answer the task would only wait, and the block begin again
 
     async def _prove(self, block: BlockKey) -> None:
         prove = self._proofs.get(block)

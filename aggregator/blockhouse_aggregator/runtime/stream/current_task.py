@@ -73,7 +73,7 @@ class CurrentTask:
     async def insert(self, grant: Grant, lock: Lock) -> Result:
         """Hand the grant to the task and wait for what became of it. Raises Retryable when that cannot be known."""
         if self._send is None:
-            raise Retryable(f"no task works on {self._stream} now", after=0.2)
+            raise Retryable(f"no Spark task works for {self._stream} now", after=0.2)
         points = (Point.BEFORE_INSERT, Point.AFTER_INSERT)
         taken = [self._faults.take(point, self._stream, grant.block.table) for point in points]
         ours = {i.point: i for i in taken if i is not None and i.action is Action.KILL_AGGREGATOR}

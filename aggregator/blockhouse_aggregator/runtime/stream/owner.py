@@ -367,7 +367,7 @@ class StreamOwner:
     def failed(self, error: BaseException) -> None:
         """Work for the stream raised: take it over again. An error that is none of ours is a defect of this process.
 
-        Caller: who started the work: this owner for its jobs, `OwnedStreams` for start and leases.
+        Caller: who started the work: this owner (its jobs), `OwnedStreams` (start, leases), the conversation (proofs).
         """
         if isinstance(error, BlockhouseError):
             log.warning("stream.job_failed", stream=self._label, reason=error.reason, error=str(error))

@@ -193,7 +193,8 @@ class StreamReport:
         log.error("block.condemned", stream=self.label, table=table, reason=outcome.reason, why=outcome.message)
 
     def failed(self, table: str, outcome: TryAgain) -> None:
-        code = str(outcome.result.code) if outcome.result and outcome.result.code else outcome.fault or "none"
+        answered = outcome.result.code if outcome.result is not None else None
+        code = str(answered) if answered else outcome.fault or "none"
         self._figures.inserts_failed.labels(table, code).inc()
-        self.troubles[table] = f"{code}: {outcome.message[:300]}"
+        self.troubles[table] = f"{code}: {outcome.message[:300]}" if answered else outcome.message[:300]
         log.warning("block.insert_failed", stream=self.label, table=table, code=code, why=outcome.message[:300])

@@ -1,0 +1,44 @@
+"""What people read about a block whose insert failed: the code where ClickHouse gave one, and plain words otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from blockhouse.errors import Retryable
+from blockhouse.streams import StreamId
+from blockhouse_aggregator.faults.armed import Faults
+from blockhouse_aggregator.gate.messages import BlockKey, Result
+from blockhouse_aggregator.runtime.figures import Figures
+from blockhouse_aggregator.runtime.stream.current_task import CurrentTask
+from blockhouse_aggregator.runtime.stream.outcomes import TryAgain
+from blockhouse_aggregator.runtime.stream.reporting import StreamReport
+
+TABLE = "d.t"
+
+
+@pytest.fixture
+def report() -> StreamReport:
+    catalog: Any = None  # neither is asked
+    history: Any = None
+    return StreamReport(StreamId("a", "events", 0), Figures(), catalog, history)
+
+
+def test_the_code_of_a_refusal_is_before_its_text(report: StreamReport) -> None:
+    key = BlockKey(table=TABLE, begin=0, end=1)
+    answer = Result(block=key, outcome="retryable", attempts=1, elapsed=0.1, code=286)
+    report.failed(TABLE, TryAgain("the quorum of another insert is not met", result=answer))
+
+    assert report.troubles == {TABLE: "286: the quorum of another insert is not met"}
+
+
+async def test_without_a_refusal_it_is_the_cause_alone(report: StreamReport) -> None:
+    async def prove(_: Any) -> None: ...
+
+    grant: Any = None  # no task is there that would get it
+    with pytest.raises(Retryable) as raised:
+        await CurrentTask("a/events/0", Faults(), prove).insert(grant, grant)
+    report.failed(TABLE, TryAgain(str(raised.value)))
+
+    assert report.troubles == {TABLE: "no Spark task works for a/events/0 now"}
