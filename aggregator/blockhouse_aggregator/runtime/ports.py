@@ -18,8 +18,8 @@ from blockhouse_aggregator.clickhouse.presence import Origin, StoredRows
 from blockhouse_aggregator.clickhouse.quorum import QuorumSnapshot
 from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.coordination.drains import Drain
-from blockhouse_aggregator.coordination.holds import Hold
 from blockhouse_aggregator.coordination.markers import Claim, Decision, StreamMarker
+from blockhouse_aggregator.coordination.pauses import Pause
 from blockhouse_aggregator.coordination.restarts import RestartDemand
 from blockhouse_aggregator.kafka.log_ends import Ends
 from blockhouse_aggregator.protocol.commits import CommitOutcome
@@ -151,8 +151,8 @@ class Shard(Protocol):
         ...
 
 
-class Lease(Protocol):
-    """A held lock. `valid` turns False when the session that holds it is lost."""
+class Lock(Protocol):
+    """A lock that was acquired. `valid` turns False when the session that holds it is lost."""
 
     @property
     def valid(self) -> bool: ...
@@ -161,12 +161,12 @@ class Lease(Protocol):
 class Locks(Protocol):
     """One lock per table of the shard, among all its replicas. `release` takes only what `acquire` gave."""
 
-    async def acquire(self, table: str, timeout: float, table_path: str | None = None) -> Lease | None:
+    async def acquire(self, table: str, timeout: float, table_path: str | None = None) -> Lock | None:
         """Wait for the lock of `database.table`, at most `timeout` seconds; None when it was not free. With
         `table_path`, its node in ZooKeeper, also against pipelines of other roots."""
         ...
 
-    async def release(self, lease: Any) -> None:
+    async def release(self, lock: Any) -> None:
         """Release a lock; a lost session has released it already."""
         ...
 
@@ -191,19 +191,19 @@ class Schemas(Protocol):
         ...
 
 
-class Holds(Protocol):
-    """Tables of the shard that a rollout holds."""
+class Pauses(Protocol):
+    """Tables of the shard that a rollout pauses."""
 
-    async def all(self) -> Mapping[str, Hold]:
-        """Holds by `database.table`."""
+    async def all(self) -> Mapping[str, Pause]:
+        """Pauses by `database.table`."""
         ...
 
-    async def put(self, table: str, rollout: str) -> Hold:
-        """Hold the table for a rollout. Raises Blocked while another rollout holds it."""
+    async def put(self, table: str, rollout: str) -> Pause:
+        """Pause the table for a rollout. Raises Blocked while another rollout does."""
         ...
 
     async def remove(self, table: str, rollout: str) -> bool:
-        """Release the table; False when this rollout did not hold it."""
+        """Release the table; False when this rollout did not pause it."""
         ...
 
 
@@ -256,7 +256,7 @@ class Markers(Protocol):
         on another topic."""
         ...
 
-    async def prove(self, stream: StreamId, claim: Claim, lease: Any) -> None:
+    async def prove(self, stream: StreamId, claim: Claim, lock: Any) -> None:
         """Return when an insert under the lock may begin now. Raises Retryable when it may not."""
         ...
 
@@ -289,5 +289,5 @@ class Ports:
     shard: Shard
     locks: Locks
     schemas: Schemas
-    holds: Holds
+    pauses: Pauses
     markers: Markers

@@ -62,7 +62,7 @@ class Answerable(Protocol):
     def lag(self) -> LagWatch | None: ...
 
     @property
-    def away(self) -> str: ...
+    def why_out(self) -> str: ...
 
 
 def status(aggregator: Answerable) -> StatusPage:
@@ -76,7 +76,7 @@ def status(aggregator: Answerable) -> StatusPage:
         ready=aggregator.ready,
         suspended=aggregator.suspension.suspended,
         restart=restarting.status if restarting is not None else RestartStatus(demanded=0, seen=0),
-        away=aggregator.away,
+        away=aggregator.why_out,
         clusters={
             cluster.name: aggregator.cluster_errors.get(cluster.name, CLUSTER_OK) for cluster in config.kafka.clusters
         },
@@ -104,15 +104,15 @@ def _utc(ms: int) -> str:
 
 
 def _table(known: Known, catalog: Catalog, hazards: HazardWatch) -> TableStatus:
-    hold = catalog.hold_of(known.history.name)
+    pause = catalog.pause_of(known.history.name)
     return TableStatus(
         name=known.history.name,
         id=known.history.id,
         revision=len(known.history.revisions),
-        held=known.held,
+        held=known.unavailable,
         why=known.why,
-        rollout=hold.rollout if hold else "",
-        held_since_ms=hold.since_ms if hold else 0,
+        rollout=pause.rollout if pause else "",
+        held_since_ms=pause.since_ms if pause else 0,
         hazards=tuple(Hazard(reason=hazard.reason, text=hazard.text) for hazard in hazards.of(known)),
     )
 

@@ -22,7 +22,9 @@ class Reader(Protocol):
 
     @property
     def position(self) -> int: ...
-    def read(self, max_messages: int, timeout: float) -> Sequence[Message]: ...
+    def read(self, max_messages: int, timeout: float) -> Sequence[Message]:
+        """As `blocks.scan.Reader.read`."""
+        ...
 
 
 def count_messages(
