@@ -10,6 +10,8 @@ from blockhouse_operator.api.conditions import Condition, ConditionType
 BAD_WHEN_TRUE = frozenset(
     {ConditionType.STALLED.value, ConditionType.OFFENDING.value, ConditionType.DEAD_LETTERS.value}
 )
+ALWAYS = frozenset({ConditionType.READY.value, ConditionType.PLAN_READY.value})
+"""An Event also when they come to the good by themselves: a person waits for them."""
 NEUTRAL = frozenset({ConditionType.RECONCILING.value, ConditionType.SUSPENDED.value})
 ON_THE_WAY = frozenset(
     {
@@ -38,7 +40,8 @@ class Change:
 
 def transitions(before: Sequence[Condition], after: Sequence[Condition]) -> Iterator[Change]:
     """Total. A condition that is gone has no Event: the one that replaced it has. Nothing is ready at first. Of what
-    comes to the good in the course of a start or a change, Ready is enough: there are thousands of shards."""
+    comes to the good in the course of a start or a change, Ready is enough (and the plan of a reassignment): there are
+    thousands of shards."""
     known = {condition.type: condition for condition in before}
     for condition in after:
         old = known.get(condition.type)
@@ -53,7 +56,7 @@ def transitions(before: Sequence[Condition], after: Sequence[Condition]) -> Iter
 
 
 def _as_expected(old: Condition | None, new: Condition) -> bool:
-    if new.type == ConditionType.READY.value or new.type in NEUTRAL or _bad(new) or new.status == "Unknown":
+    if new.type in ALWAYS or new.type in NEUTRAL or _bad(new) or new.status == "Unknown":
         return False
     return old is None or old.status == "Unknown" or old.reason in ON_THE_WAY
 

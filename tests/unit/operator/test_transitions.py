@@ -34,3 +34,9 @@ def test_of_a_start_and_of_a_change_ready_alone_is_reported() -> None:
     assert [change.warning for change in transitions(well, failed)] == [True]
     ready = (condition(ConditionType.READY, True, Reason.ALL_CONSUMING),)
     assert [change.reason for change in transitions((), ready)] == ["AllConsuming"]
+
+
+def test_a_plan_that_is_shown_is_an_event_although_it_came_to_the_good_by_itself() -> None:
+    shown = condition(ConditionType.PLAN_READY, True, Reason.PLAN_FROZEN, "5 moves")
+    (change,) = transitions((), (shown,))
+    assert (change.reason, change.warning) == ("PlanFrozen", False)
