@@ -5,10 +5,8 @@ The worst point of all of them is the same: rows are inserted, and nothing recor
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
-import urllib.request
 from abc import ABC, abstractmethod
 from contextlib import ExitStack
 from typing import Self
@@ -200,9 +198,7 @@ class Blockhouse(Peer):
             raise StackError("no aggregator owns a stream")
         victim = found[0]
         life = victim.pid
-        body = json.dumps({"action": "kill-aggregator"}).encode()
-        request = urllib.request.Request(f"{victim.url}/faults/after-insert", data=body, method="PUT")
-        urllib.request.urlopen(request, timeout=5).close()
+        victim.arm_fault("after-insert", action="kill-aggregator")
         return wait_until(lambda: victim.pid != life, timeout=STRIKE_TIMEOUT)
 
     def working(self) -> bool:

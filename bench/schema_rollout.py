@@ -7,7 +7,7 @@
 Nothing is killed during the first change. With `--seeds`, more changes follow on the same servers, during each of which
 its seed kills an aggregator, a ClickHouse replica or the operator at one step of the rollout; with `--no-barrier` the
 table is altered without a rollout while an aggregator dies with a block of it in flight, and replays have to be
-decided by provenance. `held` is how long the table was held, `behind` the greatest age of a message when it was
+decided by provenance. `held` is how long the table was paused, `behind` the greatest age of a message when it was
 stored: of the changed table, of the others until the release, of the others from there to the end.
 """
 

@@ -131,12 +131,12 @@ class Aggregator:
         return self._parts.lag if self._parts is not None else None
 
     @property
-    def away(self) -> str:
+    def why_out(self) -> str:
         """Why it stays out of the consumer groups; empty while it does not."""
         if self._parts is None:
-            return self._membership.away({"files": self._files.problem})
+            return self._membership.why_out({"files": self._files.problem})
         replica, drained = self._parts.health.problem, self._parts.draining.problem
-        return self._membership.away({"replica": replica, "files": self._files.problem, "drained": drained})
+        return self._membership.why_out({"replica": replica, "files": self._files.problem, "drained": drained})
 
     async def _prepare(self) -> Parts | None:
         """Connect to everything; what is unavailable is waited for, loudly. None when the process ends meanwhile."""
@@ -283,13 +283,13 @@ class Aggregator:
             await asyncio.sleep(UNKNOWN_REFRESH)
             since += UNKNOWN_REFRESH
             try:
-                await parts.catalog.refresh_holds()
+                await parts.catalog.refresh_pauses()
                 await parts.restarting.refresh()
                 if since >= REFRESH:
                     since = 0.0
                     await parts.catalog.refresh()
                     await parts.replication.look()
-                elif any(known.held for known in parts.catalog.tables):
+                elif any(known.unavailable for known in parts.catalog.tables):
                     await parts.catalog.refresh_unknown()
             except Retryable as error:
                 log.warning("catalog.waits", error=str(error))
@@ -335,13 +335,13 @@ class Aggregator:
         """One budget for all: finish inserts, record them, close. What is left is a replay for the next owner."""
         deadline = loop_time() + self.config.shutdown_budget
         members: Mapping[str, GroupMember] = self._parts.members if self._parts is not None else {}
-        await asyncio.gather(*(self._give_up(cluster, member, deadline) for cluster, member in members.items()))
+        await asyncio.gather(*(self._release(cluster, member, deadline) for cluster, member in members.items()))
         for task in tuple(self._background):
             task.cancel()
         await asyncio.to_thread(self._session.close)
         await asyncio.to_thread(application.stop)
 
-    async def _give_up(self, cluster: str, member: GroupMember, deadline: float) -> None:
+    async def _release(self, cluster: str, member: GroupMember, deadline: float) -> None:
         """Each cluster by itself: its next owners need not wait for the inserts of another cluster's streams."""
         await self._streams.drain(cluster, deadline, lambda: self.exit_code == EXIT_OK)
         await asyncio.to_thread(member.close, self._leaves)

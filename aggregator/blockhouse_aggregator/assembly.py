@@ -96,7 +96,7 @@ def assemble(
         shard=shard,
         locks=locks,
         schemas=adapters.StoredSchemas(session),
-        holds=adapters.StoredHolds(config, session, now_ms),
+        pauses=adapters.StoredPauses(config, session, now_ms),
         markers=adapters.StoredMarkers(config, session, now_ms),
     )
     catalog = Catalog(ports, check_loadable(config), config.clickhouse.database)
@@ -167,7 +167,7 @@ def _rollouts(
 ) -> SchemaRollouts:
     return SchemaRollouts(
         config,
-        ports.holds,
+        ports.pauses,
         catalog,
         DeclaredReplica(config),
         check_columns,

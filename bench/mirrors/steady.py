@@ -154,7 +154,7 @@ def lateness(field: Field, start: Start, name: str, number: int, rate: float, se
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """The longest time without a record of a partition around one rebalance, milliseconds, and whether it moved."""
+    """The longest time without a record of a partition during one rebalance, milliseconds, and whether it moved."""
 
     partition: int
     moved: bool

@@ -42,7 +42,7 @@ def is_fatal(error: KafkaError) -> bool:
 def translate(error: KafkaError | KafkaException, doing: str) -> BlockhouseError:
     """The error to raise for `error`; `doing` names the action and its object, e.g. `reading bounds of a/t/0`.
 
-    What is not known to be permanent is Retryable: brokers come back, and giving up would be the worse mistake.
+    What is not known to be permanent is Retryable: brokers come back, and stopping would be the worse mistake.
     """
     cause: KafkaError = error.args[0] if isinstance(error, KafkaException) else error
     # Of the error behind `_FATAL` the client passes on nothing but the text.

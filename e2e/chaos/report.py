@@ -43,7 +43,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
     return {
         "scenario": outcome.scenario.model_dump(mode="json", by_alias=True),
         "passed": outcome.passed,
-        "checks": [{"wanted": c.demand, "holds": c.holds, "found": c.found} for c in outcome.checks],
+        "checks": [{"demand": c.demand, "holds": c.holds, "found": c.found} for c in outcome.checks],
         "faults": [
             {
                 "fault": str(injected.fault),

@@ -5,10 +5,8 @@ Faults overlap: the target may be down, or have nothing to do. So these wait, an
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress
 
@@ -116,7 +114,8 @@ def _owns_streams(aggregator: AggregatorProcess) -> bool:
 
 
 class _Armed:
-    """One aggregator with a deadly point. It may die of another fault meanwhile, which is no strike."""
+    """One aggregator with a deadly point. It may die of another fault meanwhile, which is no strike; while it dies it
+    does not answer, and then nothing is armed."""
 
     def __init__(self, aggregator: AggregatorProcess, point: str) -> None:
         self._aggregator = aggregator
@@ -128,20 +127,12 @@ class _Armed:
         return not self._aggregator.alive and self._strikes() > self._before
 
     def arm(self) -> None:
-        self._send("PUT", {"action": "kill-aggregator"})
+        with suppress(OSError):
+            self._aggregator.arm_fault(self._point, action="kill-aggregator")
 
     def disarm(self) -> None:
-        self._send("DELETE")
+        with suppress(OSError):
+            self._aggregator.disarm_fault(self._point)
 
     def _strikes(self) -> int:
         return len(self._aggregator.logged("fault.injected", point=self._point))
-
-    def _send(self, method: str, body: object = None) -> None:
-        """A process that is dying does not answer, and then nothing is armed."""
-        data = None if body is None else json.dumps(body).encode()
-        url = f"{self._aggregator.url}/faults/{self._point}"
-        with (
-            suppress(OSError),
-            urllib.request.urlopen(urllib.request.Request(url, data=data, method=method), timeout=5) as answer,
-        ):
-            answer.read()

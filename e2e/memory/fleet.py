@@ -50,7 +50,7 @@ class Aggregators:
 
     def __init__(self, streams: Mapping[str, tuple[StreamSeen, ...]], tables: Sequence[str]) -> None:
         self._streams = streams
-        self._tables = tuple(TableSeen(name, revision=1) for name in tables)
+        self._tables = tuple(TableSeen(name, schema_revision=1) for name in tables)
         self.silent: set[str] = set()
         self.asked: list[str] = []
         self.restarts: list[str] = []

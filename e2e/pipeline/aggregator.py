@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from blockhouse.contract.aggregator import STATUS, BlockInFlight, LaggingTable, StatusPage, StreamStatus, TableStatus
 from blockhouse.contract.diagnosis import HISTORY, Ownership
+from blockhouse.contract.faults import ARM, DISARM, FaultRequest
 from blockhouse.contract.interventions import (
     ACCEPT,
     DRAIN,
@@ -69,8 +70,12 @@ class AggregatorProcess(Server):
         return body.decode()
 
     def arm_fault(self, point: str, **fault: Any) -> None:
-        """`PUT /faults/POINT`, see docs/faults.md; needs `faults.enabled` in the configuration."""
-        self._ask("PUT", f"/faults/{point}", fault)
+        """`PUT /faults/POINT` with the values of a `FaultRequest`; needs `faults.enabled` in the configuration."""
+        self._ask(ARM.method, ARM.at(point=point), FaultRequest(**fault).written())
+
+    def disarm_fault(self, point: str) -> None:
+        """`DELETE /faults/POINT`."""
+        self._ask(DISARM.method, DISARM.at(point=point), {})
 
     def hold(self, table: str, rollout: str) -> None:
         """`PUT /tables/TABLE/hold`. Raises OSError (HTTP Error 409 ...) while another rollout holds the table."""

@@ -1,1 +1,1 @@
-"""Rollouts of schema changes on real servers: the operator's own turns, with a file in place of a Kubernetes."""
+"""Rollouts of schema changes on real servers: the operator's own reconciles, with a file in place of a Kubernetes."""

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from e2e.rollouts.reconciles import Reconciles
 from e2e.rollouts.record import Record
 from e2e.rollouts.site import Desired, Site
-from e2e.rollouts.turns import Turns
 from e2e.stack.server import Server
 
 PACE = 0.25
-"""Seconds between two turns, about the operator's own."""
+"""Seconds between two reconciles, about the operator's own."""
 
 
 class Death(BaseModel):
@@ -93,9 +93,9 @@ class RolloutOperator(Server):
 async def operate(files: Files) -> None:
     """Reconcile again and again, indefinitely."""
     record = Record(files.status, _RequestLog(files))
-    turns = Turns(Site.model_validate_json(files.site.read_text()), record)
+    reconciles = Reconciles(Site.model_validate_json(files.site.read_text()), record)
     while True:
-        await turns.turn(Desired.model_validate_json(files.desired.read_text()))
+        await reconciles.reconcile(Desired.model_validate_json(files.desired.read_text()))
         await asyncio.sleep(PACE)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from blockhouse_operator.api.labels import REVISION
+from blockhouse_operator.api.labels import SPEC_HASH
 from blockhouse_operator.api.resource import parse_block_aggregator, parse_shard_ingest
-from blockhouse_operator.desired import revision, verifier
+from blockhouse_operator.desired import spec_hash, verifier
 from e2e.cluster import Access
 
 KINDS = (
@@ -55,7 +55,7 @@ def essence(cluster: Access, pipeline: str, namespace: str) -> dict[str, Any]:
         text = json.dumps(_without(metadata | content, _ASSIGNED), sort_keys=True)
         text = text.replace(namespace, "NAMESPACE").replace(pipeline, "PIPELINE")
         for present in revisions:
-            text = text.replace(f'"{REVISION}": "{present}"', f'"{REVISION}": "PRESENT"')
+            text = text.replace(f'"{SPEC_HASH}": "{present}"', f'"{SPEC_HASH}": "PRESENT"')
         name = child["metadata"]["name"].replace(pipeline, "PIPELINE")
         result[f"{child['kind']}/{name}"] = json.loads(text)
     return result
@@ -64,8 +64,8 @@ def essence(cluster: Access, pipeline: str, namespace: str) -> dict[str, Any]:
 def _revisions(pipeline: dict[str, Any], found: list[dict[str, Any]]) -> set[str]:
     """What pods are marked with that are made from the present spec."""
     shards = [parse_shard_ingest(child).spec for child in found if child["kind"] == "ClickHouseShardIngest"]
-    replicas = {revision.revision(spec, replica) for spec in shards for replica in spec.replicas}
-    return replicas | {verifier.revision(parse_block_aggregator(pipeline))}
+    replicas = {spec_hash.spec_hash(spec, replica) for spec in shards for replica in spec.replicas}
+    return replicas | {verifier.spec_hash(parse_block_aggregator(pipeline))}
 
 
 def _without(value: Any, keys: set[str]) -> Any:

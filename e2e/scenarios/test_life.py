@@ -29,7 +29,7 @@ def home(site: Site) -> str:
     return namespace
 
 
-def turns(operator: OperatorProcess) -> int:
+def reconciles(operator: OperatorProcess) -> int:
     """How often the operator has reconciled a resource."""
     with urllib.request.urlopen(f"http://127.0.0.1:{operator.port}/metrics", timeout=5) as answer:
         for line in answer.read().decode().splitlines():
@@ -38,10 +38,10 @@ def turns(operator: OperatorProcess) -> int:
     raise AssertionError("the operator has no metric blockhouse_operator_reconciles_total")
 
 
-def quiet_turns(site: Site, operator: OperatorProcess, count: int) -> None:
+def quiet_reconciles(site: Site, operator: OperatorProcess, count: int) -> None:
     """Waits until the operator has reconciled everything again `count` times."""
-    until = turns(operator) + count
-    site.wait(f"{count} more turns", lambda: turns(operator) >= until, timeout=300)
+    until = reconciles(operator) + count
+    site.wait(f"{count} more reconciles", lambda: reconciles(operator) >= until, timeout=300)
 
 
 def partitions(site: Site, cluster: str, topic: str) -> int:
@@ -88,9 +88,9 @@ def becomes_ready(site: Site, home: str, pipeline: Manifest) -> None:
 def is_left_alone_when_nothing_changes(site: Site, home: str, operator: OperatorProcess) -> None:
     for condition in ("TopicsProvisioned", "SchemaUpToDate", "DeduplicationSafe", "QuorumHealthy", "VerifierHealthy"):
         site.wait_condition(NAME, home, condition, "True")
-    quiet_turns(site, operator, 6)
+    quiet_reconciles(site, operator, 6)
     mark = site.cluster.audit.mark()
-    quiet_turns(site, operator, 12)
+    quiet_reconciles(site, operator, 12)
     assert [str(request) for request in site.writes(mark)] == []
 
 

@@ -58,7 +58,7 @@ def two_are_unreadable(site: Site, operator: OperatorProcess) -> None:
     assert DELETED in stalled["message"]
     site.apply(patched(pipeline(site, "in-forbidden", FORBIDDEN), shards=2))
     site.wait_ready("in-kept", KEPT)
-    assert shards(site, "late", KEPT) == 0, "nothing is made that an older pipeline may dispute"
+    assert shards(site, "late", KEPT) == 0, "nothing is created that an older pipeline may dispute"
     assert shards(site, "in-forbidden", FORBIDDEN) == 1, "what cannot be read stays as it is"
     assert operator.alive
     assert well(operator)

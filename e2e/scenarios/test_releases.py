@@ -6,7 +6,7 @@ import pytest
 
 from e2e.scenarios.resources import at_home, example, patched
 from e2e.scenarios.site import Site, account_of
-from e2e.scenarios.test_life import quiet_turns
+from e2e.scenarios.test_life import quiet_reconciles
 
 OTHER = "second"
 
@@ -28,7 +28,7 @@ def test_two_releases_do_not_fight_over_a_pipeline(site: Site, namespace: str) -
                 return any(event["reason"] == "OtherOperator" for event in events)
 
             site.wait("the second one reports that it is one too many", reported)
-            quiet_turns(site, other, 5)
+            quiet_reconciles(site, other, 5)
             writes = site.cluster.audit.writes(account_of(OTHER), since=began)
             assert {request.resource for request in writes} <= {"events", "leases"}
             assert site.refused(began, OTHER) == []

@@ -45,7 +45,7 @@ class ShardTables:
                 id=number,
                 revision=table.revision,
                 held="SchemaRollout" if table.rollout else "" if replica in table.replicas else "UnknownTable",
-                why=f"held by rollout {table.rollout}" if table.rollout else "",
+                why=f"paused by rollout {table.rollout}" if table.rollout else "",
                 rollout=table.rollout,
                 held_since_ms=table.since_ms,
                 hazards=(),
@@ -75,7 +75,7 @@ class ShardTables:
             table.partition_by, table.order_by, table.revision = declared.partition_by, declared.order_by, 1
         elif gap.exists and gap.added:
             if table.rollout != rollout:
-                raise Blocked(f"table {name} is not held by {rollout}", reason="NotHeld")
+                raise Blocked(f"table {name} is not paused by {rollout}", reason="NotHeld")
             new = tuple(each.column for each in declared.columns if each.column.name in gap.added)
             table.columns, table.revision = (*table.columns, *new), table.revision + 1
             self.restarts += restart
@@ -99,7 +99,7 @@ class ShardTables:
 
     def _refuse_other(self, name: str, table: Table, rollout: str) -> None:
         if table.rollout not in ("", rollout):
-            raise Blocked(f"table {name} is held by rollout {table.rollout}", reason="HeldByOther")
+            raise Blocked(f"table {name} is paused by rollout {table.rollout}", reason="HeldByOther")
 
     def _difference(self, replica: str, declared: Declaration) -> Difference | None:
         table = self.tables.get(declared.name)

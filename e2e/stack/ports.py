@@ -39,7 +39,7 @@ class Ports:
         return dict(self._numbers)
 
     def release(self) -> None:
-        """Gives up the reservations; the numbers stay."""
+        """Releases the reservations; the numbers stay."""
         while self._held:
             self._held.popitem()[1].close()
 

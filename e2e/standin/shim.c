@@ -45,7 +45,7 @@ static uintptr_t base, code_begin, code_end;
 static char build_id[2 * 20 + 1];
 static char address[23];
 static uint16_t port;
-static struct string no_name[2]; /* one pair of empty user and password: nobody has to log in */
+static struct string no_name[2]; /* one pair of empty user and password: no one has to log in */
 static struct credentials anonymous = {.begin = no_name, .end = no_name + 2, .capacity = no_name + 2};
 
 static void assign(void *string, const char *text) {

@@ -63,7 +63,7 @@ def _imported_elsewhere(tree: Tree) -> set[str]:
 
 def _module(path: str) -> str:
     parts = PurePosixPath(path).with_suffix("").parts
-    for root in ("core", "aggregator", "operator"):
+    for root in ("core", "aggregator", "mirror", "operator"):
         if parts[0] == root:
             parts = parts[1:]
             break

@@ -9,7 +9,12 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PRODUCT = ("core/blockhouse/", "aggregator/blockhouse_aggregator/", "operator/blockhouse_operator/")
+PRODUCT = (
+    "core/blockhouse/",
+    "aggregator/blockhouse_aggregator/",
+    "mirror/blockhouse_mirror/",
+    "operator/blockhouse_operator/",
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -17,7 +17,10 @@ from scripts.habits.faults import Fault, Tree
 
 RULE = "word"
 LIST = Path(__file__).with_name("words.toml")
-_SUFFIXES = (".py", ".md", ".yaml", ".yml", ".tpl", ".sh", ".txt", ".toml", "Makefile", "Dockerfile")
+_SUFFIXES = (
+    ".py", ".md", ".yaml", ".yml", ".tpl", ".sh", ".txt", ".toml", ".go", ".c", ".java", ".properties", ".html", ".xml",
+    "Makefile", "Dockerfile",
+)  # fmt: skip
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _GAP = r"[\s#*>]+"
 
@@ -30,11 +33,14 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Files in which `text` (a matched word; "*" is all) stays, and why."""
+    """Files (globs) in which `text` (a regular expression of matched words; "*" is all) stays, and why."""
 
-    files: str
+    files: tuple[str, ...]
     text: str
     reason: str
+
+    def covers(self, path: str) -> bool:
+        return any(fnmatch.fnmatch(path, files) for files in self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +53,23 @@ class WordList:
         """Raises KeyError or ValueError for an entry without its replacement or reason."""
         found = tomllib.loads(path.read_text())
         words = tuple(Word(_compiled(entry["word"]), entry["instead"]) for entry in found["words"])
-        allowed = tuple(Allowed(entry["files"], entry["word"], entry["reason"]) for entry in found["allow"])
+        allowed = tuple(Allowed(_globs(entry["files"]), entry["word"], entry["reason"]) for entry in found["allow"])
         if empty := [entry for entry in allowed if not entry.reason.strip()]:
-            raise ValueError(f"{path.name}: {empty[0].files} is allowed without a reason")
+            raise ValueError(f"{path.name}: {empty[0].files[0]} is allowed without a reason")
         return cls(words, allowed)
 
     def find(self, path: str, text: str) -> Iterator[Fault]:
         """Each use of a word of the list in `text`, which stands in the file `path`."""
-        excused = {entry.text.lower() for entry in self.allowed if fnmatch.fnmatch(path, entry.files)}
+        excused = [entry.text for entry in self.allowed if entry.covers(path)]
         if "*" in excused:
             return
         spread = _HUMP.sub(" ", text).replace("_", " ")
         for word in self.words:
             for match in word.pattern.finditer(spread):
-                if " ".join(match[0].lower().split()) not in excused:
+                found = " ".join(match[0].split())
+                if not any(re.fullmatch(text, found, re.IGNORECASE) for text in excused):
                     line = spread.count("\n", 0, match.start()) + 1
-                    yield Fault(path, line, RULE, f'"{" ".join(match[0].split())}": write {word.instead}')
+                    yield Fault(path, line, RULE, f'"{found}": write {word.instead}')
 
 
 def check(tree: Tree, words: WordList) -> Iterator[Fault]:
@@ -70,6 +77,10 @@ def check(tree: Tree, words: WordList) -> Iterator[Fault]:
     for path in tree.paths:
         if path.endswith(_SUFFIXES) or (path.startswith(("scripts/", ".ci/")) and "." not in Path(path).name):
             yield from words.find(path, tree.text(path))
+
+
+def _globs(files: str | list[str]) -> tuple[str, ...]:
+    return (files,) if isinstance(files, str) else tuple(files)
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

@@ -12,7 +12,7 @@ FETCH, OFFSET_COMMIT, JOIN_GROUP = 1, 8, 11
 
 
 class Proxy:
-    """Listens on `port`. The broker behind must advertise that port, else clients go around it.
+    """Listens on `port`. The broker behind must advertise that port, else clients go past it.
 
     `requests[client id, api key]` counts what passed. `hold_requests(key)` keeps such requests (of one client id, if
     named) from the broker, `hold_replies(key)` their replies from the client, until `release`; everything behind them

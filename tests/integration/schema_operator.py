@@ -1,4 +1,4 @@
-"""The operator's turns of one shard against real aggregators, in the process of the test.
+"""The operator's reconciles of one shard against real aggregators, in the process of the test.
 
 All that outlives an operator is its record, so a new one on the same record has taken over from one that was killed.
 """
@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from blockhouse_operator.api.rollout import ShardRollout
 from blockhouse_operator.api.status import TableStatus
 from e2e.pipeline import Pipeline
+from e2e.rollouts.reconciles import Reconciles
 from e2e.rollouts.record import Record
 from e2e.rollouts.site import Desired, site_of
-from e2e.rollouts.turns import Turns
 
 PACE = 0.2
-"""Seconds between two turns, about the operator's own."""
+"""Seconds between two reconciles, about the operator's own."""
 
 
 class Killed(BaseException):
@@ -67,23 +67,23 @@ class SchemaOperator:
         return asyncio.run(self._run(tuple(expected), within))
 
     async def _run(self, expected: tuple[str, ...], within: float) -> dict[str, TableStatus]:
-        turns, end = Turns(site_of(self.pipeline), self.record), time.monotonic() + within
+        reconciles, end = Reconciles(site_of(self.pipeline), self.record), time.monotonic() + within
         known: tuple[TableStatus, ...] = ()
         try:
             while time.monotonic() < end:
                 try:
-                    known = (await turns.turn(self._desired())).tables
+                    known = (await reconciles.reconcile(self._desired())).tables
                 except Killed:
                     known = ()
                 if self.forgetful or not known:
-                    await turns.close()
-                    turns = Turns(site_of(self.pipeline), self.record)
+                    await reconciles.close()
+                    reconciles = Reconciles(site_of(self.pipeline), self.record)
                 self._note(known)
                 if known and {table.state for table in known} <= set(expected):
                     return {table.name: table for table in known}
                 await asyncio.sleep(PACE)
         finally:
-            await turns.close()
+            await reconciles.close()
         raise AssertionError(f"not {expected} after {within} s: {[(t.name, t.state, t.message) for t in known]}")
 
     def _desired(self) -> Desired:

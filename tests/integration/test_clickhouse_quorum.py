@@ -142,7 +142,7 @@ def test_a_layout_of_another_version_is_never_certain(stack: Stack, names: Names
 
 
 def test_entries_are_asked_for_their_age_once_and_not_while_all_are_few_enough(stack: Stack, names: Names) -> None:
-    """Reading the ages of a full window takes so long that owners give up in turn while they replay."""
+    """Reading the ages of a full window takes so long that owners stop waiting, one by one, while they replay."""
     path = f"{names.zookeeper_root}/counted"
     with zookeeper(stack) as zk:
         reads = Counting(zk)

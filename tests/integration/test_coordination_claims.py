@@ -71,14 +71,14 @@ def test_a_claim_is_of_one_table_and_ends_with_it(opened: Opener, path: str) -> 
 def test_pipelines_of_different_roots_exclude_each_other(opened: Opener, path: str) -> None:
     one, other = opened("one"), opened("other")
     ours, theirs = TableLocks(one, "01", holder="r1"), TableLocks(other, "01", holder="r2")
-    lease = ours.acquire("db.t", 5, path)
-    assert lease is not None
+    lock = ours.acquire("db.t", 5, path)
+    assert lock is not None
     assert theirs.acquire("db.t", 0.3, path) is None
     assert theirs.holders("db.t") == (), "the lock of its own root is free again"
     elsewhere = theirs.acquire("db.t", 5, f"{path}-other")
     assert elsewhere is not None
     theirs.release(elsewhere)
-    ours.release(lease)
+    ours.release(lock)
     later = theirs.acquire("db.t", 5, path)
     assert later is not None
     assert [other.znodes.get(node) is not None for node in later.nodes] == [True, True]
@@ -91,8 +91,8 @@ def test_pipelines_of_different_logins_meet_all_the_same(
     monkeypatch.setenv("ZK_PASSWORD", "secret")
     one, other, without = opened("one", login="a"), opened("other", login="b"), opened("third")
     without.znodes.create(path, b"")
-    lease = TableLocks(one, "01", holder="r1").acquire("db.t", 5, path)
-    assert lease is not None
+    lock = TableLocks(one, "01", holder="r1").acquire("db.t", 5, path)
+    assert lock is not None
     assert TableClaims(one, "first").claim("db.t", path, OURS, UNNAMED)
     for each in (other, without):
         assert TableLocks(each, "01", holder="r2").acquire("db.t", 0.3, path) is None
@@ -110,9 +110,9 @@ def test_a_place_of_another_login_is_left_alone(opened: Opener, names: Names, mo
     owner, stranger = opened("owner", login="a"), opened("stranger", login="b")
     owner.znodes.ensure(f"{names.zookeeper_root}-private")
     stranger.znodes.create(path, b"")
-    lease = TableLocks(stranger, "01", holder="r2").acquire("db.t", 5, path)
-    assert lease is not None
-    assert len(lease.nodes) == 1, "the lock of its own root alone, as before there was another one"
+    lock = TableLocks(stranger, "01", holder="r2").acquire("db.t", 5, path)
+    assert lock is not None
+    assert len(lock.nodes) == 1, "the lock of its own root alone, as before there was another one"
     with pytest.raises(Permanent) as denied:
         TableClaims(stranger, "second").claim("db.t", path, THEIRS, UNNAMED)
     assert denied.value.reason == claims.ACCESS_DENIED

@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 
 from blockhouse.config.endpoints import ZooKeeper
 from blockhouse.errors import Retryable
-from blockhouse_aggregator.coordination.locks import LeaseState, TableLocks
+from blockhouse_aggregator.coordination.locks import LockState, TableLocks
 from blockhouse_aggregator.coordination.session import Session, SessionState
 from e2e.stack import Stack
 from e2e.stack.process import wait_until
@@ -48,25 +48,25 @@ def expire(session: Session, stack: Stack) -> None:
 
 def test_only_one_holds_a_table_and_other_tables_are_free(opened: Opener) -> None:
     (_, ours), (_, theirs) = opened("r1"), opened("r2")
-    lease = ours.acquire("db.clicks", timeout=30)
-    assert lease is not None
-    assert lease.valid
+    lock = ours.acquire("db.clicks", timeout=30)
+    assert lock is not None
+    assert lock.valid
     assert theirs.acquire("db.clicks", timeout=0.3) is None
     assert theirs.acquire("db.views", timeout=30) is not None
     assert ours.acquire("db.clicks", timeout=0.3) is None  # not even the same process twice
-    assert theirs.holders("db.clicks") == ("r1",)  # those that gave up left nothing behind
+    assert theirs.holders("db.clicks") == ("r1",)  # those that stopped waiting left nothing behind
 
 
 def test_who_waits_is_seen_and_gets_the_lock_when_it_is_released(opened: Opener) -> None:
     (_, ours), (_, theirs) = opened("r1"), opened("r2")
-    lease = ours.acquire("db.clicks", timeout=30)
-    assert lease is not None
+    lock = ours.acquire("db.clicks", timeout=30)
+    assert lock is not None
     assert not ours.contended("db.clicks")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(theirs.acquire, "db.clicks", 20)
         assert wait_until(lambda: ours.contended("db.clicks"), timeout=60)
         assert ours.holders("db.clicks") == ("r1", "r2")
-        ours.release(lease)
+        ours.release(lock)
         following = waiting.result(60)
     assert following is not None
     assert following.valid
@@ -77,44 +77,44 @@ def test_many_tables_are_locked_at_once_from_many_threads(opened: Opener) -> Non
     _, ours = opened("r1")
     tables = [f"db.t{n}" for n in range(12)]
     with ThreadPoolExecutor(6) as pool:
-        leases = list(pool.map(lambda table: ours.acquire(table, 10), tables))
-    assert all(lease is not None and lease.valid for lease in leases)
+        taken = list(pool.map(lambda table: ours.acquire(table, 10), tables))
+    assert all(lock is not None and lock.valid for lock in taken)
 
 
 def test_a_lost_session_makes_the_lease_invalid_and_frees_the_lock(stack: Stack, opened: Opener) -> None:
     (session, ours), (_, theirs) = opened("r1"), opened("r2")
     states: list[SessionState] = []
     session.add_listener(states.append)
-    lease = ours.acquire("db.clicks", timeout=30)
-    assert lease is not None
+    lock = ours.acquire("db.clicks", timeout=30)
+    assert lock is not None
 
     expire(session, stack)
 
-    assert wait_until(lambda: lease.state is LeaseState.LOST, timeout=60)
+    assert wait_until(lambda: lock.state is LockState.LOST, timeout=60)
     assert SessionState.LOST in states
     assert theirs.acquire("db.clicks", timeout=30) is not None
     # and it stays invalid in the next session
     assert wait_until(lambda: session.state is SessionState.CONNECTED, timeout=60)
-    assert not lease.valid
-    ours.release(lease)  # harmless
+    assert not lock.valid
+    ours.release(lock)  # harmless
     assert theirs.holders("db.clicks") == ("r2",)
 
 
 def test_a_wait_that_outlives_its_session_leaves_no_lock_behind(stack: Stack, opened: Opener) -> None:
     """kazoo continues to wait in the new session, with a new node: what comes of it must be released like any other."""
     (_, ours), (session, theirs) = opened("r1"), opened("r2")
-    lease = ours.acquire("db.clicks", timeout=30)
-    assert lease is not None
+    lock = ours.acquire("db.clicks", timeout=30)
+    assert lock is not None
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(theirs.acquire, "db.clicks", 30)
         assert wait_until(lambda: ours.contended("db.clicks"), timeout=60)
         generation = session.generation
         expire(session, stack)
         assert wait_until(lambda: session.generation > generation and ours.contended("db.clicks"), timeout=60)
-        ours.release(lease)
+        ours.release(lock)
         late = waiting.result(60)
     assert late is not None
-    assert late.state is LeaseState.LOST
+    assert late.state is LockState.LOST
     theirs.release(late)
     assert ours.acquire("db.clicks", timeout=30) is not None
 
@@ -123,24 +123,24 @@ def test_while_zookeeper_is_unavailable_a_lease_is_unsure_and_held_again_when_th
     stack: Stack, opened: Opener
 ) -> None:
     _, ours = opened("r1")
-    lease = ours.acquire("db.clicks", timeout=30)
-    assert lease is not None
+    lock = ours.acquire("db.clicks", timeout=30)
+    assert lock is not None
     stack.zookeeper.kill()
-    assert wait_until(lambda: lease.state is LeaseState.UNSURE, timeout=60)
-    assert not lease.valid
+    assert wait_until(lambda: lock.state is LockState.UNSURE, timeout=60)
+    assert not lock.valid
     with pytest.raises(Retryable):
         ours.acquire("db.views", timeout=1)
     stack.zookeeper.start()
-    assert wait_until(lambda: lease.valid, timeout=60)
+    assert wait_until(lambda: lock.valid, timeout=60)
 
 
 def test_a_lock_released_while_zookeeper_is_unavailable_is_free_when_it_is_back(stack: Stack, opened: Opener) -> None:
     (session, ours), (_, theirs) = opened("r1"), opened("r2")
-    lease = ours.acquire("db.clicks", timeout=30)
-    assert lease is not None
+    lock = ours.acquire("db.clicks", timeout=30)
+    assert lock is not None
     stack.zookeeper.kill()
     assert wait_until(lambda: session.state is SessionState.SUSPENDED, timeout=60)
-    ours.release(lease)
+    ours.release(lock)
     stack.zookeeper.start()
     assert wait_until(lambda: session.state is SessionState.CONNECTED, timeout=60)
     generation = session.generation
@@ -152,7 +152,7 @@ def test_a_lock_released_while_zookeeper_is_unavailable_is_free_when_it_is_back(
             return False
 
     assert wait_until(free, timeout=60)
-    assert session.generation == generation == lease._generation  # it was deleted, it did not expire
+    assert session.generation == generation == lock._generation  # it was deleted, it did not expire
 
 
 def test_closing_a_session_frees_its_locks_at_once(opened: Opener) -> None:

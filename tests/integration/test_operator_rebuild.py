@@ -13,7 +13,7 @@ from blockhouse_operator.adapters.ensemble import Ensemble
 from blockhouse_operator.adapters.fence import OpenFence
 from blockhouse_operator.decide.rebuild import BeginRebuild, EndRebuild, plan_rebuild
 from blockhouse_operator.decide.removal import Unregister
-from blockhouse_operator.decide.rollout import Hold
+from blockhouse_operator.decide.rollout import RestartDeferred
 from blockhouse_operator.decide.seen import Rebuild, RebuildSeen, ShardSeen
 from e2e.stack.process import wait_until
 from e2e.stack.server import StackError
@@ -78,7 +78,7 @@ def test_a_lost_volume_is_cloned_from_the_others(shard: Shard) -> None:  # noqa:
     assert drop.paths == (path,)
     assert unregister(shard, table, "r3") == 1
     (waits,) = plan(shard, table, RebuildSeen(begun=begun))
-    assert isinstance(waits, Hold)
+    assert isinstance(waits, RestartDeferred)
     assert "not there yet" in waits.why
     shard.create(table, "r3")
 
@@ -97,7 +97,7 @@ def test_a_lost_volume_is_not_forgotten_while_no_other_has_its_data(shard: Shard
 
     (held,) = plan(shard, table, RebuildSeen(asked=mine, claims={mine: "uid"}))
 
-    assert isinstance(held, Hold)
+    assert isinstance(held, RestartDeferred)
     assert held.reason.value == "DataNotElsewhere"
     for other in ("r1", "r2"):
         shard.servers[other].execute("SYSTEM START FETCHES")

@@ -14,8 +14,8 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from blockhouse.config.endpoints import ZooKeeper
-from blockhouse_aggregator.clickhouse.quorum_nodes import give_up, read_quorum
-from blockhouse_aggregator.clickhouse.stuck import Cause, GiveUp, QuorumState, diagnose
+from blockhouse_aggregator.clickhouse.quorum_nodes import abandon, read_quorum
+from blockhouse_aggregator.clickhouse.stuck import Abandon, Cause, QuorumState, diagnose
 from blockhouse_aggregator.commands.quorum import REFUSED, app
 from blockhouse_aggregator.coordination.session import Session
 from blockhouse_aggregator.coordination.znodes import VersionConflict
@@ -191,17 +191,17 @@ def test_parts_of_current_servers_are_read_and_abandoned_unless_a_replica_came_b
         seen = read_quorum(znodes, path)
         now = seen.pending[0].since_ms + 60_000
         orphan, held = diagnose(seen, now, 30)
-        assert (orphan.part.name, orphan.cause, orphan.remedy) == ("all_7_7_0", Cause.ORPHANED, GiveUp())
+        assert (orphan.part.name, orphan.cause, orphan.remedy) == ("all_7_7_0", Cause.ORPHANED, Abandon())
         assert (held.part.name, held.cause, held.remedy) == ("all_8_8_0", Cause.NOT_FETCHED, None)
 
         host = znodes.get(f"{path}/replicas/r2/host")
         assert host is not None
         znodes.write(f"{path}/replicas/r2/host", host.data, host.version)  # as a replica does that becomes active
         with pytest.raises(VersionConflict):
-            give_up(znodes, seen, orphan.part)
+            abandon(znodes, seen, orphan.part)
         assert len(read_quorum(znodes, path).pending) == 2
 
-        give_up(znodes, read_quorum(znodes, path), orphan.part)
+        abandon(znodes, read_quorum(znodes, path), orphan.part)
         after = read_quorum(znodes, path)
         assert ([part.name for part in after.pending], after.failed) == (["all_8_8_0"], ("all_7_7_0",))
         assert znodes.children(f"{path}/async_blocks") + znodes.children(f"{path}/deduplication_hashes") == []

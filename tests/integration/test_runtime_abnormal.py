@@ -164,15 +164,15 @@ def test_a_block_in_flight_that_retention_took_is_decided_by_provenance_alone(pi
     feed, group, aggregator = pipeline.feed, Group(pipeline.pipeline), the_aggregator(pipeline)
     stored, absent = feed.table("cut_stored"), feed.table("cut_absent")
     locks = TableLocks(feed.zookeeper, "01", holder="test")
-    lease = locks.acquire(absent, 10)
-    assert lease is not None
+    lock = locks.acquire(absent, 10)
+    assert lock is not None
     with pipeline.fetches_stopped(stored):
         feed.send(stored, 5, to=[("a", CONTROL)])
         feed.send(absent, 5, to=[("a", REWOUND)])
         pipeline.wait("both in flight", lambda: all(aggregator.in_flight(t, "inserting") for t in (stored, absent)))
         pipeline.wait("one of them written", lambda: pipeline.written_without_quorum(stored))
         aggregator.kill()
-    locks.release(lease)
+    locks.release(lock)
     for table, partition in ((stored, CONTROL), (absent, REWOUND)):
         group.cut(partition, feed.offsets(table, ("a", partition))[2])
     aggregator.start()

@@ -3,7 +3,7 @@ each row once, whichever owner replays it.
 
     SEED=1 SEEDS=10 .venv/bin/pytest tests/integration/test_runtime_altered.py
 
-A seed decides the kill (before or after the insert), the moment of the ALTER around it, and the column.
+A seed decides the kill (before or after the insert), the moment of the ALTER near it, and the column.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def test_the_message_alone_becomes_a_dead_letter_and_all_else_flows(pipeline: Lo
     assert careful(owner, name, "scan") == 1
 
 
-def test_a_block_around_the_message_is_rebuilt_the_same_by_its_next_owner(pipeline: Loading) -> None:
+def test_a_block_with_the_message_is_rebuilt_the_same_by_its_next_owner(pipeline: Loading) -> None:
     feed, name = pipeline.feed, pipeline.stream(*STREAM)
     table = feed.table("deadly_replay")
     _, headers = feed.encode(table, [{"id": 1}])

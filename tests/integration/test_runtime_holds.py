@@ -42,7 +42,7 @@ def stored(pipeline: Loading, table: str) -> int:
     return int(count)
 
 
-def test_a_held_table_gets_no_row_anywhere_until_it_is_released(pipeline: Loading) -> None:
+def test_a_paused_table_gets_no_row_anywhere_until_it_is_released(pipeline: Loading) -> None:
     held, free = pipeline.feed.table("held"), pipeline.feed.table("free")
     over = threading.Event()
 
@@ -74,7 +74,7 @@ def test_a_held_table_gets_no_row_anywhere_until_it_is_released(pipeline: Loadin
     pipeline.settle(held, free)
 
 
-def test_a_table_is_held_by_one_rollout_at_a_time(pipeline: Loading) -> None:
+def test_a_table_is_paused_by_one_rollout_at_a_time(pipeline: Loading) -> None:
     table = pipeline.feed.table("claimed")
     first, second = pipeline.aggregators[:2]
     first.hold(table, "one")
@@ -86,8 +86,8 @@ def test_a_table_is_held_by_one_rollout_at_a_time(pipeline: Loading) -> None:
     assert second.release(table, "one")
 
 
-def test_a_block_that_is_inherited_while_its_table_is_held_is_stored_first(pipeline: Loading) -> None:
-    """A hold waits until nothing is in flight: indefinitely, were a held table's block not replayed."""
+def test_a_block_that_is_inherited_while_its_table_is_paused_is_stored_first(pipeline: Loading) -> None:
+    """A pause waits until nothing is in flight: indefinitely, were a paused table's block not replayed."""
     table = pipeline.feed.table("inherited")
     pipeline.feed.send(table, 5)
     pipeline.settle(table)

@@ -237,7 +237,7 @@ def test_what_a_lost_record_left_is_adopted_and_cleared(
     ("arguments", "words"),
     [
         (("set", "50"), "has no unit"),
-        (("set", "50MB/s", "--expires", "soon"), "give a number with s, m, h or d"),
+        (("set", "50MB/s", "--expires", "soon"), "expected a number with ms, s, m, h or d"),
         (("clear", "--all", "--broker", "1"), "contradict each other"),
     ],
 )

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from blockhouse.metadata.invariants import violations
 from blockhouse_aggregator.protocol.foreign import ForeignTable, Survey, Surveyed, adopt, bounds
-from blockhouse_aggregator.runtime.stream.survey import TableCount, count_messages
+from blockhouse_aggregator.runtime.ports import TableCount
+from blockhouse_aggregator.runtime.stream.survey import count_messages
 
 NOW = 1_700_000_000_000
 NAMES = ("t.a", "t.b", "t.c")

@@ -26,7 +26,7 @@ def test_a_shard_found_in_any_state_comes_to_rest_as_the_spec_wants_it(seed: int
 
     seen = world.seen()
     assert not seen.surplus, f"SEED={seed}"
-    assert world.turn is None, f"SEED={seed}"
+    assert world.begun is None, f"SEED={seed}"
     assert all(replica.state() is State.CONSUMING for replica in seen.replicas), f"SEED={seed}"
     assert not any(replica.outdated for replica in seen.replicas), f"SEED={seed}"
 

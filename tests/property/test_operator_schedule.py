@@ -127,7 +127,7 @@ def test_no_turn_is_lost_or_early_or_given_twice_at_once_and_no_key_starves(seed
 
 @settings(max_examples=300, deadline=None)
 @given(turns=st.lists(st.integers(0, 40), min_size=1, max_size=30), gap=st.integers(0, 3))
-def test_between_turns_that_hints_ask_for_a_key_that_goes_first_rests_three_times_as_long_up_to_a_limit(
+def test_between_reconciles_that_hints_ask_for_a_key_that_goes_first_rests_three_times_as_long_up_to_a_limit(
     turns: list[int], gap: int
 ) -> None:
     keys: Schedule[str] = Schedule(lambda: 0.5, goes_first)

@@ -53,7 +53,7 @@ def test_a_message_is_missing_only_if_nothing_else_accounts_for_its_rows(
 
 
 @given(ranges(), st.integers(1, 9), st.integers(1, 5))
-def test_pieces_are_the_missing_messages_in_order_each_once_and_never_around_another(
+def test_pieces_are_the_missing_messages_in_order_each_once_and_never_across_another(
     world: tuple[dict[int, int], dict[int, tuple[int, ...]], frozenset[int], int], rows: int, count: int
 ) -> None:
     messages = world[0]

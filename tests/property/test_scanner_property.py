@@ -129,7 +129,7 @@ class Choice:
     max_bytes: int
     max_rows: int
     entries: int
-    held: frozenset[int]
+    skipped: frozenset[int]
     failing: frozenset[int]
     catch_up: bool
 
@@ -139,7 +139,7 @@ choices = st.builds(
     max_bytes=st.integers(1, 80),
     max_rows=st.integers(1, 20),
     entries=st.integers(1, 4),
-    held=st.frozensets(st.sampled_from([1, 2, 3]), max_size=2),
+    skipped=st.frozensets(st.sampled_from([1, 2, 3]), max_size=2),
     failing=st.frozensets(st.sampled_from([1, 2, 3]), max_size=2),
     catch_up=st.booleans(),
 )
@@ -167,7 +167,7 @@ class World:
         if replay is not None:
             self._replay(replay, choice)
             return
-        request = schedule.scan(self.state, held=choice.held, near=5, catch_up=choice.catch_up)
+        request = schedule.scan(self.state, skipped=choice.skipped, near=5, catch_up=choice.catch_up)
         order = Scan(
             round=1,
             start=request.start,
@@ -238,7 +238,7 @@ def test_every_message_ends_in_exactly_one_block_or_is_buried(
     for _ in range(3 * end + 5):
         if world.finished:
             break
-        world.turn(replace(FREE, catch_up=schedule.has_far(world.state, held=frozenset(), near=5)))
+        world.turn(replace(FREE, catch_up=schedule.has_far(world.state, skipped=frozenset(), near=5)))
     assert world.finished, world.state
 
     for name, table in IDS.items():

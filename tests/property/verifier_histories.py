@@ -161,8 +161,10 @@ class _Stream:
     def _scan(self) -> None:
         owner = self._owner
         assert owner is not None
-        held = frozenset(self.random.sample(range(1, 5), self.random.choice([0, 0, 1, 2])))
-        request = scan(owner, held=held, near=self.random.choice([0, 5, 1000]), catch_up=self.random.random() < 0.5)
+        skipped = frozenset(self.random.sample(range(1, 5), self.random.choice([0, 0, 1, 2])))
+        request = scan(
+            owner, skipped=skipped, near=self.random.choice([0, 5, 1000]), catch_up=self.random.random() < 0.5
+        )
         if request.start < self.log_begin:
             self._owner = None  # out of range: the state is rebuilt
             return

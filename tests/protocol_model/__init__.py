@@ -1,4 +1,4 @@
-"""An executable world around the product's own `protocol/` code: one stream, several owners, all that goes wrong.
+"""An executable world for the product's own `protocol/` code: one stream, several owners, all that goes wrong.
 
 `world` is what exists (log, consumer group, ClickHouse table by table, owners, granted inserts), `moves` what may
 happen next, `carry_out` what a move does, `oracle` what must never be. Two ways to walk through it: `explore` visits

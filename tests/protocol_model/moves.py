@@ -164,7 +164,7 @@ def _random_scan(setting: Setting, i: int, state: StreamState, random: Random) -
 def scan_request(state: StreamState, held: int) -> ScanRequest:
     """What the owner would read; a table far behind is caught up by itself when another is held."""
     near = 2 if held and lagging(state, frozenset({held})) else len(state.tables) + 99
-    return plan_scan(state, held=frozenset({held}), near=near, catch_up=bool(held))
+    return plan_scan(state, skipped=frozenset({held}), near=near, catch_up=bool(held))
 
 
 def stops(setting: Setting, request: ScanRequest) -> range:

@@ -165,7 +165,7 @@ class SimShard:
         await asyncio.sleep(2 * node.world.trip(node.zone, 0) + max(0.0, node.hiccup_until - node.world.loop.time()))
         if not node.ensemble.reachable(node.session):
             await asyncio.sleep(3.0)
-            raise Retryable("zookeeper: away", after=0.5)
+            raise Retryable("zookeeper: unavailable", after=0.5)
 
     def close(self) -> None: ...
 
@@ -265,7 +265,7 @@ class SimEnds:
         return {stream: self._facts[cluster].bounds(stream).end for stream in streams}
 
 
-class _SimHolds:
+class _SimPauses:
     async def all(self) -> Mapping[str, Any]:
         return {}
 
@@ -329,7 +329,7 @@ REPLACED: dict[str, Any] = {
         BrokerEnds=SimEnds,
         StoredSchemas=lambda *_: SimSchemas(current().ensemble, current().histories),
         StoredMarkers=lambda *_: SimMarkers(current().session, current().name, now_ms),
-        StoredHolds=lambda *_: _SimHolds(),
+        StoredPauses=lambda *_: _SimPauses(),
         StoredRestarts=lambda *_: _SimRestarts(),
         StoredDrain=lambda *_: _SimDrain(),
     ),

@@ -78,10 +78,10 @@ class Oracle:
     def grants(self, node: Node, session: GateSession, grant: Grant) -> None:
         """What must hold in the moment in which a driver allows an insert."""
         table = grant.block.table
-        lease = node.locks.held.get(table)
-        if lease is None:
+        lock = node.locks.held.get(table)
+        if lock is None:
             self._world.hurt(f"LOCK: {node.driver.name} grants an insert into {table} without its lock")
-        elif lease._generation != node.session.generation or node.session.state is not SessionState.CONNECTED:
+        elif lock._generation != node.session.generation or node.session.state is not SessionState.CONNECTED:
             self._world.hurt(f"LOCK: {node.driver.name} grants an insert into {table} by a session that is over")
         cluster, topic, partition = session.hello.work.split("/")
         stream = StreamId(cluster, topic, int(partition))

@@ -12,7 +12,7 @@ from typing import Any
 from blockhouse.errors import Retryable
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.coordination.locks import Lease
+from blockhouse_aggregator.coordination.locks import TableLock
 from blockhouse_aggregator.coordination.markers import Decisions, StreamMarker, StreamMarkers
 from blockhouse_aggregator.coordination.session import Listener, SessionState
 from blockhouse_aggregator.runtime.adapters import StoredMarkers
@@ -192,16 +192,16 @@ class Ensemble:
 
 
 class SimLocks:
-    """`ports.Locks`. The leases are the product's own; what they rest on is simulated."""
+    """`ports.Locks`. The locks are the product's own; what they rest on is simulated."""
 
     def __init__(self, world: World, session: ZkSession) -> None:
         self._world = world
         self._session = session
-        self.held: dict[str, Lease] = {}
+        self.held: dict[str, TableLock] = {}
         self.on_hold: Callable[[], None] = lambda: None
         self.on_release: Callable[[str], None] = lambda _: None
 
-    async def acquire(self, table: str, timeout: float, table_path: str | None = None) -> Lease | None:
+    async def acquire(self, table: str, timeout: float, table_path: str | None = None) -> TableLock | None:
         session, ensemble = self._session, self._session.ensemble
         if session.state is not SessionState.CONNECTED:
             raise Retryable(f"lock of {table}: no ZooKeeper session ({session.state})", after=0.5)
@@ -220,17 +220,17 @@ class SimLocks:
                 return None
             await asyncio.wait({request.granted}, timeout=min(1.0, deadline - loop.time()))
         await asyncio.sleep(self._world.trip(session.zone, 0))
-        lease = Lease(table, request, session, request.generation)  # type: ignore[arg-type]
-        self.held[table] = lease
+        lock = TableLock(table, request, session, request.generation)  # type: ignore[arg-type]
+        self.held[table] = lock
         self.on_hold()
-        return lease
+        return lock
 
-    async def release(self, lease: Lease) -> None:
-        if self.held.get(lease.table) is lease:
-            self.on_release(lease.table)
-            del self.held[lease.table]
+    async def release(self, lock: TableLock) -> None:
+        if self.held.get(lock.table) is lock:
+            self.on_release(lock.table)
+            del self.held[lock.table]
         await asyncio.sleep(self._world.trip(self._session.zone, 0))
-        request: Any = lease._lock
+        request: Any = lock._lock
         # What cannot be deleted now is deleted when the ensemble is back.
         while request.session.live and not self._session.ensemble.reachable(request.session):
             await asyncio.sleep(TICK)
@@ -276,7 +276,7 @@ class _SimThreads:
         ensemble = self._session.ensemble
         await asyncio.sleep(ensemble.world.trip(self._session.zone, 0))
         if not ensemble.reachable(self._session):
-            raise Retryable("zookeeper: away", after=0.5)
+            raise Retryable("zookeeper: unavailable", after=0.5)
         answer = function(*arguments)
         await asyncio.sleep(ensemble.world.trip(self._session.zone, 0))
         return answer

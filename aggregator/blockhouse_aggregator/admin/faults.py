@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 from aiohttp import web
 from pydantic import ValidationError
 
-from blockhouse.serving import Handler
+from blockhouse.contract.base import faults
+from blockhouse.contract.faults import ARM, DISARM, DISARM_ALL, FAULTS, ArmedAnswer, FaultRequest, FaultsAnswer
+from blockhouse.serving import Handler, body, respond, route
 from blockhouse_aggregator.faults.armed import Faults
 from blockhouse_aggregator.faults.model import ArmedFault, Point
 
@@ -20,10 +21,10 @@ class FaultRoutes:
         self._faults = faults
 
     def all(self) -> Iterable[web.RouteDef]:
-        yield web.get("/faults", self._guarded(self._list))
-        yield web.delete("/faults", self._guarded(self._disarm))
-        yield web.put("/faults/{point}", self._guarded(self._arm))
-        yield web.delete("/faults/{point}", self._guarded(self._disarm))
+        yield route(FAULTS, self._guarded(self._list))
+        yield route(DISARM_ALL, self._guarded(self._disarm))
+        yield route(ARM, self._guarded(self._arm))
+        yield route(DISARM, self._guarded(self._disarm))
 
     def _guarded(self, handler: Handler) -> Handler:
         async def answer(request: web.Request) -> web.StreamResponse:
@@ -38,14 +39,11 @@ class FaultRoutes:
 
     async def _arm(self, request: web.Request) -> web.Response:
         point = _point(request)
+        given = await body(request, FaultRequest)
         try:
-            body = json.loads(await request.read())
-            fault = ArmedFault.model_validate({**body, "point": point})
+            fault = ArmedFault(point=point, **given.model_dump())
         except ValidationError as error:
-            problems = [f"{'.'.join(map(str, e['loc'])) or 'fault'}: {e['msg']}" for e in error.errors()]
-            raise web.HTTPBadRequest(text="\n".join(problems) + "\n") from None
-        except (ValueError, TypeError, RecursionError):
-            raise web.HTTPBadRequest(text='give a JSON object such as {"action": "delay", "seconds": 5}\n') from None
+            raise web.HTTPBadRequest(text="\n".join(faults(error)) + "\n") from None
         self._faults.arm(fault)
         return self._state()
 
@@ -54,11 +52,13 @@ class FaultRoutes:
         return self._state()
 
     def _state(self) -> web.Response:
-        armed = [
-            {**state.fault.model_dump(mode="json"), "passes": state.passes, "strikes": state.strikes}
+        armed = tuple(
+            ArmedAnswer(**state.fault.model_dump(mode="json"), passes=state.passes, strikes=state.strikes)
             for state in self._faults.armed()
-        ]
-        return web.json_response({"armed": armed, "struck": self._faults.struck()})
+        )
+        return respond(
+            FaultsAnswer(armed=armed, struck={str(point): times for point, times in self._faults.struck().items()})
+        )
 
 
 def _point(request: web.Request) -> Point:

@@ -1,4 +1,4 @@
-"""`/tables/TABLE` and `/restart`, for rollouts: compare a table with its declaration, hold it, change it, release it;
+"""`/tables/TABLE` and `/restart`, for rollouts: compare a table with its declaration, pause it, change it, release it;
 restart. Bodies, answers and paths are those of the contract.
 """
 
@@ -18,7 +18,7 @@ from blockhouse_aggregator.runtime.tables.schema_rollouts import SchemaRollouts
 class TableRoutes:
     """What a rollout asks of this aggregator.
 
-    400 for a bad request, 409 for what cannot be done now (another rollout, no hold, a difference that must not be
+    400 for a bad request, 409 for what cannot be done now (another rollout, no pause, a difference that must not be
     removed), 422 for a declaration that cannot be used, 503 while the aggregator starts or a server is unavailable.
     """
 
@@ -34,8 +34,8 @@ class TableRoutes:
 
     async def _hold(self, request: web.Request) -> web.Response:
         body = await body_of(request, contract.HoldRequest)
-        hold = await self._rollouts().hold(_table(request), body.rollout)
-        return respond(contract.HoldAnswer(rollout=hold.rollout, since_ms=hold.since_ms))
+        pause = await self._rollouts().pause(_table(request), body.rollout)
+        return respond(contract.HoldAnswer(rollout=pause.rollout, since_ms=pause.since_ms))
 
     async def _release(self, request: web.Request) -> web.Response:
         body = await body_of(request, contract.HoldRequest)

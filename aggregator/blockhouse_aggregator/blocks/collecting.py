@@ -34,12 +34,30 @@ _offset, _timestamp = methodcaller("offset"), methodcaller("timestamp")
 class Message(Protocol):
     """What is used of a Kafka message (confluent_kafka.Message has it)."""
 
-    def offset(self) -> int: ...
-    def value(self) -> bytes | None: ...
-    def key(self) -> bytes | None: ...
-    def headers(self) -> list[tuple[str, bytes | None]] | None: ...
-    def set_headers(self, headers: list[tuple[str, bytes | None]], /) -> None: ...
-    def timestamp(self) -> tuple[int, int]: ...
+    def offset(self) -> int:
+        """Its offset in the stream's log."""
+        ...
+
+    def value(self) -> bytes | None:
+        """The payload; None of a tombstone."""
+        ...
+
+    def key(self) -> bytes | None:
+        """The bytes of its key; None without one."""
+        ...
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        """(name, value) in the order in which they were sent; None without any."""
+        ...
+
+    def set_headers(self, headers: list[tuple[str, bytes | None]], /) -> None:
+        """Replace them, in memory only."""
+        ...
+
+    def timestamp(self) -> tuple[int, int]:
+        """(kind, Unix milliseconds), as confluent-kafka gives it; kind 0 is without a time."""
+        ...
+
     def leader_epoch(self) -> int | None:
         """The epoch in which the leader wrote it; None when the client does not know."""
         ...
@@ -167,6 +185,7 @@ class Catalog:
     _kept: dict[str, dict[int, Decoder]] = field(default_factory=dict)
 
     def learn(self, histories: tuple[TableHistory, ...]) -> None:
+        """Take newer histories, whole; what was kept for a table's older one is dropped."""
         for history in histories:
             if self.tables.get(history.name) != history:
                 self._kept.pop(history.name, None)
@@ -195,5 +214,6 @@ class Catalog:
         return kept[revision.number]
 
     def current_revision(self, table: str) -> int:
+        """The number of the newest schema revision of `database.table`; 0 of an unknown table."""
         history = self.tables.get(table)
         return history.current.number if history and history.current else 0

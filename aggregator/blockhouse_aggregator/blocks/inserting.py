@@ -39,7 +39,7 @@ TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _Buffered:
     """A block's bytes and, of a rebuilt one, the builder that can separate its rows."""
 
     block: EncodedBlock
@@ -56,7 +56,7 @@ class _Done:
 
 
 class Inserter:
-    """Holds the bytes of sealed blocks until they are inserted or dropped. Thread-safe."""
+    """Buffers the bytes of sealed blocks until they are inserted or dropped. Thread-safe."""
 
     def __init__(
         self, stream: StreamId, clickhouse: ClickHouse, quorum: Quorum, report: Callable[[Result | Ready], None]
@@ -65,7 +65,7 @@ class Inserter:
         self._clickhouse = clickhouse
         self._quorum = quorum
         self._report = report
-        self._held: dict[BlockKey, _Held] = {}
+        self._buffered: dict[BlockKey, _Buffered] = {}
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(CONCURRENT_INSERTS, thread_name_prefix="insert")
         self._local = threading.local()
@@ -73,23 +73,25 @@ class Inserter:
         self._asked: dict[BlockKey, queue.SimpleQueue[Go]] = {}
         self._abandoned = False
 
-    def hold(self, block: EncodedBlock, builder: BlockBuilder | None = None) -> None:
+    def buffer(self, block: EncodedBlock, builder: BlockBuilder | None = None) -> None:
+        """Keep a sealed block until it is granted or dropped; with `builder`, rows may be sent that are lacking."""
         with self._lock:
-            self._held[key_of(block)] = _Held(block, builder)
+            self._buffered[key_of(block)] = _Buffered(block, builder)
 
     def drop(self, drop: Drop) -> None:
+        """Forget the bytes of a block; nothing happens when there are none."""
         with self._lock:
-            self._held.pop(drop.block, None)
+            self._buffered.pop(drop.block, None)
 
     def grant(self, grant: Grant) -> None:
         """Start the insert of a granted block. The bytes are let go when it is stored or has failed."""
         with self._lock:
-            held = self._held.pop(grant.block, None)
-        if held is None:
-            text = f"{grant.block.table} [{grant.block.begin}, {grant.block.end}]: this task does not hold the block"
+            buffered = self._buffered.pop(grant.block, None)
+        if buffered is None:
+            text = f"{grant.block.table} [{grant.block.begin}, {grant.block.end}]: this task does not buffer the block"
             self._report(_failure(grant.block, 0, 0.0, Retryable(text)))
         else:
-            self._pool.submit(self._insert, grant, held)
+            self._pool.submit(self._insert, grant, buffered)
 
     def go(self, go: Go) -> None:
         """The driver's answer to a `Ready`; one that no one waits for any more is of no meaning."""
@@ -119,7 +121,7 @@ class Inserter:
             self._replicas.append(replica)
         return replica
 
-    def _insert(self, grant: Grant, held: _Held) -> None:
+    def _insert(self, grant: Grant, buffered: _Buffered) -> None:
         """Every way this can end is reported: a block without a report would stay in flight indefinitely."""
         started = time.monotonic()
         attempt = 0
@@ -131,11 +133,11 @@ class Inserter:
                 strike_at(Point.BEFORE_INSERT, grant.faults if attempt == 1 else ())
                 try:
                     if grant.ask_provenance:
-                        done = self._complete(grant, held)
+                        done = self._complete(grant, buffered)
                     else:
                         now = self._replica().features().deduplication_token
                         before, tokens = tokens, now if tokens is None else tokens
-                        done = self._send_whole(grant, held.block, before)
+                        done = self._send_whole(grant, buffered.block, before)
                 except ServerFault as again:
                     error = again
                     if again.fault is not Fault.RESEND:
@@ -160,9 +162,9 @@ class Inserter:
         sent = self._send(grant, block, block.body, block.rows, grant.token, exact=exact, by_token=by_token)
         return _Done(deduplicated=sent)
 
-    def _complete(self, grant: Grant, held: _Held) -> _Done:
+    def _complete(self, grant: Grant, buffered: _Buffered) -> _Done:
         """Insert only what the table's rows do not show. Raises Blocked when they cannot show which are missing."""
-        block, builder = held.block, held.builder
+        block, builder = buffered.block, buffered.builder
         assert builder is not None, "provenance is only asked for rebuilt blocks"
         database, _, name = block.table.partition(".")
         table = describe(self._replica(), database, name)

@@ -36,6 +36,7 @@ class Router:
         self._known: dict[tuple[tuple[str, bytes | None], ...], Route | Misrouted] = {}
 
     def route(self, headers: Headers | Unreadable) -> Route | Misrouted:
+        """Where a message with these headers goes, or why nowhere. Never raises."""
         if isinstance(headers, Unreadable):
             return Misrouted("", "BadHeaders")
         key = tuple(headers)

@@ -84,7 +84,7 @@ class QuorumProbe:
         the safe side. Only a count above `enough` is exact.
 
         Each entry has to be asked for its age, and there may be tens of thousands: with the table's lock held that is
-        long enough for owners in turn to give up. So they are asked only if all of them together are too many, and
+        long enough for owners to stop waiting, one by one. So they are asked only if all together are too many, and
         what was read before and the number of changes since are too.
 
         An entry that vanishes while we count is counted. So is one of a part that failed since: it is gone now, but the

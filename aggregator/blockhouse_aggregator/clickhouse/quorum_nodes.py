@@ -82,7 +82,7 @@ def read_quorum(znodes: Znodes, table_path: str) -> QuorumState:
     )
 
 
-def give_up(znodes: Znodes, state: QuorumState, part: PendingPart) -> None:
+def abandon(znodes: Znodes, state: QuorumState, part: PendingPart) -> None:
     """What a replica of the server does with a part that no replica has: all of it or nothing.
 
     Raises VersionConflict when a replica became active or was added since `state` was read, or the part's node changed.

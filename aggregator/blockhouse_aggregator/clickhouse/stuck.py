@@ -1,7 +1,7 @@
 """Why does a table's quorum not clear, and may it be cleared? The pure decision behind `blockhouse quorum`.
 
 Pure: no I/O, no clock. It must never call a part lost that an active replica holds or that any replica will still ask
-for: giving such a part up could throw away rows that a server is about to acknowledge, or leave a replica asking for it
+for: abandoning such a part may throw away rows that a server is about to acknowledge, or leave a replica asking for it
 indefinitely. Every doubt is a refusal with its reason.
 """
 
@@ -88,12 +88,12 @@ class RestartReplica:
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUp:
+class Abandon:
     """Move the part to `failed_parts` and forget its hash, in one transaction that fails if any replica came back: what
     a replica does that finds the part nowhere."""
 
 
-Remedy = StartFetches | RestartReplica | GiveUp
+Remedy = StartFetches | RestartReplica | Abandon
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +133,8 @@ def _met(part: PendingPart, holders: list[ReplicaState]) -> Finding:
     text = f"{_names(holders)} have it, which is a quorum of {part.required}, but its node lists {_listed(part)}"
     silent = [r for r in holders if r.active and r.name not in part.listed]
     if not silent:
-        away = [r for r in holders if r.name not in part.listed] or holders
-        return Finding(part, Cause.QUORUM_MET, f"{text}; start {_names(away)}, which reports it when it is up")
+        unavailable = [r for r in holders if r.name not in part.listed] or holders
+        return Finding(part, Cause.QUORUM_MET, f"{text}; start {_names(unavailable)}, which reports it when it is up")
     return Finding(part, Cause.QUORUM_MET, text, RestartReplica(silent[0].name))
 
 
@@ -178,7 +178,7 @@ def _lost(part: PendingPart, replicas: tuple[ReplicaState, ...], holders: list[R
         )
         return Finding(part, Cause.WRITER_LOST, text)
     text = f"{where}, and no replica will ask for it (its partition was dropped meanwhile?): it can never clear"
-    return Finding(part, Cause.ORPHANED, text, GiveUp())
+    return Finding(part, Cause.ORPHANED, text, Abandon())
 
 
 def _names(replicas: list[ReplicaState]) -> str:

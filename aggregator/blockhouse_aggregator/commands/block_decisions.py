@@ -82,7 +82,7 @@ def resolve(stream: Stream, table: Table, word: Word, config: Config, yes: Yes =
 
 
 def recut(stream: Stream, table: Table, config: Config, yes: Yes = False) -> None:
-    """Give up the bounds of a block that can never be inserted as it is, such as one over too many partitions.
+    """Abandon the bounds of a block that can never be inserted as it is, such as one over too many partitions.
 
     Only when the table shows that no row of it is stored; the owner proves that again, under the table's lock, before
     its messages are cut into new blocks (with the settings and the schema revision of then).

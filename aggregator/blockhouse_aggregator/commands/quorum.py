@@ -22,10 +22,10 @@ from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.errors import Permanent, Retryable
 from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.clickhouse.names import qualified
-from blockhouse_aggregator.clickhouse.quorum_nodes import give_up, read_quorum
+from blockhouse_aggregator.clickhouse.quorum_nodes import abandon, read_quorum
 from blockhouse_aggregator.clickhouse.stuck import (
+    Abandon,
     Finding,
-    GiveUp,
     PendingPart,
     QuorumState,
     Remedy,
@@ -214,7 +214,7 @@ def _words(part: PendingPart, remedy: Remedy) -> str:
             return f"SYSTEM START FETCHES on {', '.join(replicas)}, which gives the part up"
         case RestartReplica(replica):
             return f"SYSTEM RESTART REPLICA on {replica}, which reports the part"
-        case GiveUp():
+        case Abandon():
             return f"give it up: remove {part.path} and {len(part.blocks)} hashes, record it in quorum/failed_parts"
 
 
@@ -235,8 +235,8 @@ def _carry_out(
         case RestartReplica(name):
             with _replica(settings, found.state, name, address) as replica:
                 replica.query(f"SYSTEM RESTART REPLICA {table}")
-        case GiveUp():
-            give_up(session.znodes, found.state, part)
+        case Abandon():
+            abandon(session.znodes, found.state, part)
 
 
 def _wait_clear(session: Session, path: str, found: Examined, seconds: float) -> None:
@@ -253,7 +253,9 @@ def _wait_clear(session: Session, path: str, found: Examined, seconds: float) ->
 def _print(found: Sequence[Examined]) -> None:
     table = Table("table", "part", "cause", "since", "queues", "why")
     for each in found:
-        queues = ", ".join(f"{r.name} {r.queue_length}{'' if r.active else ' (away)'}" for r in each.state.replicas)
+        queues = ", ".join(
+            f"{r.name} {r.queue_length}{'' if r.active else ' (unavailable)'}" for r in each.state.replicas
+        )
         if not each.findings:
             table.add_row(each.table, "", "clear", "", queues, "")
         for finding in each.findings:

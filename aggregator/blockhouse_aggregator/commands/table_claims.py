@@ -62,10 +62,10 @@ def claims(
 
 def _release(known: TableClaims, locks: TableLocks, table: str, path: str, who: str) -> None:
     """With the table's lock held, as every change of claims."""
-    lease = locks.acquire(table, LOCK_WAIT, path)
-    if lease is None:
+    lock = locks.acquire(table, LOCK_WAIT, path)
+    if lock is None:
         raise Retryable(f"the lock of {table} was not free within {LOCK_WAIT:.0f} s")
     try:
         known.release(table, path, who)
     finally:
-        locks.release(lease)
+        locks.release(lock)

@@ -28,7 +28,7 @@ from blockhouse_aggregator.coordination.znodes import translated
 log = structlog.get_logger(__name__)
 
 
-class LeaseState(StrEnum):
+class LockState(StrEnum):
     HELD = "held"
     UNSURE = "unsure"
     """The connection is gone: the lock is ours until the server expires the session, at a time that is not reported."""
@@ -37,7 +37,7 @@ class LeaseState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class TableLock:
     """A lock taken in one generation of the session. Release it in every case, also when it is lost."""
 
     table: str
@@ -54,16 +54,16 @@ class Lease:
         return tuple(f"{lock.path}/{lock.node}" for lock in locks)
 
     @property
-    def state(self) -> LeaseState:
+    def state(self) -> LockState:
         generation, state = self._session.generation, self._session.state
         if generation != self._generation or state is SessionState.LOST:
-            return LeaseState.LOST
-        return LeaseState.HELD if state is SessionState.CONNECTED else LeaseState.UNSURE
+            return LockState.LOST
+        return LockState.HELD if state is SessionState.CONNECTED else LockState.UNSURE
 
     @property
     def valid(self) -> bool:
         """Whether an insert may START under it now. False while unsure; true again if the session survived."""
-        return self.state is LeaseState.HELD
+        return self.state is LockState.HELD
 
 
 class _MakesOpenNodes:
@@ -99,7 +99,7 @@ class TableLocks:
         """Where pipelines of all roots lock a table, by its node; None: it may not be used."""
         session.add_listener(self._on_state)
 
-    def acquire(self, table: str, timeout: float, table_path: str | None = None) -> Lease | None:
+    def acquire(self, table: str, timeout: float, table_path: str | None = None) -> TableLock | None:
         """The lock of `database.table`, first come first served, or None after `timeout` seconds. With `table_path`,
         its node in ZooKeeper, also against pipelines of other roots.
 
@@ -113,14 +113,14 @@ class TableLocks:
         shared = None if table_path is None else self._shared(table_path)
         own = self._take(self._path(table), timeout)
         if own is None or shared is None:
-            return None if own is None else Lease(table, own, self._session, generation)
+            return None if own is None else TableLock(table, own, self._session, generation)
         common = None
         try:
             common = self._take(shared, max(0.1, end - time.monotonic()), of_all=True)
         finally:
             if common is None:
                 self._discard(own)
-        return None if common is None else Lease(table, own, self._session, generation, common)
+        return None if common is None else TableLock(table, own, self._session, generation, common)
 
     def _shared(self, table_path: str) -> str | None:
         """Where pipelines of all roots and logins lock the table; None where another login owns what is above: all is
@@ -147,15 +147,15 @@ class TableLocks:
                 self._discard(lock)
         return lock if acquired else None
 
-    def release(self, lease: Lease) -> None:
+    def release(self, lock: TableLock) -> None:
         """Give the lock back. Never raises: if ZooKeeper is unavailable the node is deleted as soon as it is back.
 
-        Also of a lost lease: when the session ended during `acquire`, kazoo waited on in the next one, and the node
+        Also of a lost lock: when the session ended during `acquire`, kazoo waited on in the next one, and the node
         that it made there lives as long as that session.
         """
-        if lease._common is not None:
-            self._discard(lease._common)
-        self._discard(lease._lock)
+        if lock._common is not None:
+            self._discard(lock._common)
+        self._discard(lock._lock)
 
     def contended(self, table: str) -> bool:
         """Whether a process waits for the lock, beside its holder. Raises Retryable when ZooKeeper is unavailable."""

@@ -89,6 +89,7 @@ class StreamMarkers:
         left it. The version is -1 when the fate of a later write is unknown."""
 
     def get(self, stream: StreamId) -> StreamMarker | None:
+        """The stream's marker; None before its first commit. Raises Retryable, or Permanent for unreadable content."""
         node = self._znodes.get(self._path(stream))
         return _parse(StreamMarker, self._path(stream), node) if node else None
 
@@ -179,6 +180,7 @@ class Decisions:
         self._znodes = session.znodes
 
     def get(self, subject: str) -> Decision | None:
+        """What a person decided of `subject`; None without a decision. Raises as `StreamMarkers.get`."""
         node = self._znodes.get(self._path(subject))
         return _parse(Decision, self._path(subject), node) if node else None
 

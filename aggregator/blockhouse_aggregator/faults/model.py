@@ -65,7 +65,7 @@ class Injection(BaseModel):
 
 
 class ArmedFault(BaseModel):
-    """A fault that waits for its point to be reached: the body of `PUT /faults/POINT`.
+    """A fault that waits for its point to be reached: the `FaultRequest` of a point, if it makes sense there.
 
     It strikes `count` times (null: without end), after letting the first `skip` matching passes through, for at most
     `lasts` seconds from now, and only for `stream` (`cluster/topic/partition`) and `table` where they are given.

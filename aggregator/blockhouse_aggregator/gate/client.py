@@ -45,6 +45,7 @@ class GateClient:
         self.welcome = self._connection.welcome
 
     def start(self, inserts: Inserts) -> None:
+        """Read the driver's messages in a thread: grants, drops and answers go to `inserts`."""
         threading.Thread(target=self._read, args=(inserts,), name="gate-reader", daemon=True).start()
 
     def _read(self, inserts: Inserts) -> None:
@@ -83,4 +84,5 @@ class GateClient:
         self._connection.send(message)
 
     def close(self) -> None:
+        """Close the connection; the driver takes that for the end of the task."""
         self._connection.close()

@@ -123,6 +123,8 @@ class Working(Message):
 
 
 class Bye(Message):
+    """The task ends in order: its lease is over."""
+
     type: Literal["bye"] = "bye"
 
 

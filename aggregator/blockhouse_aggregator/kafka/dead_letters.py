@@ -28,7 +28,7 @@ _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TO
 
 # What our headers and the longer key add to a message that was as large as its own topic allows.
 _OVERHEAD_BYTES = 64 << 10
-_GIVE_UP_AFTER = 2.0
+_FLUSH_MARGIN = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class DeadLetterWriter:
         except KafkaException as error:
             self._start_again()
             raise translate(error, doing) from error
-        unacknowledged = self._producer.flush(self._timeout + _GIVE_UP_AFTER)
+        unacknowledged = self._producer.flush(self._timeout + _FLUSH_MARGIN)
         if unacknowledged or failures or refused:
             self._start_again()
         if failures and failures[0].code() != KafkaError._MSG_TIMED_OUT:

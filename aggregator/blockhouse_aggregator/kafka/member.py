@@ -92,11 +92,11 @@ class GroupMember:
         return self._post(self._join)
 
     def leave(self) -> Future[None]:
-        """Give up all streams and leave, so that another replica takes over at once. `join` comes back."""
+        """Release all streams and leave, so that another replica takes over at once. `join` comes back."""
         return self._post(self._leave)
 
     def rejoin(self) -> Future[None]:
-        """Give up all streams and come back under a new member id, as after a commit of unknown fate."""
+        """Release all streams and come back under a new member id, as after a commit of unknown fate."""
         return self._post(self._rejoin)
 
     def commit(

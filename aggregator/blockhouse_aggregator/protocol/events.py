@@ -61,6 +61,8 @@ class Scanned:
 
 @dataclass(frozen=True, slots=True)
 class CommitSucceeded:
+    """The broker applied the commit of this number."""
+
     seq: int
 
 

@@ -55,28 +55,28 @@ def replays(state: StreamState, ready: frozenset[int]) -> ReplayRequest | None:
     return ReplayRequest(tuple(group)) if group else None
 
 
-def lagging(state: StreamState, held: frozenset[int]) -> tuple[TableState, ...]:
+def lagging(state: StreamState, skipped: frozenset[int]) -> tuple[TableState, ...]:
     """Tables that could continue from their cursor now."""
-    return tuple(t for t in state.tables if t.block is None and t.cursor is not None and t.table not in held)
+    return tuple(t for t in state.tables if t.block is None and t.cursor is not None and t.table not in skipped)
 
 
-def scan(state: StreamState, *, held: frozenset[int], near: int, catch_up: bool) -> ScanRequest:
+def scan(state: StreamState, *, skipped: frozenset[int], near: int, catch_up: bool) -> ScanRequest:
     """The next scan. Tables at most `near` offsets behind P ride along with the new messages. Those further behind are
     read in scans of their own (`catch_up=True`), which the caller alternates with the others."""
-    behind = lagging(state, held)
+    behind = lagging(state, skipped)
     far = [t for t in behind if state.position - _cursor(t) > near]
     chosen = far if catch_up and far else [t for t in behind if t not in far]
     resume = tuple((t.table, _cursor(t)) for t in chosen)
     taken = {table for table, _ in resume}
-    exclude = (frozenset(t.table for t in state.tables) | held) - taken
+    exclude = (frozenset(t.table for t in state.tables) | skipped) - taken
     start = min([state.position, *(cursor for _, cursor in resume)])
     stop = state.position if catch_up and far else None
     return ScanRequest(start, state.position, resume, exclude, stop)
 
 
-def has_far(state: StreamState, *, held: frozenset[int], near: int) -> bool:
+def has_far(state: StreamState, *, skipped: frozenset[int], near: int) -> bool:
     """True when some table needs a catch-up scan of its own."""
-    return any(state.position - _cursor(t) > near for t in lagging(state, held))
+    return any(state.position - _cursor(t) > near for t in lagging(state, skipped))
 
 
 def _cursor(table: TableState) -> int:

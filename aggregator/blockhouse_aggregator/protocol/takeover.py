@@ -74,6 +74,8 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Start:
+    """The stream continues from `state`; `alarms` are raised once."""
+
     state: StreamState
     alarms: tuple[Alarm, ...] = ()
 

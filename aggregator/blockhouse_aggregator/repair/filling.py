@@ -25,7 +25,7 @@ from blockhouse_aggregator.gate.messages import Rebuilt as RebuiltBlocks
 from blockhouse_aggregator.repair.judging import TableJudged, cut
 from blockhouse_aggregator.repair.standing import Standing
 from blockhouse_aggregator.repair.survey import Surveyed, Table
-from blockhouse_aggregator.runtime.ports import Lease
+from blockhouse_aggregator.runtime.ports import Lock
 from blockhouse_aggregator.runtime.stream.block import BlockToStore
 from blockhouse_aggregator.runtime.stream.outcomes import Condemned, Stored, TryAgain
 from blockhouse_aggregator.runtime.stream.storing import Storing
@@ -50,7 +50,7 @@ class Scanner(Protocol):
 class Inserter(Protocol):
     """`blocks.inserting.Inserter` is the real one."""
 
-    def hold(self, block: EncodedBlock, builder: BlockBuilder | None = None) -> None: ...
+    def buffer(self, block: EncodedBlock, builder: BlockBuilder | None = None) -> None: ...
     def grant(self, grant: Grant) -> None: ...
     def go(self, go: Go) -> None: ...
 
@@ -64,7 +64,7 @@ class World(Protocol):
         """How the stream stands now."""
         ...
 
-    def check_lock(self, lease: Lease) -> None:
+    def check_lock(self, lock: Lock) -> None:
         """Returns when ZooKeeper confirms that the lock is ours."""
         ...
 
@@ -91,32 +91,32 @@ class GrantedInsert:
         self._loop = asyncio.get_running_loop()
         self.inserter = inserter(self._report)
         self._table: Table | None = None
-        self._held: tuple[EncodedBlock, BlockBuilder] | None = None
-        self._lease: Lease | None = None
+        self._buffered: tuple[EncodedBlock, BlockBuilder] | None = None
+        self._lock: Lock | None = None
         self._done: asyncio.Future[Result] | None = None
         self._refusal: BlockhouseError | None = None
         self._proving: set[asyncio.Task[None]] = set()
 
-    def hold(self, table: Table, block: EncodedBlock, builder: BlockBuilder) -> None:
+    def buffer(self, table: Table, block: EncodedBlock, builder: BlockBuilder) -> None:
         """What the next grant is of."""
-        self._table, self._held = table, (block, builder)
+        self._table, self._buffered = table, (block, builder)
 
-    async def insert(self, grant: Grant, lease: Lease) -> Result:
+    async def insert(self, grant: Grant, lock: Lock) -> Result:
         """With the table's lock held. Raises what the last look at the world raised: nothing was sent then."""
-        assert self._table is not None, "nothing is held"
-        assert self._held is not None
+        assert self._table is not None, "nothing is buffered"
+        assert self._buffered is not None
         await asyncio.to_thread(self._world.check_no_insert_runs, self._table.server)
-        self._lease, self._refusal, self._done = lease, None, self._loop.create_future()
-        self.inserter.hold(*self._held)
+        self._lock, self._refusal, self._done = lock, None, self._loop.create_future()
+        self.inserter.buffer(*self._buffered)
         self.inserter.grant(grant)
         result = await self._done
         if self._refusal is not None and result.outcome != "stored":
             raise self._refusal
         return result
 
-    async def prove(self, lease: Lease) -> None:
+    async def prove(self, lock: Lock) -> None:
         """Raises Retryable when ZooKeeper does not confirm the lock."""
-        await asyncio.to_thread(self._world.check_lock, lease)
+        await asyncio.to_thread(self._world.check_lock, lock)
 
     def _report(self, answer: Result | Ready) -> None:
         """From the inserter's threads."""
@@ -148,13 +148,13 @@ class GrantedInsert:
     def _check(self, ready: Ready) -> None:
         """Raises Blocked when the block is not, or no longer, below what is done; Retryable."""
         assert self._table is not None
-        assert self._lease is not None
+        assert self._lock is not None
         now = self._world.standing()
         done = now.done_below(self._table.history.id) if now.topic_id == self._topic_id else 0
         if ready.block.end >= done:
             text = f"{ready.block.table} [{ready.block.begin}, {ready.block.end}] of {now.stream}: only what is below "
             raise Blocked(f"{text}{done} is done by what the group has committed", reason=BEYOND_THE_COMMITTED)
-        self._world.check_lock(self._lease)
+        self._world.check_lock(self._lock)
 
 
 @dataclass(slots=True)
@@ -212,7 +212,7 @@ class Filling:
         )
         end = time.monotonic() + self.patience
         while True:
-            self.task.hold(table, block, builder)
+            self.task.buffer(table, block, builder)
             outcome = await self.storing.store(to_store, self.task)
             match outcome:
                 case Stored():

@@ -16,7 +16,7 @@ from blockhouse_aggregator.blocks.inserting import Inserter
 from blockhouse_aggregator.clickhouse.expressions import DefaultValues
 from blockhouse_aggregator.clickhouse.running import check_no_insert_runs
 from blockhouse_aggregator.clickhouse.tables import ServerTable
-from blockhouse_aggregator.coordination.locks import Lease
+from blockhouse_aggregator.coordination.locks import TableLock
 from blockhouse_aggregator.coordination.session import Session
 from blockhouse_aggregator.coordination.znodes import Check, VersionConflict
 from blockhouse_aggregator.isolation.careful import careful_decoders
@@ -43,9 +43,9 @@ class ShardWorld:
     def standing(self) -> Standing:
         return standing(self._settings, self._session, self._stream)
 
-    def check_lock(self, lease: ports.Lease) -> None:
+    def check_lock(self, lock: ports.Lock) -> None:
         try:
-            self._session.znodes.together(*(Check(node, 0) for node in cast(Lease, lease).nodes))
+            self._session.znodes.together(*(Check(node, 0) for node in cast(TableLock, lock).nodes))
         except VersionConflict as conflict:
             raise Retryable("the table's lock was lost before the insert", after=0.5) from conflict
 

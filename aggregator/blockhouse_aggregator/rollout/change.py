@@ -1,4 +1,4 @@
-"""Make a table of one shard what a declaration states: create it where it is missing, add columns behind a hold.
+"""Make a table of one shard what a declaration states: create it where it is missing, add columns behind a pause.
 
 A replicated ALTER reaches every replica at once, and a block that is sent once before and once after it may be stored
 twice. So the whole shard holds the table while it runs: no block of it is in flight anywhere. docs/schema-changes.md
@@ -89,7 +89,7 @@ class Change:
 
     async def _add_columns(self, address: str) -> None:
         try:
-            # Inside: a hold of which no answer came may be recorded.
+            # Inside: a pause of which no answer came may be recorded.
             self._report(f"holding {self._table} in every stream of the shard")
             await self._aggregators.hold(self._table, self._rollout)
             self._report(f"adding the columns of {self._table} once no block of it is in flight")

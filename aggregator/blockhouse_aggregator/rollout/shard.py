@@ -55,7 +55,7 @@ class Aggregators:
         await self._ask(self.addresses[0], rollouts.HOLD, rollouts.HoldAnswer, body, table=table)
 
     async def release(self, table: str, rollout: str) -> None:
-        """End the hold, which is the shard's: by the first aggregator that answers. No error when it has ended."""
+        """End the pause, which is the shard's: by the first aggregator that answers. No error when it has ended."""
         body = rollouts.HoldRequest(rollout=rollout)
         for address in self.addresses:
             try:

@@ -26,8 +26,7 @@ from blockhouse_aggregator.clickhouse.removals import why_not_to_insert_again
 from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.coordination.claims import ACCESS_DENIED, TableClaims
 from blockhouse_aggregator.coordination.drains import Drain, ReplicaDrain
-from blockhouse_aggregator.coordination.holds import Hold, TableHolds
-from blockhouse_aggregator.coordination.locks import Lease, TableLocks
+from blockhouse_aggregator.coordination.locks import TableLock, TableLocks
 from blockhouse_aggregator.coordination.markers import (
     Claim,
     Decision,
@@ -37,6 +36,7 @@ from blockhouse_aggregator.coordination.markers import (
     block_subject,
     stream_subject,
 )
+from blockhouse_aggregator.coordination.pauses import Pause, TablePauses
 from blockhouse_aggregator.coordination.restarts import RestartDemand, RestartDemands
 from blockhouse_aggregator.coordination.schema_store import RevisionConflict, SchemaStore
 from blockhouse_aggregator.coordination.session import Session
@@ -45,9 +45,9 @@ from blockhouse_aggregator.kafka.fetch import StreamReader, reaches
 from blockhouse_aggregator.kafka.log_ends import Ends, LogEnds
 from blockhouse_aggregator.kafka.member import GroupMember
 from blockhouse_aggregator.protocol.commits import CommitOutcome, Refused
-from blockhouse_aggregator.runtime.ports import StreamFacts
+from blockhouse_aggregator.runtime.ports import StreamFacts, TableCount
 from blockhouse_aggregator.runtime.shared_question import SharedQuestion
-from blockhouse_aggregator.runtime.stream.survey import Reader, TableCount, count_messages
+from blockhouse_aggregator.runtime.stream.survey import Reader, count_messages
 from blockhouse_aggregator.runtime.threads import Threads
 
 log = structlog.get_logger(__name__)
@@ -241,11 +241,11 @@ class ShardLocks:
         self._locks = TableLocks(session, config.shard, holder=config.replica)
         self._threads = Threads("locks", LOCK_THREADS)
 
-    async def acquire(self, table: str, timeout: float, table_path: str | None = None) -> Lease | None:
+    async def acquire(self, table: str, timeout: float, table_path: str | None = None) -> TableLock | None:
         return await self._threads.run(self._locks.acquire, table, timeout, table_path)
 
-    async def release(self, lease: Lease) -> None:
-        await self._threads.run(self._locks.release, lease)
+    async def release(self, lock: TableLock) -> None:
+        await self._threads.run(self._locks.release, lock)
 
     def close(self) -> None:
         self._threads.close()
@@ -279,22 +279,22 @@ class StoredSchemas:
         self._threads.close()
 
 
-class StoredHolds:
-    """`ports.Holds` over ZooKeeper."""
+class StoredPauses:
+    """`ports.Pauses` over ZooKeeper."""
 
     def __init__(self, config: AggregatorConfig, session: Session, now_ms: Callable[[], int]) -> None:
-        self._holds = TableHolds(session, config.shard)
+        self._pauses = TablePauses(session, config.shard)
         self._now_ms = now_ms
-        self._threads = Threads("holds", 1)
+        self._threads = Threads("pauses", 1)
 
-    async def all(self) -> Mapping[str, Hold]:
-        return await self._threads.run(self._holds.all)
+    async def all(self) -> Mapping[str, Pause]:
+        return await self._threads.run(self._pauses.all)
 
-    async def put(self, table: str, rollout: str) -> Hold:
-        return await self._threads.run(self._holds.put, table, Hold(rollout=rollout, since_ms=self._now_ms()))
+    async def put(self, table: str, rollout: str) -> Pause:
+        return await self._threads.run(self._pauses.put, table, Pause(rollout=rollout, since_ms=self._now_ms()))
 
     async def remove(self, table: str, rollout: str) -> bool:
-        return await self._threads.run(self._holds.remove, table, rollout)
+        return await self._threads.run(self._pauses.remove, table, rollout)
 
     def close(self) -> None:
         self._threads.close()
@@ -376,8 +376,8 @@ class StoredMarkers:
         if found.topic_id != new.topic_id or (afresh and found != new):
             await self._threads.run(self._markers.replace, stream, found, found.followed_by(new))
 
-    async def prove(self, stream: StreamId, claim: Claim, lease: Lease) -> None:
-        await self._threads.run(self._markers.prove, stream, claim, *lease.nodes)
+    async def prove(self, stream: StreamId, claim: Claim, lock: TableLock) -> None:
+        await self._threads.run(self._markers.prove, stream, claim, *lock.nodes)
 
     async def acceptance(self, stream: StreamId) -> Decision | None:
         return await self._threads.run(self._decisions.get, stream_subject(stream))

@@ -13,16 +13,16 @@ from typing import Any, Protocol
 from blockhouse.metadata.model import Metadata
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.streams import StreamId
+from blockhouse_aggregator.blocks.collecting import Message
 from blockhouse_aggregator.clickhouse.presence import Origin, StoredRows
 from blockhouse_aggregator.clickhouse.quorum import QuorumSnapshot
 from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.coordination.drains import Drain
-from blockhouse_aggregator.coordination.holds import Hold
 from blockhouse_aggregator.coordination.markers import Claim, Decision, StreamMarker
+from blockhouse_aggregator.coordination.pauses import Pause
 from blockhouse_aggregator.coordination.restarts import RestartDemand
 from blockhouse_aggregator.kafka.log_ends import Ends
 from blockhouse_aggregator.protocol.commits import CommitOutcome
-from blockhouse_aggregator.runtime.stream.survey import TableCount
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,31 @@ class StreamFacts:
     topic_id: str
     compacted: bool
     leader_epoch: int = -1
+
+
+@dataclass(slots=True)
+class TableCount:
+    """`protocol.foreign.Surveyed`, by table name."""
+
+    stored: int = 0
+    inside: int = 0
+    beyond: int = 0
+    first_beyond: int | None = None
+    oldest_ms: int | None = None
+
+    def add(self, message: Message, begin: int, end: int) -> None:
+        """One message more, of a table whose committed range is [begin, end]."""
+        offset = message.offset()
+        if offset < begin:
+            self.stored += 1
+        elif offset <= end:
+            self.inside += 1
+            stamp = message.timestamp()[1]
+            self.oldest_ms = stamp if self.oldest_ms is None else min(self.oldest_ms, stamp)
+        else:
+            self.beyond += 1
+            if self.first_beyond is None:
+                self.first_beyond = offset
 
 
 class Group(Protocol):
@@ -126,8 +151,8 @@ class Shard(Protocol):
         ...
 
 
-class Lease(Protocol):
-    """A held lock. `valid` turns False when the session that holds it is lost."""
+class Lock(Protocol):
+    """A lock that was acquired. `valid` turns False when the session that holds it is lost."""
 
     @property
     def valid(self) -> bool: ...
@@ -136,12 +161,12 @@ class Lease(Protocol):
 class Locks(Protocol):
     """One lock per table of the shard, among all its replicas. `release` takes only what `acquire` gave."""
 
-    async def acquire(self, table: str, timeout: float, table_path: str | None = None) -> Lease | None:
+    async def acquire(self, table: str, timeout: float, table_path: str | None = None) -> Lock | None:
         """Wait for the lock of `database.table`, at most `timeout` seconds; None when it was not free. With
         `table_path`, its node in ZooKeeper, also against pipelines of other roots."""
         ...
 
-    async def release(self, lease: Any) -> None:
+    async def release(self, lock: Any) -> None:
         """Release a lock; a lost session has released it already."""
         ...
 
@@ -166,19 +191,19 @@ class Schemas(Protocol):
         ...
 
 
-class Holds(Protocol):
-    """Tables of the shard that a rollout holds."""
+class Pauses(Protocol):
+    """Tables of the shard that a rollout pauses."""
 
-    async def all(self) -> Mapping[str, Hold]:
-        """Holds by `database.table`."""
+    async def all(self) -> Mapping[str, Pause]:
+        """Pauses by `database.table`."""
         ...
 
-    async def put(self, table: str, rollout: str) -> Hold:
-        """Hold the table for a rollout. Raises Blocked while another rollout holds it."""
+    async def put(self, table: str, rollout: str) -> Pause:
+        """Pause the table for a rollout. Raises Blocked while another rollout does."""
         ...
 
     async def remove(self, table: str, rollout: str) -> bool:
-        """Release the table; False when this rollout did not hold it."""
+        """Release the table; False when this rollout did not pause it."""
         ...
 
 
@@ -231,7 +256,7 @@ class Markers(Protocol):
         on another topic."""
         ...
 
-    async def prove(self, stream: StreamId, claim: Claim, lease: Any) -> None:
+    async def prove(self, stream: StreamId, claim: Claim, lock: Any) -> None:
         """Return when an insert under the lock may begin now. Raises Retryable when it may not."""
         ...
 
@@ -264,5 +289,5 @@ class Ports:
     shard: Shard
     locks: Locks
     schemas: Schemas
-    holds: Holds
+    pauses: Pauses
     markers: Markers

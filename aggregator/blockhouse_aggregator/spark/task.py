@@ -133,12 +133,12 @@ class _Lease:
                 self._figures.rounds += 1
                 self._figures.blocks += len(blocks)
                 for block in blocks:
-                    self._inserter.hold(block)
+                    self._inserter.buffer(block)
             else:
                 answer, built = scanner.replay(order, finished)
                 self._figures.replayed += len(built)
                 for block, builder in built:
-                    self._inserter.hold(block, builder)
+                    self._inserter.buffer(block, builder)
         except BlockhouseError as error:
             if self._scanner is not None:
                 self._scanner.lose_place()  # where the reader stands is uncertain now: the next order seeks

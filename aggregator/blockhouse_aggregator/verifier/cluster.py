@@ -23,7 +23,7 @@ from blockhouse_aggregator.verifier.offsets.checkpoint import CheckpointTopic
 from blockhouse_aggregator.verifier.offsets.evidence import Evidence
 from blockhouse_aggregator.verifier.offsets.reader import OFFSETS_TOPIC, NoCommitsYet, OffsetsReader
 from blockhouse_aggregator.verifier.streams import ClusterStreams
-from blockhouse_aggregator.verifier.watched import Answer
+from blockhouse_aggregator.verifier.watched import OTHER_TOPICS, Answer
 
 log = structlog.get_logger(__name__)
 _IDLE = 0.2
@@ -80,7 +80,7 @@ class ClusterWatch:
                 behind=sum(p.behind for p in streams.progress.values()),
                 remembered=iso_or_none(self._saved_ms),
                 looked=iso_or_none(self._looked_ms),
-                other_topics=streams.counts["otherTopics"],
+                other_topics=streams.counts[OTHER_TOPICS],
                 breaks=streams.counts["breaks"],
                 **dict(history_coverage(streams)),
             )

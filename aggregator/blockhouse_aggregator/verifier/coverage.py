@@ -5,6 +5,7 @@ from __future__ import annotations
 from blockhouse.contract.verifier import HistoryCoverage
 from blockhouse_aggregator.verifier.anomaly import iso_or_none
 from blockhouse_aggregator.verifier.streams import ClusterStreams
+from blockhouse_aggregator.verifier.watched import UNKNOWN_VERSIONS
 
 
 def history_coverage(streams: ClusterStreams) -> HistoryCoverage:
@@ -19,7 +20,7 @@ def history_coverage(streams: ClusterStreams) -> HistoryCoverage:
         unchecked=counts["unchecked"],
         tombstones=counts["tombstones"],
         damaged=counts["damaged"],
-        unknown_versions=counts["unknownVersions"],
+        unknown_versions=counts[UNKNOWN_VERSIONS],
         earliest=iso_or_none(streams.earliest_ms),
         latest=iso_or_none(streams.latest_ms),
     )

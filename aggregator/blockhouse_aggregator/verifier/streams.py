@@ -16,7 +16,14 @@ from blockhouse_aggregator.verifier.checks.sequence import Judgement, Known, Lac
 from blockhouse_aggregator.verifier.checks.standing import Bounds, look
 from blockhouse_aggregator.verifier.checks.succession import truncated
 from blockhouse_aggregator.verifier.offsets.records import Damaged, UnknownVersion, parse_key, parse_value
-from blockhouse_aggregator.verifier.watched import Answer, LogProgress, WatchedStream, anomaly_of
+from blockhouse_aggregator.verifier.watched import (
+    OTHER_TOPICS,
+    UNKNOWN_VERSIONS,
+    Answer,
+    LogProgress,
+    WatchedStream,
+    anomaly_of,
+)
 
 Record = tuple[int, int, bytes | None, bytes | None]
 """(partition, offset, key, value) of a record of the offsets topic."""
@@ -145,7 +152,7 @@ class ClusterStreams:
         if parsed is None or not any(fnmatchcase(parsed.group, pattern) for pattern in self._groups):
             return None
         if not any(fnmatchcase(parsed.topic, pattern) for pattern in self._topics):
-            self.counts["otherTopics"] += 1
+            self.counts[OTHER_TOPICS] += 1
             return None
         if parsed not in self.streams:
             id_ = StreamId(self.cluster, parsed.topic, parsed.partition)
@@ -160,7 +167,7 @@ class ClusterStreams:
         try:
             value = parse_value(raw)
         except UnknownVersion:
-            self.counts["unknownVersions"] += 1
+            self.counts[UNKNOWN_VERSIONS] += 1
             return
         except Damaged:
             self.counts["damaged"] += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from blockhouse.contract.verifier import Coverage
 from blockhouse.metadata.reading import Reading, read
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.verifier.anomaly import Anomaly, Finding, HolesAreThere, Kind
@@ -14,6 +15,8 @@ from blockhouse_aggregator.verifier.checks.succession import holes
 
 _AT_ONCE = 100_000
 """Offsets of one question about holes: a later one is more precise."""
+OTHER_TOPICS, UNKNOWN_VERSIONS = map(Coverage.key, ("other_topics", "unknown_versions"))
+"""Counts have the keys of the contract, and are remembered by them across a restart."""
 NEVER = 1 << 62
 """More records than a partition can lack: after a break of the history anything may be missing."""
 

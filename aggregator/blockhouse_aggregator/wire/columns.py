@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blockhouse.schema.kinds import holds_null, is_wrapped
 from blockhouse.schema.text import decimal_of_text
 from blockhouse.schema.types import (
     Array,
@@ -105,7 +106,7 @@ def stand_in(fill: Fill, type_: pa.DataType) -> pa.Scalar:
 
 def _read_element(field: pa.Array, type_: Type) -> Column:
     """An element of a list, which cannot be absent: null is a value, and only a Nullable can hold it."""
-    if not field.null_count or isinstance(type_, Nullable):
+    if not field.null_count or holds_null(type_):
         return read_column(field, type_, None)
     null: Mask = field.is_null().to_numpy(zero_copy_only=False)
     found = read_column(field, type_, zero(type_))
@@ -236,7 +237,7 @@ def _spelt_plainly(field: pa.Array, odd: Mask, type_: Decimal) -> tuple[pa.Array
 
 def _read_array(field: pa.ListArray, inner: Type) -> Column:
     element = plain(inner)
-    wrapped = isinstance(element, Nullable | Array | Map) and pa.types.is_struct(field.type.value_type)
+    wrapped = is_wrapped(element) and pa.types.is_struct(field.type.value_type)
 
     def read(items: pa.Array) -> Column:
         # In protobuf the element is a message with exactly one field, `value`: absent there is null or empty.

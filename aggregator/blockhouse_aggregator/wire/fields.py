@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 
 from blockhouse.config.pipeline import MAX_BLOCK_BYTES, MAX_ROWS
 from blockhouse.errors import Permanent
+from blockhouse.schema.kinds import holds_null
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.schema.parse import parse_type
-from blockhouse.schema.types import Array, Nullable, Type, least_bytes, plain
+from blockhouse.schema.types import Array, Type, least_bytes
 from blockhouse_aggregator.wire.batch import BadMessage, DecodedBatch, without
 from blockhouse_aggregator.wire.columns import Column, Fill, Flaw, Mask, field_type, read_column, stand_in
 from blockhouse_aggregator.wire.filling import Evaluate, Filler, plan
@@ -132,7 +133,7 @@ def _read(column: RowColumn, sent: Sent | None, rows: int) -> Column:
     values, fill, flaws = sent.values, column.default, sent.flaws
     if sent.absent is not None and values.null_count:
         null: Mask = values.is_null().to_numpy(zero_copy_only=False) & ~sent.absent
-        if isinstance(plain(column.type), Nullable):
+        if holds_null(column.type):
             if fill is not None:
                 values = pc.if_else(pa.array(sent.absent), stand_in(fill, values.type), values)
             fill = None

@@ -25,16 +25,15 @@ from blockhouse.schema.expressions import (
     not_repeatable,
     server_expression,
 )
+from blockhouse.schema.kinds import bare, holds_null
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.schema.parse import parse_type
 from blockhouse.schema.types import (
     Fixed,
     Layout,
     Leaf,
-    Nullable,
     Proto,
     Type,
-    plain,
     zero,
 )
 from blockhouse_aggregator.wire.columns import Column, Fill, Flaw, Mask, field_type, read_column
@@ -168,8 +167,7 @@ class Filler:
 
 
 def _read_answers(answers: Sequence[Any], type_: Type) -> Column:
-    kind = plain(type_)
-    leaf = kind.inner if isinstance(kind, Nullable) else kind
+    leaf = bare(type_)
     assert isinstance(leaf, Leaf), "only such defaults are asked for"
     if isinstance(leaf, Fixed) and leaf.layout in (Layout.SIGNED, Layout.UNSIGNED):
         values, flaws = read_texts(pa.array(answers, pa.binary()), leaf)
@@ -180,7 +178,7 @@ def _read_answers(answers: Sequence[Any], type_: Type) -> Column:
         values = pa.array(answers, pa.binary()).cast(pa.string())
     else:
         values = pa.array(answers, field_type(type_))
-    return read_column(values, type_, None if isinstance(kind, Nullable) else zero(type_))
+    return read_column(values, type_, None if holds_null(type_) else zero(type_))
 
 
 def _flaw(rows: npt.NDArray[np.intp], length: int, reason: str) -> Flaw:

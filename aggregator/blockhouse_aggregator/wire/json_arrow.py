@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from blockhouse.schema.kinds import bare, holds_null
 from blockhouse.schema.types import (
     Array,
     Decimal,
@@ -179,9 +180,7 @@ def _form(type_: Type, example: object) -> pa.DataType:
 
 def _converted(values: pa.Array, type_: Type) -> tuple[pa.Array, Mask | None]:
     """The values in `field_type` (decimals as they are), and the rows about which there is a doubt."""
-    kind = plain(type_)
-    leaf = kind.inner if isinstance(kind, Nullable) else kind
-    match leaf:
+    match leaf := bare(type_):
         case Array(inner=inner):
             return _converted_list(values, inner)
         case Float(storage=storage):
@@ -216,7 +215,7 @@ def _too_large(values: pa.Array, type_: Decimal) -> Mask | None:
 def _converted_list(lists: pa.ListArray, inner: Type) -> tuple[pa.Array, Mask | None]:
     offsets = lists.offsets.to_numpy()
     items, doubt = _converted(lists.flatten(), inner)
-    if items.null_count and not isinstance(plain(inner), Nullable):
+    if items.null_count and not holds_null(inner):
         null: Mask = items.is_null().to_numpy(zero_copy_only=False)
         doubt = null if doubt is None else null | doubt
     starts = pa.array(offsets - offsets[0], pa.int32())

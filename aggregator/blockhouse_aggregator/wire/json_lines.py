@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from blockhouse.schema.kinds import holds_null
 from blockhouse.schema.model import Revision, TableHistory
-from blockhouse.schema.types import Nullable, plain
 from blockhouse_aggregator.wire.batch import BadMessage, DecodedBatch, interleave
 from blockhouse_aggregator.wire.columns import field_type
 from blockhouse_aggregator.wire.fields import RowReader, Sent
@@ -35,9 +35,7 @@ class JsonDecoder:
         self._types = {column.name: column.type for column in self._rows.columns}
         # Columns in which an explicit null means something else than an absent value.
         self._null_matters = [
-            c.name
-            for c in self._rows.columns
-            if c.asked or c.default is not None or not isinstance(plain(c.type), Nullable)
+            c.name for c in self._rows.columns if c.asked or c.default is not None or not holds_null(c.type)
         ]
         self._fast = all(is_plain(type_) for type_ in self._types.values())
 

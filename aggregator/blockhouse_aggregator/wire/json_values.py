@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal as Number
 from typing import Any, NoReturn, assert_never
 
+from blockhouse.schema.kinds import holds_null
 from blockhouse.schema.types import (
     Array,
     Decimal,
@@ -75,11 +76,13 @@ _DECODER = json.JSONDecoder(
 def field_of(value: Any, type_: Type) -> Any:
     """The value as a list of `field_type(type_)` holds it. Raises BadValue."""
     kind = plain(type_)
-    if isinstance(kind, Nullable):
-        return None if value is None else _leaf(value, kind.inner)
     if value is None:
+        if holds_null(kind):
+            return None
         raise BadValue("NotNullable")
     match kind:
+        case Nullable():
+            return _leaf(value, kind.inner)
         case Array(inner=inner):
             return [field_of(item, inner) for item in _instance(value, list)]
         case Map(key=key, value=item):

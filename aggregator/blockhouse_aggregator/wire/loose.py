@@ -14,20 +14,22 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blockhouse.schema.kinds import bare
 from blockhouse.schema.types import (
     Array,
+    Bare,
     Decimal,
     Fixed,
     Float,
     Integer,
     Layout,
     Leaf,
-    Nullable,
+    Map,
     Proto,
     Text,
+    Tuple,
     Type,
     Unit,
-    plain,
 )
 from blockhouse_aggregator.wire.columns import Flaw, Mask, any_of, field_type, without_null_lists
 from blockhouse_aggregator.wire.nucolumnar_messages import Kind
@@ -53,8 +55,7 @@ class LooseValues:
         """Every `step`-th value from `first` on, for a column of this type. NULL is null."""
         kinds = self.kinds[first::step]
         expected = pa.array(np.arange(first, len(self.kinds), step))
-        target = plain(type_)
-        element = target.inner if isinstance(target, Nullable) else target
+        element = bare(type_)
         found: list[pa.Array] = []
         flaws: list[Flaw] = []
         for number in np.flatnonzero(np.bincount(kinds, minlength=len(Kind))).tolist():
@@ -65,8 +66,8 @@ class LooseValues:
                 flaws.append(Flaw(kinds == 0, "NoValue"))
                 continue
             child = self._children[kind] if step == 1 else self._children[kind].take(expected)
-            converted = _list(child, element) if isinstance(element, Array) else _convert(kind, child, element)
-            if converted is None or (isinstance(element, Array) and kind is not Kind.LIST):
+            converted = _read(kind, child, element)
+            if converted is None:
                 flaws.append(Flaw(kinds == number, "WrongKind"))
             else:
                 found.append(converted[0])
@@ -97,6 +98,17 @@ def _valid(array: pa.Array) -> Mask:
     return valid
 
 
+def _read(kind: Kind, values: pa.Array, type_: Bare) -> Read | None:
+    """The values of one kind (null elsewhere); None when the kind means nothing to this type."""
+    match type_:
+        case Array():
+            return _list(values, type_) if kind is Kind.LIST else None
+        case Map() | Tuple():
+            return None
+        case leaf:
+            return _convert(kind, values, leaf)
+
+
 def _list(lists: pa.Array, type_: Array) -> Read | None:
     if not pa.types.is_struct(lists.type) or lists.type[0].name != "value":
         return None
@@ -110,7 +122,7 @@ def _list(lists: pa.Array, type_: Array) -> Read | None:
     return values, tuple(Flaw(any_of(flaw.rows, offsets), flaw.reason) for flaw in flaws)
 
 
-def _convert(kind: Kind, values: pa.Array, type_: Type) -> Read | None:
+def _convert(kind: Kind, values: pa.Array, type_: Leaf) -> Read | None:
     """The values of one kind (null elsewhere) for a leaf; None when the kind means nothing to this type."""
     match kind, type_:
         case ((Kind.INT | Kind.LONG | Kind.UINT | Kind.ULONG), Integer() | Float() | Decimal() | Fixed()):

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from blockhouse.schema.kinds import bare, holds_null
 from blockhouse.schema.parse import parse_type
 from blockhouse.schema.types import (
     Array,
@@ -139,16 +140,14 @@ def _prefix(type_: Type) -> Iterator[Buffer]:
 
 
 def _body(type_: Type, array: pa.Array) -> Iterator[Buffer]:
-    if isinstance(type_, Nullable):
-        yield array.is_null().to_numpy(zero_copy_only=False).data if array.null_count else bytes(len(array))
-        yield from _body(type_.inner, _without_nulls(array))
-        return
-    if isinstance(type_, LowCardinality):
-        yield from _dictionary(type_, array)
-        return
-    if array.null_count:
+    if array.null_count and not holds_null(type_):
         raise ValueError(f"NULL in a column of type {type_}")
     match type_:
+        case Nullable(inner=leaf):
+            yield array.is_null().to_numpy(zero_copy_only=False).data if array.null_count else bytes(len(array))
+            yield from _body(leaf, _without_nulls(array))
+        case LowCardinality():
+            yield from _dictionary(type_, array)
         case Integer() | Float():
             yield values_of(array, np.dtype(type_.storage)).data
         case Text():
@@ -228,8 +227,7 @@ def _dictionary(type_: LowCardinality, array: pa.Array, repeated: int = 1) -> It
     """
     if not len(array):
         return
-    nullable = isinstance(type_.inner, Nullable)
-    leaf = type_.inner.inner if isinstance(type_.inner, Nullable) else type_.inner
+    nullable = holds_null(type_)
     if array.null_count and not nullable:
         raise ValueError(f"NULL in a column of type {type_}")
     default = pa.array([_zero(array.type)], array.type)
@@ -241,6 +239,6 @@ def _dictionary(type_: LowCardinality, array: pa.Array, repeated: int = 1) -> It
     kind, dtype = next((k, d) for k, (limit, d) in enumerate(_INDEX_WIDTHS) if len(keys) <= limit)
     yield (_LOW_CARDINALITY_FLAGS | kind).to_bytes(8, "little")
     yield len(keys).to_bytes(8, "little")
-    yield from _body(leaf, keys)
+    yield from _body(bare(type_), keys)
     yield (len(array) * repeated).to_bytes(8, "little")
     yield numbers.astype(dtype).tobytes() * repeated

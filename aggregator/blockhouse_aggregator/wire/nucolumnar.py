@@ -8,13 +8,14 @@ block's. Must never guess: where two revisions of that size differ in order the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from blockhouse.schema.model import Revision, TableHistory
-from blockhouse.schema.types import Array, Type, plain
+from blockhouse.schema.types import Array, Decimal, Fixed, Float, Integer, Map, Nullable, Text, Tuple, Type, plain
 from blockhouse_aggregator.wire.batch import BadMessage, DecodedBatch, interleave
 from blockhouse_aggregator.wire.columns import any_of, without_null_lists
 from blockhouse_aggregator.wire.fields import RowReader, Sent
@@ -137,8 +138,13 @@ class NucolumnarDecoder:
 
 
 def _depth(type_: Type) -> int:
-    kind = plain(type_)
-    return 1 + _depth(kind.inner) if isinstance(kind, Array) else 0
+    match plain(type_):
+        case Array(inner=inner):
+            return 1 + _depth(inner)
+        case Integer() | Float() | Text() | Fixed() | Decimal() | Nullable() | Map() | Tuple():
+            return 0
+        case unreachable:
+            assert_never(unreachable)
 
 
 def _widths(lists: pa.ListArray) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -49,6 +49,7 @@ class Assignment(Mapping[str, tuple[TopicPartition, ...]]):
         return f"Assignment({self._tasks!r})"
 
     def partitions(self) -> set[TopicPartition]:
+        """Every partition that a task has."""
         return set().union(*self._tasks.values())
 
     def owners(self) -> dict[TopicPartition, str]:

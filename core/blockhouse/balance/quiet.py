@@ -43,4 +43,5 @@ class QuietHours:
 
 
 def is_quiet(hours: Iterable[QuietHours], moment: datetime) -> bool:
+    """Whether `moment`, in the time zone of its own, is within any of `hours`."""
     return any(some.contain(moment) for some in hours)

@@ -13,11 +13,12 @@ from pydantic import BeforeValidator
 
 DURATION = r"^(\d+(?:\.\d+)?)(ms|s|m|h)$"
 """`500ms`, `10s`, `5m`, `1h`."""
+_WITH_DAYS = DURATION.replace("|h)", "|h|d)")
 SIZE = r"^(\d+)(Ki|Mi|Gi|Ti)?$"
 """Bytes, or with Ki, Mi, Gi, Ti."""
 PERCENT = r"^(\d+(?:\.\d+)?)%$"
 """`70%`, `2.5%`."""
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = {"": 1, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
 
 
@@ -27,6 +28,18 @@ def seconds(duration: str) -> float:
     if match is None:
         raise ValueError(f"{duration!r} is no duration: expected a number with ms, s, m or h")
     return float(match[1]) * _SECONDS[match[2]]
+
+
+def time_span(text: str) -> float:
+    """The seconds of a time above zero that a person writes on a command line, where days are a unit too: `2d` is
+    172800. Raises ValueError."""
+    match = re.match(_WITH_DAYS, text)
+    if match is None:
+        raise ValueError(f"{text!r} is no duration: expected a number with ms, s, m, h or d, such as 2h")
+    found = float(match[1]) * _SECONDS[match[2]]
+    if found == 0:
+        raise ValueError(f"{text!r} is no time at all")
+    return found
 
 
 def duration_text(value: float) -> str:

@@ -30,6 +30,11 @@ class Answer(_Value):
         return self.model_dump(mode="json", by_alias=True)
 
     @classmethod
+    def key(cls, name: str) -> str:
+        """The JSON key of the attribute `name`. Raises KeyError for one that the contract does not have."""
+        return cls.model_fields[name].serialization_alias or name
+
+    @classmethod
     def parse(cls, content: str | bytes | Mapping[str, Any]) -> Self:
         """The value of a JSON text or object. Raises NotUnderstood naming the keys at fault."""
         try:

@@ -9,12 +9,18 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from blockhouse.contract import aggregator, diagnosis, interventions, rollouts, throttle, verifier
+from blockhouse.contract import aggregator, diagnosis, faults, interventions, rollouts, throttle, verifier
 from blockhouse.contract.base import Endpoint
 
 Json = dict[str, Any]
 _PROGRAMS = {
-    "aggregator": (*aggregator.ENDPOINTS, *diagnosis.ENDPOINTS, *interventions.ENDPOINTS, *rollouts.ENDPOINTS),
+    "aggregator": (
+        *aggregator.ENDPOINTS,
+        *diagnosis.ENDPOINTS,
+        *interventions.ENDPOINTS,
+        *rollouts.ENDPOINTS,
+        *faults.ENDPOINTS,
+    ),
     "verifier": verifier.ENDPOINTS,
     "throttle": throttle.ENDPOINTS,
 }

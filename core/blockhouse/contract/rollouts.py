@@ -1,6 +1,6 @@
 """What a rollout asks of an aggregator: compare a table with its declaration, hold it, change it, release it; restart.
 
-The answer to a hold reports that it is recorded; that it is obeyed is seen on every replica's status page: the table
+The answer to a pause reports that it is recorded; that it is obeyed is seen on every replica's status page: the table
 names the rollout, and no stream has a block of it in flight.
 """
 
@@ -19,7 +19,7 @@ class HoldRequest(Request):
 
 
 class HoldAnswer(Answer):
-    """The hold that counts, which is an older one of the same rollout if there is one."""
+    """The pause that counts, which is an older one of the same rollout if there is one."""
 
     model_config = ConfigDict(alias_generator=None)
 
@@ -30,7 +30,7 @@ class HoldAnswer(Answer):
 
 
 class ReleaseAnswer(Answer):
-    """What became of a hold."""
+    """What became of a pause."""
 
     released: bool
     """False: it had ended before."""
@@ -81,7 +81,7 @@ _REFUSALS: dict[int, str] = {
     401: "The token is missing or wrong.",
     503: "The aggregator starts, or a server is unavailable: ask again.",
 }
-_CHANGE = _REFUSALS | {CONFLICT: "It cannot be done now: another rollout, no hold, or a block in flight."}
+_CHANGE = _REFUSALS | {CONFLICT: "It cannot be done now: another rollout, no pause, or a block in flight."}
 _DDL = {UNUSABLE: "The declaration cannot be used."}
 
 HOLD = Endpoint(
@@ -92,7 +92,7 @@ HOLD = Endpoint(
     HoldRequest,
     refusals=_CHANGE,
 )
-RELEASE = Endpoint("DELETE", "/tables/{table}/hold", "End a hold.", ReleaseAnswer, HoldRequest, refusals=_CHANGE)
+RELEASE = Endpoint("DELETE", "/tables/{table}/hold", "End a pause.", ReleaseAnswer, HoldRequest, refusals=_CHANGE)
 DIFFERENCE = Endpoint(
     "POST",
     "/tables/{table}/difference",

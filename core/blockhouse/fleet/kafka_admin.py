@@ -47,6 +47,7 @@ class KafkaFleet:
         self.close()
 
     def close(self) -> None:
+        """Close the connections; safe to call again."""
         self._requests.close()
 
     def cluster_id(self) -> str:
@@ -54,6 +55,7 @@ class KafkaFleet:
         return str(self._ask("describe_cluster")["cluster_id"])
 
     def brokers(self) -> dict[int, Broker]:
+        """The brokers that are alive, by id, ascending. Raises as every request: Retryable or Permanent."""
         found = self._ask("describe_cluster")["brokers"]
         alive = [broker for broker in found if not broker.get("is_fenced")]
         return {b["broker_id"]: Broker(b["broker_id"], b["rack"] or "") for b in sorted(alive, key=_broker_id)}
@@ -67,6 +69,7 @@ class KafkaFleet:
         return {topic["name"]: str(topic["topic_id"]) for topic in self._ask("describe_topics")}
 
     def partitions(self) -> dict[TopicPartition, PartitionState]:
+        """Replicas, leader (None without one) and replicas in sync of every partition."""
         return {
             TopicPartition(topic["name"], partition["partition_index"]): PartitionState(
                 replicas=tuple(partition["replica_nodes"]),
@@ -78,6 +81,7 @@ class KafkaFleet:
         }
 
     def storage(self) -> Storage:
+        """Free bytes by broker where all of them answer it, bytes by partition, and the log of each replica."""
         free: dict[int, float] = {}
         replicas: dict[tuple[TopicPartition, int], ReplicaLog] = {}
         for answer in self._ask("describe_log_dirs", brokers=list(self.brokers())):
@@ -102,6 +106,7 @@ class KafkaFleet:
         return Storage(free, dict(sizes), replicas)
 
     def moves(self) -> dict[TopicPartition, Move]:
+        """The reassignments that run now, those of others included."""
         return {
             TopicPartition(key.topic, key.partition): Move(
                 replicas=tuple(state["replicas"]),
@@ -112,6 +117,8 @@ class KafkaFleet:
         }
 
     def reassign(self, targets: Mapping[TopicPartition, ReplicaSet | None]) -> dict[TopicPartition, str]:
+        """Start them, or cancel those of None; returns why partitions were refused. Raises Retryable if one may
+        pass."""
         requested = {ClientPartition(*key): replicas for key, replicas in targets.items()}
         answers = self._ask("alter_partition_reassignments", requested)
         refused = {TopicPartition(*key): error for key, error in answers.items() if error is not None}
@@ -121,6 +128,7 @@ class KafkaFleet:
         return {key: _reason(error) for key, error in refused.items() if error is not NoReassignmentInProgressError}
 
     def elect_preferred_leaders(self, partitions: Collection[TopicPartition]) -> None:
+        """Ask for it; where it is not possible nothing happens. Raises Permanent when it is not allowed."""
         topics: dict[str, list[int]] = defaultdict(list)
         for key in partitions:
             topics[key.topic].append(key.partition)
@@ -152,16 +160,20 @@ class KafkaFleet:
         }
 
     def topic_settings(self, topics: Collection[str], only: Collection[str]) -> dict[str, dict[str, Setting]]:
+        """The settings named in `only`, by topic and name."""
         return settings.describe(self._requests, settings.TOPIC, topics, only)
 
     def broker_settings(self, brokers: Collection[int], only: Collection[str]) -> dict[int, dict[str, Setting]]:
+        """The same by broker id."""
         found = settings.describe(self._requests, settings.BROKER, map(str, brokers), only)
         return {int(broker): given for broker, given in found.items()}
 
     def change_topic(self, topic: str, values: Mapping[str, str], removed: Collection[str] = ()) -> None:
+        """Set `values` and reset `removed` of a topic, in one request; other settings stay."""
         settings.change(self._requests, settings.TOPIC, topic, values, removed)
 
     def change_broker(self, broker: int, values: Mapping[str, str], removed: Collection[str] = ()) -> None:
+        """The same of a broker."""
         settings.change(self._requests, settings.BROKER, str(broker), values, removed)
 
     def create_topic(

@@ -66,6 +66,7 @@ class KafkaRequests:
         self._connections: list[Any] = []
 
     def close(self) -> None:
+        """Close the client, if there is one; the next request opens another."""
         if self._client is not None:
             self._client.close()
             self._client = None

@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 from blockhouse.config.endpoints import KafkaCluster
+from blockhouse.config.units import time_span
 from blockhouse.fleet import options as o
 from blockhouse.fleet import throttle_inputs as t
 from blockhouse.fleet.inputs import find_kafka
@@ -27,7 +28,7 @@ from blockhouse.fleet.throttle_view import show_rows
 from blockhouse.fleet.throttling import CONFIRM_SECONDS
 from blockhouse.placement.model import InvalidInput
 from blockhouse.throttle.model import Override, Ownership
-from blockhouse.throttle.units import EXAMPLES, rate_of, seconds_of
+from blockhouse.throttle.units import EXAMPLES, rate_of
 
 app = typer.Typer(no_args_is_help=True, help="Throttle the copying of replicas, so that clients do not notice it.")
 app.command(epilog="Example:\n\n  blockhouse topics throttle replay autothrottle.jsonl")(replay)
@@ -268,6 +269,6 @@ def _rate(text: str) -> int:
 
 def _duration(text: str) -> float:
     try:
-        return seconds_of(text)
+        return time_span(text)
     except ValueError as error:
         raise InvalidInput([f"--expires: {error}"]) from None

@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
 from blockhouse.config.pipeline import Admin
+from blockhouse.config.units import time_span
 from blockhouse.contract import throttle as contract
 from blockhouse.errors import Permanent, Retryable
 from blockhouse.fleet.throttle_context import Tally
@@ -29,7 +30,7 @@ from blockhouse.fleet.throttling import Throttler
 from blockhouse.serving import Answer, HttpServer, body, respond, route
 from blockhouse.throttle.model import Override, Overrides
 from blockhouse.throttle.report import Row
-from blockhouse.throttle.units import rate_of, seconds_of
+from blockhouse.throttle.units import rate_of
 
 Result = TypeVar("Result")
 MB = 1_000_000
@@ -100,7 +101,7 @@ class ThrottleServer(HttpServer):
     async def _fix(self, request: web.Request) -> web.Response:
         given = await body(request, contract.OverrideRequest)
         try:
-            until = self._running.wall() + seconds_of(given.expires) if given.expires else None
+            until = self._running.wall() + time_span(given.expires) if given.expires else None
             override = Override(rate_of(given.rate), given.auto_remove, until)
         except ValueError as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from None

@@ -100,16 +100,26 @@ class GateServer(Generic[Received, Sent]):
         assert conversation is not None
         self._conversations.add(conversation)
         try:
-            session = await asyncio.wait_for(self._authenticate(reader, writer), HELLO_TIMEOUT)
+            session = await self._greeted(reader, writer)
             if session is not None:
                 await self._accept(session)
-        except (TimeoutError, ConnectionError, ValidationError, ValueError) as error:
-            log.warning("gate.session_failed", peer=writer.get_extra_info("peername"), error=str(error)[:300])
         except asyncio.CancelledError:
             pass  # only `stop` cancels conversations
+        except Exception:  # `accept` is ours, and reads nothing of the peer that may be wrong: the lease never begins
+            log.exception("gate.internal_error", peer=writer.get_extra_info("peername"))
         finally:
             self._conversations.discard(conversation)
             writer.close()
+
+    async def _greeted(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> TaskSession[Received, Sent] | None:
+        """The session of a peer that greets in time and as a task does; None for any other."""
+        try:
+            return await asyncio.wait_for(self._authenticate(reader, writer), HELLO_TIMEOUT)
+        except (TimeoutError, ConnectionError, ValidationError, ValueError) as error:
+            log.warning("gate.session_failed", peer=writer.get_extra_info("peername"), error=str(error)[:300])
+            return None
 
     async def _authenticate(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

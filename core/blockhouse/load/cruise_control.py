@@ -106,6 +106,7 @@ class TopicNames:
         return name if name in self._exact and not meant else None
 
     def is_ambiguous(self, name: str) -> bool:
+        """Whether several topics have this name once dots are underscores, as in its metrics."""
         return len(self._underscored.get(name, ())) > 1
 
 

@@ -15,7 +15,7 @@ from blockhouse.producer.values import scalar
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.schema.parse import parse_type
 from blockhouse.schema.proto import row_batch_class
-from blockhouse.schema.types import Array, Leaf, Map, Nullable, Tuple, Type, plain
+from blockhouse.schema.types import Array, Map, Nullable, Plain, Tuple, Type, plain
 
 Row = Mapping[str, Any]
 
@@ -78,19 +78,20 @@ def _set(message: Message, field: Any, type_: Type, value: Any) -> None:
             setattr(message, field.name, scalar(leaf, value))
 
 
-def _append(repeated: Any, inner: Type, values: Iterable[Any]) -> None:
+def _append(repeated: Any, inner: Plain, values: Iterable[Any]) -> None:
     """Elements of an Array: scalars as they are, anything else in a message of its own."""
     if isinstance(values, str | bytes | Mapping):
         raise TypeError(f"{type(values).__name__} was given, expected a list")
-    if isinstance(inner, Leaf):
-        repeated.extend([scalar(inner, value) for value in values])
-        return
-    for value in values:
-        nested = repeated.add()
-        if isinstance(inner, Tuple):
-            _set_members(nested, inner.elements, _elements(inner, value))
-        else:
-            _set(nested, _members(nested.DESCRIPTOR)[1], inner, value)
+    match inner:
+        case Tuple(elements=elements):
+            for value in values:
+                _set_members(repeated.add(), elements, _elements(inner, value))
+        case Array() | Map() | Nullable():
+            for value in values:
+                nested = repeated.add()
+                _set(nested, _members(nested.DESCRIPTOR)[1], inner, value)
+        case leaf:
+            repeated.extend([scalar(leaf, value) for value in values])
 
 
 def _set_members(message: Message, types: Sequence[Type], values: Sequence[Any]) -> None:

@@ -18,6 +18,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from blockhouse.errors import Permanent
+from blockhouse.schema.kinds import bare, is_repeated
 from blockhouse.schema.model import Column, DefaultKind
 from blockhouse.schema.parse import parse_type
 from blockhouse.schema.text import decimal_of, fixed_of, integer_of
@@ -122,10 +123,9 @@ def _call(name: str, arguments: list[exp.Expr]) -> _Literal:
 
 
 def _cast(value: exp.Expr, text: str) -> _Literal:
-    target = plain(parse_type(text))
-    leaf = target.inner if isinstance(target, Nullable) else target
+    leaf = bare(parse_type(text))
     literal = _evaluate(value)
-    if isinstance(leaf, Array | Map) or literal is None:
+    if is_repeated(leaf) or literal is None:
         return literal
     converted = _convert(literal, leaf)
     match leaf:
@@ -137,7 +137,7 @@ def _cast(value: exp.Expr, text: str) -> _Literal:
             return converted.decode()
         case Integer() | Fixed() | Float():
             return _Typed(converted, leaf)
-        case Decimal() | Text() | Tuple():
+        case Decimal() | Text() | Array() | Map() | Tuple():
             pass
         case _:
             assert_never(leaf)

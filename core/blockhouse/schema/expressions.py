@@ -18,9 +18,10 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from blockhouse.schema.functions import NOT_REPEATABLE, REPEATABLE, SIGNS, WORDS
+from blockhouse.schema.kinds import bare
 from blockhouse.schema.model import Column, DefaultKind, ServerColumn
 from blockhouse.schema.parse import parse_type
-from blockhouse.schema.types import Decimal, Fixed, Float, Integer, Layout, Leaf, Nullable, Text, Unit, plain
+from blockhouse.schema.types import Array, Decimal, Fixed, Float, Integer, Layout, Leaf, Map, Text, Tuple, Unit
 
 ROWS, ROW, TIME, TIME_MS = "_blockhouse_rows", "_blockhouse_row", "_blockhouse_time", "_blockhouse_time_ms"
 """The external table, its row index, and the message's Kafka timestamp (DateTime, and Int64 milliseconds)."""
@@ -173,11 +174,11 @@ def _with_kafka_time(text: str, found: Sequence[_Found]) -> str:
 
 def _as_sent(sql: str, column: Column) -> str:
     """The value in the form in which a message would send it. Raises ValueError for what has no such form."""
-    kind = plain(parse_type(column.type))
-    leaf = kind.inner if isinstance(kind, Nullable) else kind
-    if not isinstance(leaf, Leaf):
-        raise ValueError("a list, map or tuple does not distinguish absent from empty in every format")
-    return _leaf_as_sent(sql, leaf)
+    match bare(parse_type(column.type)):
+        case Array() | Map() | Tuple():
+            raise ValueError("a list, map or tuple does not distinguish absent from empty in every format")
+        case leaf:
+            return _leaf_as_sent(sql, leaf)
 
 
 def _leaf_as_sent(sql: str, leaf: Leaf) -> str:

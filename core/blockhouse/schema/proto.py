@@ -17,6 +17,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
+from blockhouse.schema.kinds import is_repeated, is_wrapped
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.schema.parse import column_type, parse_type
 from blockhouse.schema.types import (
@@ -26,9 +27,9 @@ from blockhouse.schema.types import (
     Float,
     Integer,
     Leaf,
-    LowCardinality,
     Map,
     Nullable,
+    Plain,
     Proto,
     Text,
     Tuple,
@@ -133,8 +134,8 @@ class _Builder:
         for number, (desired, type_) in sorted(fields.items()):
             self._add(message, path, names.take(desired, number), number, plain(type_), names)
 
-    def _add(self, message: DescriptorProto, path: str, name: str, number: int, type_: Type, names: _Names) -> None:
-        repeated = isinstance(type_, Array | Map)
+    def _add(self, message: DescriptorProto, path: str, name: str, number: int, type_: Plain, names: _Names) -> None:
+        repeated = is_repeated(type_)
         field = message.field.add(name=name, number=number)
         field.label = FieldDescriptorProto.LABEL_REPEATED if repeated else FieldDescriptorProto.LABEL_OPTIONAL
         if not repeated:
@@ -142,29 +143,40 @@ class _Builder:
             field.proto3_optional = True
             field.oneof_index = len(message.oneof_decl)
             message.oneof_decl.add(name=f"_{name}")
-        value = plain(type_.inner) if isinstance(type_, Array) else type_
-        if isinstance(value, Leaf) or (isinstance(value, Nullable) and not repeated):
-            leaf = value.inner if isinstance(value, Nullable) else value
-            field.type = _CODES[_WIDE.get(leaf.proto, leaf.proto) if self._wide else leaf.proto]
+        match type_:
+            case Array(inner=inner):
+                # A repeated field cannot repeat again: an element that is itself a list gets a message of its own.
+                members = {1: ("value", inner)} if is_wrapped(inner) else _members(plain(inner))
+                suffix = "Item"
+            case Map():
+                members, suffix = _members(type_), "Entry"
+            case Tuple() | Nullable() | Integer() | Float() | Text() | Fixed() | Decimal():
+                members, suffix = _members(type_), "Value"
+            case _:
+                assert_never(type_)
+        if not isinstance(members, dict):
+            proto = members.proto
+            field.type = _CODES[_WIDE.get(proto, proto) if self._wide else proto]
             return
-        # A repeated field cannot repeat again: an element that is itself a list gets a message of its own.
-        members = {1: ("value", value)} if value is not type_ and isinstance(value, Map) else _members(value)
-        suffix = "Entry" if isinstance(type_, Map) else "Item" if repeated else "Value"
         nested = message.nested_type.add(name=names.take(_camel(name) + suffix, number))
         field.type, field.type_name = FieldDescriptorProto.TYPE_MESSAGE, f"{path}.{nested.name}"
         self.fill(nested, field.type_name, members)
 
 
-def _members(type_: Type) -> dict[int, tuple[str, Type]]:
-    """The fields of the message that stands for what protobuf has no scalar for."""
+def _members(type_: Plain) -> Leaf | dict[int, tuple[str, Type]]:
+    """The leaf whose scalar stands for the type, or the fields of the message that does."""
     match type_:
         case Map(key=key, value=value):
             return {1: ("key", key), 2: ("value", value)}
         case Tuple(names=names, elements=elements):
             labels = [f"v{name}" if name.isdigit() else name for name in names]
             return dict(enumerate(zip(labels, elements, strict=True), 1))
-        case Array() | Nullable() | LowCardinality() | Integer() | Float() | Text() | Fixed() | Decimal():
+        case Array():
             return {1: ("value", type_)}
+        case Nullable(inner=leaf):
+            return leaf
+        case Integer() | Float() | Text() | Fixed() | Decimal():
+            return type_
         case _:
             assert_never(type_)
 

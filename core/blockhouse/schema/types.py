@@ -2,9 +2,9 @@
 
 Everything that depends on a type (the protobuf field, the range check, the Arrow column, the Native bytes, the
 documentation) is derived from the values made here: a type of an existing kind (`Integer`, `Fixed`, ...) is one line of
-`PLAIN`. A new kind is added to `Leaf` or `Plain`; from then on mypy refuses every match that has no answer for it, and
-`tests/unit/schema/test_closed_types.py` sees to it that each match is of this sort. Must never touch rows or a client
-library.
+`PLAIN`. A new kind is added to `Leaf`, `Bare` or `Plain`; from then on mypy refuses every match that has no answer for
+it, and `tests/unit/schema/test_closed_types.py` sees to it that each match is of this sort. Must never touch rows or a
+client library.
 """
 
 from __future__ import annotations
@@ -151,7 +151,8 @@ class Tuple:
 
 
 Leaf = Integer | Float | Text | Fixed | Decimal
-Plain = Leaf | Nullable | Array | Map | Tuple
+Bare = Leaf | Array | Map | Tuple
+Plain = Bare | Nullable
 Type = Plain | LowCardinality
 
 # Date32 and DateTime64 end where ClickHouse's calendar ends: 1900-01-01 to 2299-12-31.

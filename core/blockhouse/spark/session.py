@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 from pyspark import SparkConf, SparkContext
 
 from blockhouse.config.pipeline import Spark
-from blockhouse.errors import Permanent
+from blockhouse.errors import Permanent, Retryable
 from blockhouse.spark.causes import cause_of
 from blockhouse.spark.settings import address_of, settings_of, slots_of
 
@@ -86,8 +86,13 @@ class SparkApplication(Generic[Spec, Figures]):
             raise SparkNotStarted(text, reason="SparkNotStarted") from error
 
     def cancel(self, spec: Spec) -> None:
-        """End a job whose worker does not answer: Spark kills the worker, and `run_lease` raises."""
-        self._context.cancelJobGroup(spec.group)
+        """End a job whose worker does not answer: Spark kills the worker, and `run_lease` raises. Raises Retryable when
+        Spark cannot."""
+        group = spec.group
+        try:
+            self._context.cancelJobGroup(group)
+        except Exception as error:  # Spark raises whatever it likes
+            raise Retryable(f"Spark does not cancel the job of {group}: {cause_of(error)}") from error
 
     @property
     def alive(self) -> bool:

@@ -76,9 +76,11 @@ class Load:
     estimated: bool = False
 
     def total(self, role: Role) -> float | None:
+        """Bytes per second in the role's direction: sent by a leader, received by a follower; None while unknown."""
         return self.outbound if role is Role.LEADER else self.inbound
 
     def moved(self, role: Role) -> float | None:
+        """The part of `total` that reassignments copy."""
         return self.moved_out if role is Role.LEADER else self.moved_in
 
 
@@ -99,6 +101,7 @@ class Overrides:
     brokers: Mapping[int, Override] = field(default_factory=dict)
 
     def of(self, broker: int) -> Override | None:
+        """The rate requested of the broker, or of all; None without one."""
         return self.brokers.get(broker, self.everywhere)
 
 
@@ -131,6 +134,7 @@ class Capacity:
     by_broker: Mapping[int, float] = field(default_factory=dict)
 
     def of(self, broker: int) -> float | None:
+        """Bytes per second of the broker's network; None where it is not known."""
         return self.by_broker.get(broker, self.default)
 
 
@@ -150,6 +154,7 @@ class Settings:
     foreign: Literal["Respect", "Adopt"] = "Respect"
 
     def share(self, role: Role) -> float:
+        """The fraction of a broker's capacity that moves may take in the role's direction."""
         return self.max_outbound if role is Role.LEADER else self.max_inbound
 
 
@@ -193,6 +198,8 @@ class Remember:
 
 @dataclass(frozen=True, slots=True)
 class SetRate:
+    """Let a broker copy at most `rate` bytes per second in a role."""
+
     broker: int
     role: Role
     rate: int
@@ -200,6 +207,8 @@ class SetRate:
 
 @dataclass(frozen=True, slots=True)
 class ClearRate:
+    """Remove our rate from a broker."""
+
     broker: int
     role: Role
 
@@ -215,6 +224,8 @@ class SetList:
 
 @dataclass(frozen=True, slots=True)
 class ClearList:
+    """Remove the whole list of throttled replicas from a topic."""
+
     topic: str
     role: Role
 

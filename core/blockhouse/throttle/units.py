@@ -1,4 +1,4 @@
-"""Rates and times as people write them. A bare number is refused: bytes were taken for megabytes too often."""
+"""Rates as people write them. A bare number is refused: bytes were taken for megabytes too often."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 
 _RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(k|Ki?|Mi?|Gi?)?(B|bit)?(/s)?\s*$")
 _FACTOR = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 EXAMPLES = "50M, 50MB/s, 64Mi or 10Gbit/s"
 
 
@@ -25,14 +24,3 @@ def rate_of(text: str) -> int:
     if found < 1:
         raise ValueError(f"{text!r} is less than a byte per second: nothing would ever be copied")
     return round(found)
-
-
-def seconds_of(text: str) -> float:
-    """Seconds: `30m` are 1800. Raises ValueError in words."""
-    try:
-        found = float(text[:-1]) * _SECONDS[text[-1:]]
-    except (ValueError, KeyError):
-        found = 0.0
-    if not 0 < found < float("inf"):
-        raise ValueError(f"{text!r} is no time: give a number with s, m, h or d, such as 2h")
-    return found

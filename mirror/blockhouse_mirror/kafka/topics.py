@@ -95,6 +95,7 @@ class MirrorTopics:
         return [key for key in self._target.partitions() if key.topic == self._config.own_topics[0]]
 
     def close(self) -> None:
+        """Close both clients."""
         self._source.close()
         self._target.close()
 

@@ -44,9 +44,11 @@ class Ownership:
         self._generation = 0
 
     def holder(self, key: TopicPartition) -> Grant | None:
+        """The grant of a partition; None while no task has it."""
         return self._grants.get(key)
 
     def held_by(self, task: str) -> tuple[TopicPartition, ...]:
+        """The partitions that a task has, in the order of their grants."""
         return tuple(key for key, grant in self._grants.items() if grant.task == task)
 
     @property

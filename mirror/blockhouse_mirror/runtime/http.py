@@ -22,6 +22,7 @@ class MirrorServer(HttpServer):
         self._driver = driver
 
     def health(self) -> Answer:
+        """Always healthy: while it answers, a restart would help nothing."""
         return Answer(True, "ok")
 
     def readiness(self) -> Answer:
@@ -31,6 +32,7 @@ class MirrorServer(HttpServer):
         return Answer(True, "ready")
 
     def routes(self) -> Iterable[web.RouteDef]:
+        """The routes beside those of every `HttpServer`."""
         return route(STATUS, self._status), route(REBALANCE, self._rebalance)
 
     async def _status(self, _: web.Request) -> web.Response:

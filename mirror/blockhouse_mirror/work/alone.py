@@ -90,7 +90,7 @@ class Alone:
             self._error = error
 
     def _refused(self, error: KafkaError) -> None:
-        """The record, or a letter of it, is not on the target: try the next, or give up."""
+        """The record, or a letter of it, is not on the target: try the next, or refuse it."""
         first = not self._why
         self._why = f"{self._why}; its dead letter: {error.str()}" if self._why else error.str()
         if first and self._letters and error.code() in FAULTS:

@@ -43,6 +43,7 @@ class Ensemble:
         self._started = False
 
     def close(self) -> None:
+        """End the session; the object is of no use afterwards."""
         self._client.stop()
         self._client.close()
 

@@ -37,6 +37,7 @@ class Fence:
         self._shut = False
 
     def now(self) -> float:
+        """Seconds of the fence's own steady clock."""
         return self._clock()
 
     def renewed(self, asked_at: float) -> None:
@@ -46,6 +47,7 @@ class Fence:
         self._until = max(self._until, asked_at + self._seconds)
 
     def shut(self) -> None:
+        """Allow no write any more, whatever is renewed."""
         self._shut = True
 
     @property

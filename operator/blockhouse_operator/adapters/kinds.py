@@ -12,11 +12,14 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
+    """A kind of object of the Kubernetes API; `plural` is its name in paths."""
+
     api_version: str
     name: str
     plural: str
 
     def path(self, namespace: str | None, name: str = "", subresource: str = "") -> str:
+        """The path of an object or one of its subresources, or of the collection; `namespace` None is all, or none."""
         root = f"/api/{self.api_version}" if "/" not in self.api_version else f"/apis/{self.api_version}"
         within = f"/namespaces/{namespace}" if namespace else ""
         return "/".join(filter(None, (f"{root}{within}/{self.plural}", name, subresource)))

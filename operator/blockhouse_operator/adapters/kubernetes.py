@@ -70,6 +70,7 @@ class Kubernetes:
         return other
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        """The object, None when there is none. Raises Retryable or Permanent as the API server answers."""
         store, place = self.stores.of(kind, namespace), (namespace, name)
         if store is not None and not self.fresh and (known := store.get(place)) is not None:
             return known

@@ -41,6 +41,7 @@ class FencedLock(LeaseLock):
     async def get(
         self, name: str, namespace: str
     ) -> tuple[bool, LeaderElectionRecord] | tuple[bool, Exception] | tuple[bool, None]:
+        """(True, record), (False, error), as the library expects; an error after REQUEST_SECONDS."""
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 return await super().get(name, namespace)
@@ -48,6 +49,7 @@ class FencedLock(LeaseLock):
             return False, ApiException(status=0, reason=f"{type(error).__name__}: {error}")
 
     async def create(self, name: str, namespace: str, election_record: LeaderElectionRecord) -> bool:
+        """Whether the Lease was created; renews the fence then."""
         # Not the library's own: its `create` asks for a pretty answer in a way that its API client refuses (37.0.2).
         return await self._renew(self._create(name, namespace, election_record))
 
@@ -61,6 +63,7 @@ class FencedLock(LeaseLock):
         return True
 
     async def update(self, name: str, namespace: str, updated_record: LeaderElectionRecord) -> bool:
+        """Whether the Lease was renewed; renews the fence then."""
         return await self._renew(super().update(name, namespace, updated_record))
 
     async def _renew(self, request: Awaitable[bool]) -> bool:

@@ -94,7 +94,7 @@ class PipelineHttp:
         await self._ask(base, token, rollouts.HOLD, rollouts.HoldAnswer, body, table=table)
 
     async def release(self, base: str, token: str, table: str, rollout: str) -> None:
-        """End a hold; no error when it has ended. Raises Blocked as `hold` does."""
+        """End a pause; no error when it has ended. Raises Blocked as `hold` does."""
         self._fence.check()
         body = rollouts.HoldRequest(rollout=rollout)
         await self._ask(base, token, rollouts.RELEASE, rollouts.ReleaseAnswer, body, table=table)
@@ -201,13 +201,13 @@ def aggregator_seen(page: StatusPage) -> AggregatorSeen:
 def _table(table: TableStatus) -> TableSeen:
     return TableSeen(
         name=table.name,
-        revision=table.revision,
-        held=bool(table.held),
+        schema_revision=table.revision,
+        unavailable=bool(table.held),
         checked=table.held != NOT_CHECKED,
         why=table.why,
         hazards=tuple((hazard.reason, hazard.text) for hazard in table.hazards),
         rollout=table.rollout,
-        held_since_ms=table.held_since_ms,
+        paused_since_ms=table.held_since_ms,
     )
 
 

@@ -91,7 +91,7 @@ class Reason(StrEnum):
     DRAINING = "Draining", "A replica or shard to be removed still has something to finish."
     REBUILDING = "Rebuilding", "A replica whose volume was empty, lost or forgotten is cloned from others."
     REPLAYING = "Replaying", "Blocks left by a former owner are being sent again."
-    ABORTED = "Aborted", "spec.rollout.abort gave up a change of tables."
+    ABORTED = "Aborted", "spec.rollout.abort abandoned a change of tables."
     STARTING = "Starting", "The pod of the mirror has begun, and its driver looks for topics."
     WAITING = "Waiting", "Partitions of a mirror wait for what passes by itself; the message has an example."
     PAUSED = "Paused", "spec.paused, or spec.rollout.paused, holds back changes."

@@ -59,7 +59,7 @@ class RolloutSettings(Part):
     """Begin nothing that restarts anything or alters a table; continue where it stopped when set to false. A table that
     is held already gets its columns."""
     abort: bool = False
-    """Abandon changes of tables: held tables are released at their old revision, unless they are altered already, and
+    """Abandon changes of tables: paused tables are released at their old revision, unless they are altered already, and
     neither are tables changed nor aggregators restarted until it is false again."""
     step_timeout: Annotated[Duration, Between("1s", "24h")] = "15m"
     """How long one step may take before the rollout stops with a condition."""

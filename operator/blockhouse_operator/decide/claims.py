@@ -44,7 +44,7 @@ def undecided(claims: Collection[Claim], undisputed: Collection[Claim], unread: 
 
 
 def dispute(conflict: str, undecided: str) -> tuple[Reason, str] | None:
-    """Why nothing is made for a resource: another one has, or may have, what it needs for itself."""
+    """Why nothing is created for a resource: another one has, or may have, what it needs for itself."""
     if conflict:
         return Reason.CLAIM_CONFLICT, conflict
     return (Reason.CLAIMS_UNKNOWN, undecided) if undecided else None

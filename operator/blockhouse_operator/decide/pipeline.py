@@ -48,6 +48,7 @@ class ShardState:
     holds: bool = False
 
     def condition(self, kind: ConditionType) -> Condition | None:
+        """The shard's condition of this kind; None before it has one."""
         return find(self.status.conditions, kind)
 
     @property

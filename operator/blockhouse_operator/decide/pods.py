@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from blockhouse_operator.api.labels import REVISION
+from blockhouse_operator.api.labels import SPEC_HASH
 from blockhouse_operator.api.status import RestartStatus
 from blockhouse_operator.decide.restarts import demanded
 from blockhouse_operator.decide.seen import PodSeen
@@ -21,7 +21,7 @@ def pod_seen(pod: Mapping[str, Any], restart: RestartStatus | None = None) -> Po
     return PodSeen(
         ready=ready,
         terminating=bool(meta.get("deletionTimestamp")),
-        revision=(meta.get("annotations") or {}).get(REVISION, ""),
+        spec_hash=(meta.get("annotations") or {}).get(SPEC_HASH, ""),
         restart_demanded=demanded(pod, restart),
         restarts=sum(container.get("restartCount", 0) for container in statuses),
         trouble="" if ready else next(_troubles(status), ""),

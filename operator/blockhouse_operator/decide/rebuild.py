@@ -15,7 +15,7 @@ from blockhouse_operator.api.labels import ACCEPT_DATA_LOSS, REBUILD_REPLICA
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 from blockhouse_operator.decide.removal import Unregister
 from blockhouse_operator.decide.replication import alive_everywhere, behind, copies
-from blockhouse_operator.decide.rollout import Hold
+from blockhouse_operator.decide.rollout import RestartDeferred
 from blockhouse_operator.decide.seen import Rebuild, RebuildSeen, ReplicaSeen, ShardSeen
 
 LOST = "its volume is lost"
@@ -58,7 +58,7 @@ class EndRebuild:
     why: str
 
 
-RebuildStep = BeginRebuild | ReplaceVolume | RestoreReplica | EndRebuild | Unregister | Hold
+RebuildStep = BeginRebuild | ReplaceVolume | RestoreReplica | EndRebuild | Unregister | RestartDeferred
 
 
 def plan_rebuild(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> tuple[RebuildStep, ...]:
@@ -76,11 +76,11 @@ def plan_rebuild(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> tuple[Rebu
         if name in ours:
             if why == RETURNED and (first := _restorable(ours[name])) is not None:
                 return (first,)
-            held = _may_begin(seen, name, why) or not_proven(spec, seen, name, why)
-            return (held or BeginRebuild(name, why, claim),)
+            deferred = _may_begin(seen, name, why) or not_proven(spec, seen, name, why)
+            return (deferred or BeginRebuild(name, why, claim),)
     if found.asked and found.asked not in spec.replica_names():
         text = f"the annotation {REBUILD_REPLICA} names {found.asked}, which is no replica of this shard"
-        return (Hold(Reason.REBUILDING, text),)
+        return (RestartDeferred(Reason.REBUILDING, text),)
     return ()
 
 
@@ -102,32 +102,34 @@ def _restorable(replica: ReplicaSeen) -> RebuildStep | None:
     if replica.pod is not None and replica.pod.ready:
         return RestoreReplica(replica.name, RETURNED)
     if replica.pod is None or not (replica.pod.restarts or replica.pod.trouble):
-        return Hold(Reason.REBUILDING, f"replica {replica.name}: {RETURNED}; waiting to see whether its server starts")
+        return RestartDeferred(
+            Reason.REBUILDING, f"replica {replica.name}: {RETURNED}; waiting to see whether its server starts"
+        )
     return None
 
 
-def _may_begin(seen: ShardSeen, name: str, why: str) -> Hold | None:
-    if seen.turn is not None and seen.turn.replica != name:
-        return Hold(Reason.REBUILDING, f"replica {name}: {why}; {seen.turn.replica} is restarting first")
+def _may_begin(seen: ShardSeen, name: str, why: str) -> RestartDeferred | None:
+    if seen.begun is not None and seen.begun.replica != name:
+        return RestartDeferred(Reason.REBUILDING, f"replica {name}: {why}; {seen.begun.replica} is restarting first")
     if seen.silent_zones:
         zone = seen.silent_zones[0]
-        return Hold(Reason.REBUILDING, f"replica {name}: {why}; waiting for the operator of zone {zone}")
+        return RestartDeferred(Reason.REBUILDING, f"replica {name}: {why}; waiting for the operator of zone {zone}")
     return None
 
 
-def not_proven(spec: ClickHouseShardIngestSpec, seen: ShardSeen, name: str, why: str) -> Hold | None:
+def not_proven(spec: ClickHouseShardIngestSpec, seen: ShardSeen, name: str, why: str) -> RestartDeferred | None:
     """Why others are not known to have the data of a replica; None when they have. A block is acknowledged with
     `quorum` copies, of which the replica's own may be one."""
     if seen.accepted_loss == name:
         return None
     if seen.zookeeper_trouble or seen.replication is None:
         trouble = seen.zookeeper_trouble or "the state of replication is not known yet"
-        return Hold(Reason.ZOOKEEPER_UNREACHABLE, f"replica {name}: {why}; {trouble}")
+        return RestartDeferred(Reason.ZOOKEEPER_UNREACHABLE, f"replica {name}: {why}; {trouble}")
     way_out = f"if its rows are not needed, annotate the shard's ClickHouseShardIngest with {ACCEPT_DATA_LOSS}={name}"
     if unknown := seen.replication.unknown:
         tables = ", ".join(unknown[:4])
         text = f"replica {name}: {why}; the path in ZooKeeper of {tables} is not known; {way_out}"
-        return Hold(Reason.DATA_NOT_ELSEWHERE, text, stalled=True)
+        return RestartDeferred(Reason.DATA_NOT_ELSEWHERE, text, stalled=True)
     needed = max(1, spec.quorum - 1)
     others = [replica.name for replica in spec.replicas if replica.name != name]
     found = copies(name, others, needed, seen.replication)
@@ -138,11 +140,11 @@ def not_proven(spec: ClickHouseShardIngestSpec, seen: ShardSeen, name: str, why:
             return None
     elif unproven:
         text = f"replica {name}: {why}, and it was removed before others had its data; {way_out}"
-        return Hold(Reason.DATA_NOT_ELSEWHERE, text, stalled=True)
+        return RestartDeferred(Reason.DATA_NOT_ELSEWHERE, text, stalled=True)
     lacking = "; ".join(f"{other} {what}" for other, what in sorted(found.lacking.items())[:4])
     lacking = lacking or f"no replica has {', '.join(seen.replication.absent[:4]) or 'every table active'}"
     text = f"replica {name}: {why}, and its data is not proven to be on {needed} others: {lacking}; {way_out}"
-    return Hold(Reason.DATA_NOT_ELSEWHERE, text, stalled=True)
+    return RestartDeferred(Reason.DATA_NOT_ELSEWHERE, text, stalled=True)
 
 
 def _continue(
@@ -153,15 +155,15 @@ def _continue(
         yield from _replace(spec, seen, begun, replica)
         return
     if name in found.empty:
-        held = not_proven(spec, seen, name, EMPTY)
-        yield held or Unregister(name, "its tables are cloned from others", found.empty[name])
+        deferred = not_proven(spec, seen, name, EMPTY)
+        yield deferred or Unregister(name, "its tables are cloned from others", found.empty[name])
         return
     if seen.zookeeper_trouble or seen.replication is None:
-        yield Hold(Reason.REBUILDING, f"replica {name} is rebuilt; {seen.zookeeper_trouble or 'waiting'}")
+        yield RestartDeferred(Reason.REBUILDING, f"replica {name} is rebuilt; {seen.zookeeper_trouble or 'waiting'}")
         return
     others = [other.name for other in spec.replicas if other.name != name]
     if left := behind(name, others, seen.replication):
-        yield Hold(Reason.REBUILDING, f"replica {name} is rebuilt from others: {left}")
+        yield RestartDeferred(Reason.REBUILDING, f"replica {name} is rebuilt from others: {left}")
         return
     yield EndRebuild(name, "it has caught up with the others")
 
@@ -171,11 +173,11 @@ def _replace(
 ) -> Iterator[RebuildStep]:
     """Once its StatefulSet has no pod, drop the registration, and the volume last."""
     if replica.scale or replica.pod is not None:
-        yield Hold(Reason.REBUILDING, f"replica {replica.name} is ending, to be rebuilt")
+        yield RestartDeferred(Reason.REBUILDING, f"replica {replica.name} is ending, to be rebuilt")
     else:
-        held = not_proven(spec, seen, replica.name, "its volume is to be replaced")
-        if held is not None:
-            yield held
+        deferred = not_proven(spec, seen, replica.name, "its volume is to be replaced")
+        if deferred is not None:
+            yield deferred
             return
         yield Unregister(replica.name, "it is cloned from others")
         yield ReplaceVolume(replica.name, "it is cloned from others", begun.claim)

@@ -14,7 +14,7 @@ from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.labels import ACCEPT_DATA_LOSS
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 from blockhouse_operator.decide.replication import copies
-from blockhouse_operator.decide.rollout import WELL, Hold
+from blockhouse_operator.decide.rollout import WELL, RestartDeferred
 from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen
 from blockhouse_operator.decide.words import counted, shown_bytes
 
@@ -46,7 +46,7 @@ class DeleteReplica:
     why: str
 
 
-RemovalStep = Drain | Unregister | DeleteReplica | Hold
+RemovalStep = Drain | Unregister | DeleteReplica | RestartDeferred
 
 
 def plan_removal(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> tuple[RemovalStep, ...]:
@@ -57,9 +57,9 @@ def plan_removal(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> tuple[Remo
     if leaving.pod is None and not leaving.scale:
         return _forget(spec, seen, leaving)
     if leaving.scale == 0:
-        return (Hold(Reason.DRAINING, f"replica {leaving.name} is ending"),)
-    held = _may_drain(spec, seen, leaving) or not_elsewhere(spec, seen, leaving.name)
-    return (held or Drain(leaving.name, "it is not in the spec"),)
+        return (RestartDeferred(Reason.DRAINING, f"replica {leaving.name} is ending"),)
+    deferred = _may_drain(spec, seen, leaving) or not_elsewhere(spec, seen, leaving.name)
+    return (deferred or Drain(leaving.name, "it is not in the spec"),)
 
 
 def first_to_leave(surplus: Sequence[ReplicaSeen]) -> ReplicaSeen:
@@ -67,25 +67,27 @@ def first_to_leave(surplus: Sequence[ReplicaSeen]) -> ReplicaSeen:
     return min(surplus, key=lambda replica: (bool(replica.scale), replica.pod is not None, replica.name))
 
 
-def _may_drain(spec: ClickHouseShardIngestSpec, seen: ShardSeen, leaving: ReplicaSeen) -> Hold | None:
+def _may_drain(spec: ClickHouseShardIngestSpec, seen: ShardSeen, leaving: ReplicaSeen) -> RestartDeferred | None:
     states = seen.states()
     well = sum(states.get(replica.name) in WELL for replica in spec.replicas)
-    if seen.turn is not None:
-        return Hold(
-            Reason.ROLLING_OUT, f"replica {leaving.name} is to be removed; {seen.turn.replica} is restarting first"
+    if seen.begun is not None:
+        return RestartDeferred(
+            Reason.ROLLING_OUT, f"replica {leaving.name} is to be removed; {seen.begun.replica} is restarting first"
         )
     if seen.rebuild is not None and seen.rebuild.begun is not None:
         first = seen.rebuild.begun.replica
-        return Hold(Reason.REBUILDING, f"replica {leaving.name} is to be removed; {first} is being rebuilt first")
+        return RestartDeferred(
+            Reason.REBUILDING, f"replica {leaving.name} is to be removed; {first} is being rebuilt first"
+        )
     if well < spec.quorum:
-        return Hold(
+        return RestartDeferred(
             Reason.NOT_ENOUGH_REPLICAS,
             f"replica {leaving.name} is to be removed; {well} others are well, the quorum is {spec.quorum}",
         )
     return None
 
 
-def not_elsewhere(spec: ClickHouseShardIngestSpec, seen: ShardSeen, replica: str) -> Hold | None:
+def not_elsewhere(spec: ClickHouseShardIngestSpec, seen: ShardSeen, replica: str) -> RestartDeferred | None:
     """Why the data of a replica is not known to be safe without it; None when `quorum` others have everything.
 
     Only a person can overrule it, by an annotation of the shard that names the replica.
@@ -93,16 +95,18 @@ def not_elsewhere(spec: ClickHouseShardIngestSpec, seen: ShardSeen, replica: str
     if spec.clickhouse.managed is None or seen.accepted_loss == replica:
         return None
     if seen.zookeeper_trouble:
-        return Hold(Reason.ZOOKEEPER_UNREACHABLE, f"replica {replica} stays: {seen.zookeeper_trouble}")
+        return RestartDeferred(Reason.ZOOKEEPER_UNREACHABLE, f"replica {replica} stays: {seen.zookeeper_trouble}")
     if seen.replication is None:
-        return Hold(Reason.DRAINING, f"replica {replica} stays: the state of replication is not known yet")
+        return RestartDeferred(Reason.DRAINING, f"replica {replica} stays: the state of replication is not known yet")
     way_out = f"to lose it knowingly, annotate the shard's ClickHouseShardIngest with {ACCEPT_DATA_LOSS}={replica}"
     if local := {table: size for table, size in seen.replication.local.items() if size}:
         shown = ", ".join(f"{table} ({shown_bytes(size)})" for table, size in sorted(local.items())[:4])
-        return Hold(Reason.DRAINING, f"replica {replica} alone has {shown}, not replicated: copy it; {way_out}")
+        return RestartDeferred(
+            Reason.DRAINING, f"replica {replica} alone has {shown}, not replicated: copy it; {way_out}"
+        )
     if unknown := seen.replication.unknown:
         tables = ", ".join(unknown[:4])
-        return Hold(
+        return RestartDeferred(
             Reason.DRAINING,
             f"replica {replica} stays: its path in ZooKeeper of {tables} is not known while no server of the shard "
             f"answers; {way_out}",
@@ -113,7 +117,7 @@ def not_elsewhere(spec: ClickHouseShardIngestSpec, seen: ShardSeen, replica: str
         return None
     lacking = "; ".join(f"{other} {why}" for other, why in sorted(found.lacking.items())[:4])
     left = f", {found.left} to copy" if found.left else ""
-    return Hold(
+    return RestartDeferred(
         Reason.DRAINING,
         f"replica {replica} stays until {counted(spec.quorum, 'other has', 'others have')} all of its data: "
         f"{len(found.complete)} so far{left}; {lacking}; {way_out}",
@@ -126,7 +130,9 @@ def _forget(spec: ClickHouseShardIngestSpec, seen: ShardSeen, leaving: ReplicaSe
         return (delete,)
     if seen.zookeeper_trouble:
         return (
-            Hold(Reason.ZOOKEEPER_UNREACHABLE, f"replica {leaving.name} stays registered: {seen.zookeeper_trouble}"),
+            RestartDeferred(
+                Reason.ZOOKEEPER_UNREACHABLE, f"replica {leaving.name} stays registered: {seen.zookeeper_trouble}"
+            ),
         )
-    held = not_elsewhere(spec, seen, leaving.name)
-    return (held,) if held else (Unregister(leaving.name, "it has ended"), delete)
+    deferred = not_elsewhere(spec, seen, leaving.name)
+    return (deferred,) if deferred else (Unregister(leaving.name, "it has ended"), delete)

@@ -61,15 +61,15 @@ class EndStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
-    """Nothing is restarted now. `stalled`: and nothing will be until a person changes something."""
+class RestartDeferred:
+    """Nothing is restarted, removed or rebuilt now. `stalled`: and nothing will be until a person changes something."""
 
     reason: Reason
     why: str
     stalled: bool = False
 
 
-RolloutStep = BeginStep | Restart | RestartAggregator | EndStep | Hold
+RolloutStep = BeginStep | Restart | RestartAggregator | EndStep | RestartDeferred
 
 RESTART = (BeginStep, RestartAggregator, EndStep)
 """The steps, for one replica after the other, that follow a change of tables (`decide.tables.CHANGE`)."""
@@ -98,22 +98,22 @@ class Look:
                 yield replica.name, states.get(replica.name, State.MISSING)
 
 
-Check = Callable[[Look], Hold | None]
+Check = Callable[[Look], RestartDeferred | None]
 
 
 def plan_rollout(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutStep | None:
     """The one step to take now; None when every pod is as it should be."""
-    if seen.turn is not None:
+    if seen.begun is not None:
         return _continue(spec, seen)
     if (left_behind := _left_behind(spec, seen)) is not None:
         return left_behind
     candidate = next(_candidates(seen), None)
     if candidate is not None:
-        return _held(BEFORE_A_STEP, Look(spec, seen, candidate)) or BeginStep(candidate.name, _why(candidate))
+        return _deferred(BEFORE_A_STEP, Look(spec, seen, candidate)) or BeginStep(candidate.name, _why(candidate))
     due = next(_due(seen), None)
     if due is not None and spec.rollout.strategy == "RollingRestart":
         look = Look(spec, seen, due)
-        return _held((not_aborted, *BEFORE_A_STEP, streams_consumed), look) or BeginStep(
+        return _deferred((not_aborted, *BEFORE_A_STEP, streams_consumed), look) or BeginStep(
             due.name, CHANGED, aggregator_only=True
         )
     return None
@@ -159,35 +159,39 @@ def _worth(replica: ReplicaSeen) -> tuple[bool, bool]:
 
 
 def _continue(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutStep:
-    assert seen.turn is not None
-    replica = next((r for r in seen.replicas if r.name == seen.turn.replica), None)
+    assert seen.begun is not None
+    replica = next((r for r in seen.replicas if r.name == seen.begun.replica), None)
     if replica is None:
-        return EndStep(seen.turn.replica, "it is not desired any more")
+        return EndStep(seen.begun.replica, "it is not desired any more")
     if replica.outdated:
-        held = _held(BEFORE_A_RESTART, Look(spec, seen, replica))
-        if held is not None and any(r.outdated and _worth(r) < _worth(replica) for r in seen.replicas):
-            return EndStep(replica.name, f"it was not restarted: {held.why}, outdated as well and goes first")
-        return held or Restart(replica.name, _why(replica))
+        deferred = _deferred(BEFORE_A_RESTART, Look(spec, seen, replica))
+        if deferred is not None and any(r.outdated and _worth(r) < _worth(replica) for r in seen.replicas):
+            return EndStep(replica.name, f"it was not restarted: {deferred.why}, outdated as well and goes first")
+        return deferred or Restart(replica.name, _why(replica))
     if replica.restart_due and spec.rollout.strategy == "RollingRestart":
         if replica.aggregator is not None and not replica.aggregator.ready:
-            return Hold(Reason.ROLLING_OUT, f"the aggregator of replica {replica.name} ends, to be started again")
-        held = _held((*BEFORE_A_RESTART, streams_consumed), Look(spec, seen, replica))
-        return held or RestartAggregator(replica.name, CHANGED, replica.restart_due)
+            return RestartDeferred(
+                Reason.ROLLING_OUT, f"the aggregator of replica {replica.name} ends, to be started again"
+            )
+        deferred = _deferred((*BEFORE_A_RESTART, streams_consumed), Look(spec, seen, replica))
+        return deferred or RestartAggregator(replica.name, CHANGED, replica.restart_due)
     state, behind = replica.state(), _behind(seen, replica)
-    if not behind and seen.turn.aggregator_only and state is State.CONSUMING:
+    if not behind and seen.begun.aggregator_only and state is State.CONSUMING:
         behind = _without_share(spec, replica)
     if state in WELL and not behind:
         return EndStep(replica.name, f"it runs the present spec and is {state}")
     if replica.pod is not None and replica.pod.ready and _others_down(seen, replica):
         return EndStep(replica.name, f"it is {state} and may need another one that is outdated and down")
-    if seen.turn.since_seconds > seconds(spec.rollout.step_timeout):
-        return Hold(
+    if seen.begun.since_seconds > seconds(spec.rollout.step_timeout):
+        return RestartDeferred(
             Reason.STEP_TIMED_OUT,
             f"replica {replica.name} is {state}{behind} for longer than {spec.rollout.step_timeout} after its restart"
             f"{_trouble(replica)}; nothing else of the shard is restarted",
             stalled=True,
         )
-    return Hold(Reason.ROLLING_OUT, f"replica {replica.name} was restarted and is {state}{behind}{_trouble(replica)}")
+    return RestartDeferred(
+        Reason.ROLLING_OUT, f"replica {replica.name} was restarted and is {state}{behind}{_trouble(replica)}"
+    )
 
 
 def _without_share(spec: ClickHouseShardIngestSpec, replica: ReplicaSeen) -> str:
@@ -199,16 +203,16 @@ def _without_share(spec: ClickHouseShardIngestSpec, replica: ReplicaSeen) -> str
 
 def _behind(seen: ShardSeen, replica: ReplicaSeen) -> str:
     """A table of which others load a revision that this replica does not know yet."""
-    known = {table.name: table.revision for table in replica.aggregator.tables} if replica.aggregator else {}
+    known = {table.name: table.schema_revision for table in replica.aggregator.tables} if replica.aggregator else {}
     for other in seen.replicas:
         for table in other.aggregator.tables if other.aggregator else ():
-            if known.get(table.name, 0) < table.revision:
-                return f" without revision {table.revision} of {table.name}"
+            if known.get(table.name, 0) < table.schema_revision:
+                return f" without revision {table.schema_revision} of {table.name}"
     return ""
 
 
-def _held(checks: tuple[Check, ...], look: Look) -> Hold | None:
-    return next((held for check in checks if (held := check(look)) is not None), None)
+def _deferred(checks: tuple[Check, ...], look: Look) -> RestartDeferred | None:
+    return next((step for check in checks if (step := check(look)) is not None), None)
 
 
 def _others_down(seen: ShardSeen, replica: ReplicaSeen) -> bool:
@@ -220,37 +224,39 @@ def _trouble(replica: ReplicaSeen) -> str:
     return f" ({why})" if why else ""
 
 
-def not_paused(look: Look) -> Hold | None:
+def not_paused(look: Look) -> RestartDeferred | None:
     if look.spec.rollout.paused:
-        return Hold(Reason.PAUSED, f"{look.candidate.name} is to restart; spec.rollout.paused is true")
+        return RestartDeferred(Reason.PAUSED, f"{look.candidate.name} is to restart; spec.rollout.paused is true")
     return None
 
 
-def in_window(look: Look) -> Hold | None:
+def in_window(look: Look) -> RestartDeferred | None:
     """Unless a person asked for this restart, or it takes nothing away."""
     pod = look.candidate.pod
     if not look.seen.outside_window or look.candidate.state() in DOWN or (pod is not None and pod.restart_demanded):
         return None
-    return Hold(Reason.OUTSIDE_WINDOW, f"{look.candidate.name} is to restart; {look.seen.outside_window}")
+    return RestartDeferred(Reason.OUTSIDE_WINDOW, f"{look.candidate.name} is to restart; {look.seen.outside_window}")
 
 
-def not_aborted(look: Look) -> Hold | None:
+def not_aborted(look: Look) -> RestartDeferred | None:
     if look.spec.rollout.abort:
-        return Hold(Reason.ABORTED, f"{look.candidate.name} is to restart; spec.rollout.abort is true")
+        return RestartDeferred(Reason.ABORTED, f"{look.candidate.name} is to restart; spec.rollout.abort is true")
     return None
 
 
-def no_table_held(look: Look) -> Hold | None:
-    """A held table waits for every replica. One that is down is none of those: its restart may be its cure."""
+def no_table_paused(look: Look) -> RestartDeferred | None:
+    """A paused table waits for every replica. One that is down is none of those: its restart may be its cure."""
     if look.candidate.state() in DOWN:
         return None
     for replica in look.seen.replicas:
-        if replica.held_table:
-            return Hold(Reason.SCHEMA_CHANGING, f"{look.candidate.name} is to restart; {replica.held_table} is held")
+        if replica.paused_table:
+            return RestartDeferred(
+                Reason.SCHEMA_CHANGING, f"{look.candidate.name} is to restart; {replica.paused_table} is paused"
+            )
     return None
 
 
-def streams_consumed(look: Look) -> Hold | None:
+def streams_consumed(look: Look) -> RestartDeferred | None:
     """An aggregator that ends gives its streams away: those that are on their way already must have arrived before.
 
     Arrived is one of which the new owner has stored something. Before that its tasks start and its clients connect, and
@@ -261,7 +267,7 @@ def streams_consumed(look: Look) -> Hold | None:
         stream = found.get(name, _UNOWNED)
         if stream.phase in _ON_THE_WAY or stream.cold:
             phase = "taken over, and nothing of it is stored yet" if stream.cold else stream.phase
-            return Hold(Reason.ROLLING_OUT, f"{look.candidate.name} is to restart; stream {name} is {phase}")
+            return RestartDeferred(Reason.ROLLING_OUT, f"{look.candidate.name} is to restart; stream {name} is {phase}")
     return None
 
 
@@ -269,20 +275,22 @@ _UNOWNED = StreamSeen("", "unowned")
 _ON_THE_WAY = ("STARTING", "REPLAY", _UNOWNED.phase)
 
 
-def references_present(look: Look) -> Hold | None:
+def references_present(look: Look) -> RestartDeferred | None:
     if look.seen.missing_references:
-        return Hold(Reason.SECRET_MISSING, f"a restarted pod could not start without {look.seen.missing_references[0]}")
+        return RestartDeferred(
+            Reason.SECRET_MISSING, f"a restarted pod could not start without {look.seen.missing_references[0]}"
+        )
     return None
 
 
-def zookeeper_answers(look: Look) -> Hold | None:
+def zookeeper_answers(look: Look) -> RestartDeferred | None:
     """Without it no one knows what other zones do, and a restarted ClickHouse would be read-only."""
     if look.seen.zookeeper_trouble:
-        return Hold(Reason.ZOOKEEPER_UNREACHABLE, look.seen.zookeeper_trouble)
+        return RestartDeferred(Reason.ZOOKEEPER_UNREACHABLE, look.seen.zookeeper_trouble)
     return None
 
 
-def others_well(look: Look) -> Hold | None:
+def others_well(look: Look) -> RestartDeferred | None:
     """Unless the candidate is down, so that its restart takes nothing away; or it loads nothing, and nor does a quorum.
 
     Without these exceptions a mistake that broke several replicas could not be fixed by a corrected spec. A candidate
@@ -296,7 +304,7 @@ def others_well(look: Look) -> Hold | None:
         return None
     for name, state in others.items():
         if state not in WELL:
-            return Hold(
+            return RestartDeferred(
                 Reason.ROLLING_OUT, f"{look.candidate.name} is to restart; waiting for {name}, which is {state}"
             )
     return None
@@ -306,9 +314,9 @@ def _quorum(look: Look, others: Mapping[str, State]) -> bool:
     return sum(state in WELL for state in others.values()) >= look.spec.quorum
 
 
-def other_zones_heard(look: Look) -> Hold | None:
+def other_zones_heard(look: Look) -> RestartDeferred | None:
     for zone in look.seen.silent_zones:
-        return Hold(
+        return RestartDeferred(
             Reason.STATUS_UNKNOWN,
             f"{look.candidate.name} is to restart; nothing was heard of the operator of zone {zone}, "
             "so nothing is restarted here",
@@ -316,35 +324,39 @@ def other_zones_heard(look: Look) -> Hold | None:
     return None
 
 
-def nothing_removed(look: Look) -> Hold | None:
+def nothing_removed(look: Look) -> RestartDeferred | None:
     """Unless the removal itself waits for replicas that this rollout may bring back."""
     if not _quorum(look, look.seen.states()):
         return None
     for replica in look.seen.surplus:
-        return Hold(Reason.SCALING, f"{look.candidate.name} is to restart; {replica.name} is being removed first")
+        return RestartDeferred(
+            Reason.SCALING, f"{look.candidate.name} is to restart; {replica.name} is being removed first"
+        )
     return None
 
 
-def nothing_rebuilt(look: Look) -> Hold | None:
+def nothing_rebuilt(look: Look) -> RestartDeferred | None:
     """A replica that is cloned from the others needs them."""
     begun = look.seen.rebuild.begun if look.seen.rebuild is not None else None
     if begun is not None and begun.replica != look.candidate.name:
-        return Hold(Reason.REBUILDING, f"{look.candidate.name} is to restart; {begun.replica} is being rebuilt first")
+        return RestartDeferred(
+            Reason.REBUILDING, f"{look.candidate.name} is to restart; {begun.replica} is being rebuilt first"
+        )
     return None
 
 
-def shard_not_claimed(look: Look) -> Hold | None:
+def shard_not_claimed(look: Look) -> RestartDeferred | None:
     if look.seen.claimed_by and look.seen.claimed_by != look.candidate.name:
-        return Hold(
+        return RestartDeferred(
             Reason.ROLLING_OUT, f"{look.candidate.name} is to restart; {look.seen.claimed_by} is being restarted"
         )
     return None
 
 
-def parallel_shards_left(look: Look) -> Hold | None:
+def parallel_shards_left(look: Look) -> RestartDeferred | None:
     if look.seen.busy_shards >= look.spec.rollout.max_parallel_shards:
         others = counted(look.seen.busy_shards, "other shard is", "other shards are")
-        return Hold(
+        return RestartDeferred(
             Reason.ROLLING_OUT,
             f"{look.candidate.name} is to restart; {others} being restarted, "
             f"spec.rollout.maxParallelShards allows {look.spec.rollout.max_parallel_shards}",
@@ -359,7 +371,7 @@ BEFORE_A_STEP: tuple[Check, ...] = (
     nothing_removed,
     nothing_rebuilt,
     *BEFORE_A_RESTART,
-    no_table_held,
+    no_table_paused,
     shard_not_claimed,
     parallel_shards_left,
 )

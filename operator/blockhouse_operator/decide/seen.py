@@ -45,18 +45,18 @@ class StreamSeen:
 
 @dataclass(frozen=True, slots=True)
 class TableSeen:
-    """A table as an aggregator reports it. `hazards` are (reason, text). `rollout` holds it since `held_since_ms`, Unix
-    milliseconds; empty when none does. Not `checked`: held until the aggregator can compare it with its server, which
-    may be unavailable."""
+    """A table as an aggregator reports it. `hazards` are (reason, text). `rollout` pauses it since `paused_since_ms`,
+    Unix milliseconds; empty when none does. Not `checked`: unavailable until the aggregator can compare it with its
+    server, which may not answer."""
 
     name: str
-    revision: int = 0
-    held: bool = False
+    schema_revision: int = 0
+    unavailable: bool = False
     checked: bool = True
     why: str = ""
     hazards: tuple[tuple[str, str], ...] = ()
     rollout: str = ""
-    held_since_ms: int = 0
+    paused_since_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class PodSeen:
 
     ready: bool
     terminating: bool = False
-    revision: str = ""
+    spec_hash: str = ""
     restart_demanded: bool = False
     restarts: int = 0
     trouble: str = ""
@@ -97,8 +97,8 @@ class ReplicaSeen:
 
     name: str
     zone: str
-    desired_revision: str = ""
-    former_revision: str = ""
+    desired_spec_hash: str = ""
+    former_spec_hash: str = ""
     """What an earlier operator called the same spec: a pod of it is up to date, too."""
     scale: int | None = None
     pod: PodSeen | None = None
@@ -106,6 +106,7 @@ class ReplicaSeen:
     silence: str = ""
 
     def state(self) -> State:
+        """What it does, the earliest stage of its start that is not over."""
         if self.scale is None and self.pod is None:
             return State.MISSING
         if self.pod is None:
@@ -132,8 +133,8 @@ class ReplicaSeen:
         return known.restart_demanded if known is not None and known.restart_seen < known.restart_demanded else 0
 
     @property
-    def held_table(self) -> str:
-        """A table that a rollout holds, as its aggregator reports; empty without one."""
+    def paused_table(self) -> str:
+        """A table that a rollout pauses, as its aggregator reports; empty without one."""
         tables = self.aggregator.tables if self.aggregator is not None else ()
         return next((table.name for table in tables if table.rollout), "")
 
@@ -143,8 +144,8 @@ class ReplicaSeen:
         it. A missing pod is created by itself."""
         if self.pod is None or self.pod.terminating:
             return False
-        former = self.pod.revision == self.former_revision != ""
-        return (self.pod.revision != self.desired_revision and not former) or self.pod.restart_demanded
+        former = self.pod.spec_hash == self.former_spec_hash != ""
+        return (self.pod.spec_hash != self.desired_spec_hash and not former) or self.pod.restart_demanded
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +159,12 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class TableAt:
-    """A declared table at one replica. Without `gap` nothing is known; `silence` is what is not known, and why.
+    """A declared table at one replica, also in reports of zones: the names of fields are stored in ZooKeeper.
+    Without `gap` nothing is known; `silence` is what is not known, and why.
 
-    `ddl` is a digest of the declaration that `gap` is about. `rollout` holds the table there since `held_since_ms`,
-    Unix milliseconds; `busy`: a block of it is in flight; `why` it is not loaded. `served`: by this operator.
+    `ddl` is a digest of the declaration that `gap` is about. `rollout` pauses the table there since `held_since_ms`,
+    Unix milliseconds; `revision` is that of the schema; `busy`: a block of it is in flight; `why` it is not loaded.
+    `served`: by this operator.
     """
 
     replica: str
@@ -191,7 +194,7 @@ class ZoneReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class BegunStep:
     """The step of a rollout that was begun: kept in the shard's status, so that a restarted operator continues."""
 
     replica: str
@@ -238,7 +241,7 @@ class ShardSeen:
     surplus: tuple[ReplicaSeen, ...] = ()
     elsewhere: tuple[ZoneReport, ...] = ()
     silent_zones: tuple[str, ...] = ()
-    turn: Turn | None = None
+    begun: BegunStep | None = None
     claimed_by: str = ""
     busy_shards: int = 0
     """Other shards of the pipeline in which a step of a rollout was begun."""

@@ -19,9 +19,9 @@ from blockhouse_operator.decide.rollout import (
     DEFERRED,
     BeginStep,
     EndStep,
-    Hold,
     Restart,
     RestartAggregator,
+    RestartDeferred,
     plan_rollout,
 )
 from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State
@@ -35,35 +35,35 @@ class ShardPlan:
     """Steps in the order in which they are taken, each with its reason, and what holds others back."""
 
     steps: tuple[Step, ...]
-    holds: tuple[Hold, ...]
+    deferred: tuple[RestartDeferred, ...]
 
     @property
     def settled(self) -> bool:
         """Nothing to do, and nothing waited for but what people hold back."""
-        return not self.steps and all(hold.reason in DEFERRED for hold in self.holds)
+        return not self.steps and all(step.reason in DEFERRED for step in self.deferred)
 
 
 def plan_shard(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> ShardPlan:
     """What to do now. A replica without its data first, then removal: what leaves need not be restarted."""
     rebuild = plan_rebuild(spec, seen)
-    acts = any(not isinstance(step, Hold) for step in rebuild)
+    acts = any(not isinstance(step, RestartDeferred) for step in rebuild)
     removal = plan_removal(spec, seen)
-    decided = [*rebuild, *(step for step in removal if isinstance(step, Hold) or not acts)]
+    decided = [*rebuild, *(step for step in removal if isinstance(step, RestartDeferred) or not acts)]
     rollout = plan_rollout(spec, seen)
     if seen.refused or seen.taken:
         return ShardPlan((), ())
     if spec.stop:
-        return ShardPlan((EndStep(seen.turn.replica, "spec.stop is true"),) if seen.turn is not None else (), ())
-    steps: list[Step] = [step for step in decided if not isinstance(step, Hold)]
-    holds = [hold for hold in decided if isinstance(hold, Hold)]
-    if isinstance(rollout, Hold):
-        holds.append(rollout)
+        return ShardPlan((EndStep(seen.begun.replica, "spec.stop is true"),) if seen.begun is not None else (), ())
+    steps: list[Step] = [step for step in decided if not isinstance(step, RestartDeferred)]
+    deferred = [step for step in decided if isinstance(step, RestartDeferred)]
+    if isinstance(rollout, RestartDeferred):
+        deferred.append(rollout)
     elif rollout is not None and not (steps and isinstance(rollout, (BeginStep, Restart, RestartAggregator))):
         steps.append(rollout)
-    return ShardPlan(tuple(steps), tuple(holds))
+    return ShardPlan(tuple(steps), tuple(deferred))
 
 
-PAUSED_PLAN = ShardPlan((), (Hold(Reason.PAUSED, "spec.paused is true"),))
+PAUSED_PLAN = ShardPlan((), (RestartDeferred(Reason.PAUSED, "spec.paused is true"),))
 """Of a shard whose pipeline is paused."""
 
 
@@ -77,7 +77,7 @@ def describe_shard(
     """The status without conditions and rollout, and the conditions of this moment without times."""
     expected = expected_streams(spec)
     status = ClickHouseShardIngestStatus(
-        revision=seen.replicas[0].desired_revision if seen.replicas else "",
+        revision=seen.replicas[0].desired_spec_hash if seen.replicas else "",
         ready_replicas=sum(state is State.CONSUMING for state in seen.states().values()),
         updated_replicas=sum(r.pod is not None and not r.outdated for r in seen.replicas),
         streams=count_streams(expected, seen),
@@ -85,7 +85,7 @@ def describe_shard(
         topics=topics,
         tables=tables,
     )
-    return status, shard_conditions(spec, seen, plan.holds, plan.steps, status)
+    return status, shard_conditions(spec, seen, plan.deferred, plan.steps, status)
 
 
 def may_end(spec: ClickHouseShardIngestSpec, before: ClickHouseShardIngestStatus) -> bool:
@@ -147,6 +147,6 @@ def _replica(replica: ReplicaSeen, state: State, message: str) -> ReplicaStatus:
         ready=bool(pod and pod.ready),
         streams=len(aggregator.streams) if aggregator else 0,
         restarts=pod.restarts if pod else 0,
-        revision=pod.revision if pod else "",
+        revision=pod.spec_hash if pod else "",
         message=(message or (pod.trouble if pod else "") or quiet)[:500],
     )

@@ -9,7 +9,7 @@ from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 from blockhouse_operator.api.status import ClickHouseShardIngestStatus
 from blockhouse_operator.decide.rebuild import BeginRebuild, EndRebuild, ReplaceVolume, RestoreReplica
 from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister
-from blockhouse_operator.decide.rollout import DEFERRED, Hold
+from blockhouse_operator.decide.rollout import DEFERRED, RestartDeferred
 from blockhouse_operator.decide.seen import ShardSeen, State, TableSeen
 from blockhouse_operator.decide.steps import Step
 from blockhouse_operator.decide.words import counted
@@ -33,7 +33,7 @@ def reason_of(word: str) -> Reason:
 def shard_conditions(
     spec: ClickHouseShardIngestSpec,
     seen: ShardSeen,
-    holds: Sequence[Hold],
+    deferred: Sequence[RestartDeferred],
     steps: Sequence[Step],
     status: ClickHouseShardIngestStatus,
 ) -> tuple[Condition, ...]:
@@ -42,9 +42,9 @@ def shard_conditions(
         found
         for found in (
             ready(spec, seen, status),
-            reconciling(spec, seen, holds, steps, status),
-            stalled(seen, holds),
-            pods_up_to_date(seen, holds),
+            reconciling(spec, seen, deferred, steps, status),
+            stalled(seen, deferred),
+            pods_up_to_date(seen, deferred),
             not_compared(ConditionType.TOPICS_PROVISIONED) if seen.paused else topics_provisioned(status),
             not_compared(ConditionType.SCHEMA_UP_TO_DATE) if seen.paused else schema_up_to_date(status),
             deduplication_safe(spec, seen),
@@ -86,7 +86,7 @@ def _not_made_yet(seen: ShardSeen, status: ClickHouseShardIngestStatus) -> Itera
         if topic.state == Reason.PROGRESSING.value and not topic.partitions:
             yield f"its topic in Kafka cluster {topic.cluster}: {topic.message}"
     answers = [replica.aggregator for replica in seen.replicas if replica.aggregator is not None]
-    known = {table.name for answer in answers for table in answer.tables if table.revision}
+    known = {table.name for answer in answers for table in answer.tables if table.schema_revision}
     known |= {name for zone in seen.elsewhere for name, ats in zone.tables.items() if any(at.revision for at in ats)}
     for table in status.tables:
         if table.state in (Reason.SCHEMA_CHANGING.value, Reason.STATUS_UNKNOWN.value) and table.name not in known:
@@ -139,21 +139,21 @@ def _obstacles(seen: ShardSeen) -> Iterator[tuple[Reason, str]]:
 def reconciling(
     spec: ClickHouseShardIngestSpec,
     seen: ShardSeen,
-    holds: Sequence[Hold],
+    deferred: Sequence[RestartDeferred],
     steps: Sequence[Step],
     status: ClickHouseShardIngestStatus,
 ) -> Condition | None:
     kind = ConditionType.RECONCILING
-    if any(_obstacles(seen)) or any(hold.stalled for hold in holds):
+    if any(_obstacles(seen)) or any(step.stalled for step in deferred):
         return None
     for step in steps:
         scaling = isinstance(step, (Drain, Unregister, DeleteReplica))
         rebuilding = isinstance(step, (BeginRebuild, ReplaceVolume, RestoreReplica, EndRebuild))
         reason = Reason.REBUILDING if rebuilding else Reason.SCALING if scaling else Reason.ROLLING_OUT
         return condition(kind, True, reason, f"{type(step).__name__} {step.replica}: {step.why}")
-    for hold in holds:
-        if hold.reason not in DEFERRED:
-            return condition(kind, True, hold.reason, hold.why)
+    for other in deferred:
+        if other.reason not in DEFERRED:
+            return condition(kind, True, other.reason, other.why)
     if spec.stop:
         left = [r.name for r in status.replicas if r.served and r.state not in (State.MISSING, State.PENDING)]
         message = f"{', '.join(left[:4])} will end"
@@ -166,26 +166,26 @@ def reconciling(
     return None
 
 
-def stalled(seen: ShardSeen, holds: Sequence[Hold]) -> Condition | None:
+def stalled(seen: ShardSeen, deferred: Sequence[RestartDeferred]) -> Condition | None:
     for reason, message in _obstacles(seen):
         return condition(ConditionType.STALLED, True, reason, message)
-    for hold in holds:
-        if hold.stalled:
-            return condition(ConditionType.STALLED, True, hold.reason, hold.why)
+    for step in deferred:
+        if step.stalled:
+            return condition(ConditionType.STALLED, True, step.reason, step.why)
     for message in seen.too_large:
         return condition(ConditionType.STALLED, True, Reason.CANNOT_SHRINK, message)
     return None
 
 
-def pods_up_to_date(seen: ShardSeen, holds: Sequence[Hold]) -> Condition:
+def pods_up_to_date(seen: ShardSeen, deferred: Sequence[RestartDeferred]) -> Condition:
     """Of the replicas that this operator serves."""
     kind = ConditionType.PODS_UP_TO_DATE
     behind = [replica.name for replica in seen.replicas if replica.outdated or replica.restart_due]
     if not behind:
         return condition(kind, True, Reason.AS_SPECIFIED)
-    for hold in holds:
-        if hold.reason in DEFERRED or hold.stalled:
-            return condition(kind, False, hold.reason, hold.why)
+    for step in deferred:
+        if step.reason in DEFERRED or step.stalled:
+            return condition(kind, False, step.reason, step.why)
     replicas = counted(len(behind), "replica is", "replicas are")
     return condition(kind, False, Reason.ROLLING_OUT, f"{replicas} to restart: {', '.join(behind[:4])}")
 
@@ -237,7 +237,7 @@ def _tables(seen: ShardSeen) -> dict[str, TableSeen] | None:
     found: dict[str, TableSeen] = {}
     for answer in answers:
         for table in answer.tables:
-            if table.name not in found or table.why or table.held or table.hazards:
+            if table.name not in found or table.why or table.unavailable or table.hazards:
                 found[table.name] = table
     return dict(sorted(found.items()))
 

@@ -1,7 +1,7 @@
 """How one table of a shard gets the columns it should have: the next step, from what is, at any moment.
 
 A replicated ALTER reaches every replica at once, so the whole shard holds the table while it runs: hold, wait until
-every replica obeys and every stream is owned, alter once, release. Nothing is remembered but the hold itself (durable,
+every replica obeys and every stream is owned, alter once, release. Nothing is remembered but the pause itself (durable,
 in ZooKeeper), so an operator that is killed anywhere continues from what it finds.
 """
 
@@ -22,7 +22,7 @@ class TableLook:
     """A table at one moment, at the replicas of all zones; the first is one that this operator serves.
 
     `unowned` are streams without an owner, `unheard` zones of which nothing was heard. `now_ms` is Unix time.
-    `gave_up`: the declaration of this generation of the spec has timed out before. `refused`: the DDL itself cannot be
+    `abandoned`: this generation's declaration has timed out before. `refused`: the DDL itself cannot be
     used (reason, text).
     `restarting` is a replica whose restart was begun; `rolling`: because tables were changed; `reload`: no one restarts
     for that. `outside_window` is when restarts may begin again, empty while they may. `busy_shards` are other shards
@@ -41,7 +41,7 @@ class TableLook:
     restarting: str = ""
     rolling: bool = False
     reload: bool = False
-    gave_up: bool = False
+    abandoned: bool = False
     timeout_seconds: float = 900.0
     busy_shards: int = 0
     max_parallel_shards: int = 1
@@ -61,7 +61,7 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
-class HoldTable:
+class PauseTable:
     """Ask this replica's aggregator to hold the table in every stream of the shard."""
 
     replica: str
@@ -76,15 +76,15 @@ class Alter:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Release the table by way of this replica. With `gave_up` this declaration is not tried again."""
+    """Release the table by way of this replica. With `abandoned` this declaration is not tried again."""
 
     replica: str
-    gave_up: bool = False
+    abandoned: bool = False
 
 
-TableStep = Create | HoldTable | Alter | Release
+TableStep = Create | PauseTable | Alter | Release
 
-CHANGE: tuple[type[TableStep], ...] = (HoldTable, Alter, Release)
+CHANGE: tuple[type[TableStep], ...] = (PauseTable, Alter, Release)
 """The steps by which columns are added, in order; restarts of aggregators follow (`decide.rollout.RESTART`)."""
 
 
@@ -143,16 +143,16 @@ def _change(
     if not holders:
         return _begin(look, columns, revision)
     if look.aborted:
-        text = f"gave up adding {columns}: spec.rollout.abort is true; the table continues as it was"
-        return TablePlan(Release(look.asked, gave_up=True), Reason.ABORTED, text, revision)
+        text = f"abandoned adding {columns}: spec.rollout.abort is true; the table continues as it was"
+        return TablePlan(Release(look.asked, abandoned=True), Reason.ABORTED, text, revision)
     waits = _not_obeyed(look)
     if not waits:
         text = f"adding {columns}"
         # Of several operators that find so, the later ones find nothing left to add.
         return TablePlan(Alter(look.asked), Reason.SCHEMA_CHANGING, text, revision)
     if _held_for(look, holders) > look.timeout_seconds:
-        text = f"gave up adding {columns}: {waits} after {look.timeout_seconds:.0f} s; the table continues as it was"
-        step = Release(look.asked, gave_up=True)
+        text = f"abandoned adding {columns}: {waits} after {look.timeout_seconds:.0f} s; the table continues as it was"
+        step = Release(look.asked, abandoned=True)
         return TablePlan(step, Reason.STEP_TIMED_OUT, text, revision, stalled=True)
     return TablePlan(None, Reason.SCHEMA_CHANGING, f"held to add {columns}: {waits}", revision)
 
@@ -161,7 +161,7 @@ def _begin(look: TableLook, columns: str, revision: int) -> TablePlan:
     """Whether the table may be held now. It is never held for long in vain: all that is needed must be there before."""
     if look.aborted:
         return TablePlan(None, Reason.ABORTED, f"{columns} would be added; spec.rollout.abort is true", revision)
-    if look.gave_up:
+    if look.abandoned:
         text = f"adding {columns} timed out; change the spec (or pause and resume it) to have it tried again"
         return TablePlan(None, Reason.STEP_TIMED_OUT, text, revision, stalled=True)
     if look.paused:
@@ -176,7 +176,7 @@ def _begin(look: TableLook, columns: str, revision: int) -> TablePlan:
     if look.busy_shards >= look.max_parallel_shards:
         text = f"{columns} to add: {counted(look.busy_shards, 'other shard is', 'other shards are')} being changed"
         return TablePlan(None, Reason.SCHEMA_CHANGING, text, revision)
-    return TablePlan(HoldTable(look.asked), Reason.SCHEMA_CHANGING, f"holding it to add {columns}", revision)
+    return TablePlan(PauseTable(look.asked), Reason.SCHEMA_CHANGING, f"holding it to add {columns}", revision)
 
 
 def _unfit(look: TableLook) -> str:
@@ -207,7 +207,7 @@ def _not_obeyed(look: TableLook) -> str:
 
 
 def _held_for(look: TableLook, holders: list[TableAt]) -> float:
-    """Seconds since the table was held."""
+    """Seconds since the table was paused."""
     return (look.now_ms - min(at.held_since_ms for at in holders)) / 1000
 
 

@@ -9,7 +9,7 @@ from blockhouse_operator.api.base import Part
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 from blockhouse_operator.api.status import ClickHouseShardIngestStatus
 from blockhouse_operator.decide.streams import expected_streams
-from blockhouse_operator.desired.revision import former_revision, revision
+from blockhouse_operator.desired.spec_hash import former_spec_hash, spec_hash
 
 _KEYS = ("name", "cluster")
 """What distinguishes the items of a list, whose order has no meaning."""
@@ -44,7 +44,7 @@ def status_holds(spec: ClickHouseShardIngestSpec, status: ClickHouseShardIngestS
     Then a shard that was ready is ready, although the operator is still at work on what changed.
     """
     replicas = {replica.name for replica in status.replicas}
-    hashes = {made(spec, replica) for replica in spec.replicas for made in (revision, former_revision)}
+    hashes = {made(spec, replica) for replica in spec.replicas for made in (spec_hash, former_spec_hash)}
     return (
         not spec.suspend
         and not spec.stop

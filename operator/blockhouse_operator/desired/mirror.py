@@ -17,7 +17,7 @@ from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.resource import KafkaMirror
 from blockhouse_operator.desired import exposure, pod, settings, volumes
 from blockhouse_operator.desired.manifest import Manifest, content_of, manifest, without_nothing
-from blockhouse_operator.desired.revision import digest
+from blockhouse_operator.desired.spec_hash import digest
 from blockhouse_operator.desired.template import add_metadata, add_to_service, affinity, extended, sidecars
 from blockhouse_operator.desired.template import volumes as user_volumes
 
@@ -61,7 +61,7 @@ def secrets_digest(token: str, contents: Mapping[str, str]) -> str:
     return hmac.new(token.encode(), text.encode(), hashlib.sha256).hexdigest()[:12]
 
 
-def revision(mirror: KafkaMirror) -> str:
+def spec_hash(mirror: KafkaMirror) -> str:
     """Hash of the spec that the file is made from: the program reads it only once."""
     content = {key: value for key, value in content_of(mirror.spec).items() if key not in _NOT_IN_THE_FILE}
     return digest({"name": mirror.name, "spec": content})
@@ -103,7 +103,7 @@ def _template(mirror: KafkaMirror, secrets: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         "metadata": {
             "labels": labels.of_mirror(mirror.name),
-            "annotations": {labels.REVISION: revision(mirror), labels.SECRETS: secrets},
+            "annotations": {labels.SPEC_HASH: spec_hash(mirror), labels.SECRETS: secrets},
         },
         "spec": {
             **pod.common(spec.security, names.mirror(mirror.name), spec.image_pull_secrets, added),

@@ -19,7 +19,7 @@ from blockhouse_operator.desired import clickhouse, scripts, settings, volumes
 from blockhouse_operator.desired import clickhouse_files as files
 from blockhouse_operator.desired.exposure import server_ports
 from blockhouse_operator.desired.manifest import content_of, without_nothing
-from blockhouse_operator.desired.revision import revision
+from blockhouse_operator.desired.spec_hash import spec_hash
 from blockhouse_operator.desired.template import (
     RESTRICTED,
     add_metadata,
@@ -58,7 +58,7 @@ def template(spec: ClickHouseShardIngestSpec, replica: Replica) -> dict[str, Any
     found: dict[str, Any] = {
         "metadata": {
             "labels": labels.of_replica(spec.pipeline, spec.shard, replica.zone, replica.name),
-            "annotations": {labels.REVISION: revision(spec, replica)},
+            "annotations": {labels.SPEC_HASH: spec_hash(spec, replica)},
         },
         "spec": {
             **common(spec.security, names.replica_account(spec.pipeline), spec.image_pull_secrets, added),

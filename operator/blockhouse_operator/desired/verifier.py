@@ -8,7 +8,7 @@ from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.resource import BlockAggregator
 from blockhouse_operator.desired import exposure, pod, settings, volumes
 from blockhouse_operator.desired.manifest import Manifest, content_of, manifest
-from blockhouse_operator.desired.revision import digest
+from blockhouse_operator.desired.spec_hash import digest
 from blockhouse_operator.desired.template import add_metadata, extended
 from blockhouse_operator.desired.template import volumes as user_volumes
 
@@ -44,14 +44,14 @@ def children(pipeline: BlockAggregator) -> Iterator[Manifest]:
 
 def _template(pipeline: BlockAggregator, name: str, own: dict[str, str]) -> dict[str, object]:
     found: dict[str, object] = {
-        "metadata": {"labels": own, "annotations": {labels.REVISION: revision(pipeline)}},
+        "metadata": {"labels": own, "annotations": {labels.SPEC_HASH: spec_hash(pipeline)}},
         "spec": _pod(pipeline, name),
     }
     add_metadata(found, pipeline.spec.template.pod.metadata)
     return found
 
 
-def revision(pipeline: BlockAggregator) -> str:
+def spec_hash(pipeline: BlockAggregator) -> str:
     """Hash of the spec inputs that its configuration is made from: it reads its file only once."""
     spec = pipeline.spec
     kafka = content_of(spec.kafka)

@@ -49,6 +49,7 @@ def raise_refused(name: str, applied: Applied) -> None:
 async def list_children(
     kubernetes: Kubernetes, kinds: Iterable[Kind], namespace: str, labels: Mapping[str, str]
 ) -> dict[tuple[str, str], Object]:
+    """The objects with these labels, by (kind, name). Raises as `Kubernetes.list`."""
     found: dict[tuple[str, str], Object] = {}
     for kind in kinds:
         for item in await kubernetes.list(kind, namespace, labels):

@@ -36,7 +36,7 @@ from blockhouse_operator.decide.pods import pod_seen, running
 from blockhouse_operator.decide.references import Reference, references
 from blockhouse_operator.decide.seen import PodSeen
 from blockhouse_operator.desired import settings
-from blockhouse_operator.desired.mirror import children, revision, secrets_digest, token_secret
+from blockhouse_operator.desired.mirror import children, secrets_digest, spec_hash, token_secret
 from blockhouse_operator.reconcile.children import (
     Applied,
     apply_children,
@@ -200,7 +200,7 @@ class MirrorReconciler:
         self, mirror: KafkaMirror, live: Object, seen: MirrorSeen, config: MirrorConfig
     ) -> tuple[Condition, ...]:
         status, conditions = describe_mirror(mirror.spec, seen, config)
-        status = status.model_copy(update={"revision": revision(mirror)})
+        status = status.model_copy(update={"revision": spec_hash(mirror)})
         return await self._report(live, mirror.status, status, conditions)
 
     async def _refuse(self, live: Object, error: InvalidSpec) -> None:

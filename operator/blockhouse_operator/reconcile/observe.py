@@ -18,7 +18,7 @@ from blockhouse_operator.api.resource import ClickHouseShardIngest
 from blockhouse_operator.api.status import AGGREGATOR_RESTART
 from blockhouse_operator.decide.paths import replication_paths
 from blockhouse_operator.decide.restarts import outside_windows
-from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, TableAt, Turn, ZoneReport
+from blockhouse_operator.decide.seen import BegunStep, ReplicaSeen, ShardSeen, TableAt, ZoneReport
 from blockhouse_operator.decide.shard_conditions import had_quorum
 from blockhouse_operator.reconcile.services import Services
 from blockhouse_operator.reconcile.snapshot import ShardSnapshot
@@ -49,7 +49,7 @@ async def look_at_shard(
     seen = ShardSeen(
         replicas=tuple(heard[replica.name] for replica in snapshot.replicas),
         surplus=tuple(heard[replica.name] for replica in snapshot.surplus),
-        turn=turn_of(shard, services.wall()),
+        begun=begun_step_of(shard, services.wall()),
         kafka_trouble=_kafka_trouble(answers),
         missing_references=tuple(missing),
         had_quorum=had_quorum(shard.status.conditions),
@@ -86,7 +86,7 @@ async def _ask(services: Services, namespace: str, replica: ReplicaSeen, token: 
     return replace(replica, aggregator=answer)
 
 
-def turn_of(shard: ClickHouseShardIngest, now: datetime) -> Turn | None:
+def begun_step_of(shard: ClickHouseShardIngest, now: datetime) -> BegunStep | None:
     """The step of a rollout that was begun, by the shard's status."""
     begun = shard.status.rollout
     if begun is None or not begun.replica:
@@ -95,7 +95,7 @@ def turn_of(shard: ClickHouseShardIngest, now: datetime) -> Turn | None:
         since = (now - datetime.fromisoformat(begun.since)).total_seconds()
     except ValueError:
         since = 0.0
-    return Turn(begun.replica, since, aggregator_only=begun.step == AGGREGATOR_RESTART)
+    return BegunStep(begun.replica, since, aggregator_only=begun.step == AGGREGATOR_RESTART)
 
 
 def _kafka_trouble(replicas: Sequence[ReplicaSeen]) -> dict[str, str]:

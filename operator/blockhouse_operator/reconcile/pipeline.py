@@ -172,7 +172,7 @@ class PipelineReconciler:
         return services.resync if settled and _calm(after) and not applied.ending else SOON
 
     async def _disputed(self, services: Services, pipeline: BlockAggregator, live: Object) -> PipelineSeen:
-        """As far as other pipelines are concerned, which nothing is made for it before."""
+        """As far as other pipelines are concerned, which nothing is created for before."""
         others = []
         found, unread = await services.namespaces.list(services.kubernetes, BLOCK_AGGREGATOR)
         for other in found:

@@ -57,6 +57,7 @@ class Troubles:
             raise error
 
     def note(self, server: str, error: Retryable | None) -> None:
+        """Remember that a server did not answer, and when; None forgets it."""
         if error is None:
             self._known.pop(server, None)
         else:
@@ -99,6 +100,7 @@ class Ensembles:
         return self._quorums[ensemble]
 
     def close(self) -> None:
+        """End all sessions."""
         for ensemble in self._known.values():
             ensemble.close()
 

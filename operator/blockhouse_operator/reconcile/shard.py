@@ -121,7 +121,7 @@ class ShardReconciler:
         seen = await self._with_replication(services, snapshot, contents, seen)
         steps = ShardSteps(services, shard, snapshot.live, snapshot.found, ShardLook(seen, snapshot.pods), contents)
         plan, taken = await plan_and_take(services, shard, seen, steps.take)
-        self._waits.note((shard.namespace, shard.name), plan.holds)
+        self._waits.note((shard.namespace, shard.name), plan.deferred)
         tables = shard.status.tables
         if not spec.suspend and not spec.stop:  # suspended aggregators own nothing: tables stay as they are
             noted = shard.status.model_copy(update={"rollout": taken.rollout, "rebuild": taken.rebuild})
@@ -183,8 +183,8 @@ class ShardReconciler:
         if moves or _being_changed(status):
             return AT_ONCE if moves or in_progress(status.tables) else WATCHED_CLOSELY
         first = AT_ONCE if in_progress(status.tables) else SOON
-        held = any(hold.reason not in BY_A_PERSON for hold in plan.holds) and not queues(self._services, shard)
-        longest = min(HELD, resync) if held else resync
+        deferred = any(step.reason not in BY_A_PERSON for step in plan.deferred) and not queues(self._services, shard)
+        longest = min(HELD, resync) if deferred else resync
         return self._backoff.after(place, first, longest, changed=status != shard.status or bool(applied.written))
 
 

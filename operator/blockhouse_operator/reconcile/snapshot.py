@@ -30,8 +30,8 @@ from blockhouse_operator.decide.restarts import latest_demands
 from blockhouse_operator.decide.seen import RebuildSeen, ReplicaSeen
 from blockhouse_operator.decide.shard import may_end
 from blockhouse_operator.decide.volumes import claim_size
-from blockhouse_operator.desired.revision import former_revision, revision
 from blockhouse_operator.desired.shard import children, served_replicas, without_pods
+from blockhouse_operator.desired.spec_hash import former_spec_hash, spec_hash
 from blockhouse_operator.reconcile.children import Applied, Children, apply_children, list_children, prune_children
 from blockhouse_operator.reconcile.mounted import with_mounted_files
 from blockhouse_operator.reconcile.rebuild import rebuild_seen, without_pod_of_rebuilt
@@ -203,8 +203,8 @@ def _replica(
     return ReplicaSeen(
         name=desired.name,
         zone=desired.zone,
-        desired_revision=revision(shard.spec, desired),
-        former_revision=former_revision(shard.spec, desired),
+        desired_spec_hash=spec_hash(shard.spec, desired),
+        former_spec_hash=former_spec_hash(shard.spec, desired),
         scale=found["spec"].get("replicas", 1) if found else None,
         pod=pod_seen(pod, restart) if pod else None,
     )

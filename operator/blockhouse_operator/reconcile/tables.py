@@ -27,7 +27,7 @@ from blockhouse_operator.decide.tables import (
     ROLLOUT,
     Alter,
     Create,
-    HoldTable,
+    PauseTable,
     Release,
     TableLook,
     TablePlan,
@@ -45,7 +45,7 @@ LOOK_AGAIN_SECONDS = 60.0
 
 EVENT_REASONS: Mapping[type[TableStep], str] = {
     Create: "CreatingTable",
-    HoldTable: "HoldingTable",
+    PauseTable: "HoldingTable",
     Alter: "AlteringTable",
     Release: "ReleasingTable",
 }
@@ -109,12 +109,12 @@ class TableKeeper:
         at = [*at, *_elsewhere(seen, table, _digest(current.ddl))]
         look = self._look(current, tuple(at), refused)
         plan = plan_table(look)
-        if isinstance(plan.step, HoldTable):
-            # Noting a hold and counting those of other shards must be one: else two begin where one is allowed.
+        if isinstance(plan.step, PauseTable):
+            # Noting a pause and counting those of other shards must be one: else two begin where one is allowed.
             async with services.rollout_lock(shard.namespace, shard.spec.pipeline):
                 plan = plan_table(replace(look, busy_shards=await busy_shards(services, shard)))
-                queue_up(services, shard, waits=not isinstance(plan.step, HoldTable))
-                if isinstance(plan.step, HoldTable):
+                queue_up(services, shard, waits=not isinstance(plan.step, PauseTable))
+                if isinstance(plan.step, PauseTable):
                     await self._note(current)
                     return _status(table, await self._take(current, plan, plan.step), services.now())
         if plan.step is not None:
@@ -134,7 +134,7 @@ class TableKeeper:
             refused=refused,
             paused=spec.rollout.paused,
             outside_window=seen.outside_window,
-            gave_up=before is not None
+            abandoned=before is not None
             and before.state == Reason.STEP_TIMED_OUT.value
             and shard.status.observed_generation == shard.generation,
             timeout_seconds=seconds(spec.rollout.step_timeout),
@@ -146,7 +146,7 @@ class TableKeeper:
         )
 
     async def _note(self, current: _TableReconcile) -> None:
-        """Note the hold before it is asked for, so that whatever counts holds sees it."""
+        """Note the pause before it is asked for, so that whatever counts holds sees it."""
         services = current.services
         services.must_be_fresh()
         if services.dry_run:
@@ -188,7 +188,7 @@ class TableKeeper:
         http, base = services.http, services.endpoints.aggregator(step.replica, shard.namespace)
         try:
             match step:
-                case HoldTable():
+                case PauseTable():
                     await http.hold(base, token, table, ROLLOUT)
                 case Create():
                     await http.apply(base, token, table, ddl, ROLLOUT)
@@ -219,7 +219,7 @@ def _undeclared(table: Table, seen: ShardSeen) -> tuple[Reason, str]:
         return Reason.STATUS_UNKNOWN, "no aggregator of the shard answers"
     if not found:
         return Reason.TABLE_MISSING, "it is not there to be loaded, and has no DDL here"
-    if held := next((known for known in found if known.held and known.checked), None):
+    if held := next((known for known in found if known.unavailable and known.checked), None):
         return Reason.TABLE_BLOCKED, held.why
     unknown = next((known for known in found if not known.checked), None)
     return (Reason.STATUS_UNKNOWN, unknown.why) if unknown else (Reason.AS_SPECIFIED, "")
@@ -258,10 +258,10 @@ def _held(replica: ReplicaSeen, table: str) -> TableAt:
         replica.name,
         ready=ready,
         rollout=seen.rollout,
-        held_since_ms=seen.held_since_ms,
+        held_since_ms=seen.paused_since_ms,
         busy=busy,
-        revision=seen.revision,
-        why=seen.why if seen.held and seen.checked and not seen.rollout else "",
+        revision=seen.schema_revision,
+        why=seen.why if seen.unavailable and seen.checked and not seen.rollout else "",
         silence="" if seen.checked else seen.why,
         restart_due=due,
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from blockhouse_operator.decide.rollout import Hold
+from blockhouse_operator.decide.rollout import RestartDeferred
 
 log = structlog.get_logger(__name__)
 
@@ -24,15 +24,15 @@ class Waits:
     def __init__(self) -> None:
         self._known: dict[Place, tuple[str, ...]] = {}
 
-    def note(self, place: Place, holds: Sequence[Hold]) -> None:
+    def note(self, place: Place, deferred: Sequence[RestartDeferred]) -> None:
         """Log what the shard waits for, or that it does not any more, if that is new."""
-        present = tuple(_FIGURE.sub("", hold.why) for hold in holds)
+        present = tuple(_FIGURE.sub("", step.why) for step in deferred)
         if present == self._known.get(place, ()):
             return
         self._known[place] = present
         namespace, name = place
-        if holds:
-            log.info("waiting", namespace=namespace, shard=name, why=[f"{hold.reason}: {hold.why}" for hold in holds])
+        if deferred:
+            log.info("waiting", namespace=namespace, shard=name, why=[f"{x.reason}: {x.why}" for x in deferred])
         else:
             log.info("waiting_no_more", namespace=namespace, shard=name)
 

@@ -18,8 +18,8 @@ from blockhouse.schema.model import TableHistory
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.admin.server import AdminServer
 from blockhouse_aggregator.coordination.drains import Drain
-from blockhouse_aggregator.coordination.holds import Hold
 from blockhouse_aggregator.coordination.markers import Decision, StreamMarker
+from blockhouse_aggregator.coordination.pauses import Pause
 from blockhouse_aggregator.coordination.restarts import RestartDemand
 from blockhouse_aggregator.faults.armed import Faults
 from blockhouse_aggregator.protocol.events import Alarm
@@ -45,7 +45,7 @@ CONSUMES, STOPPED = StreamId("a", "events", 0), StreamId("a", "events", 1)
 HISTORY = TableHistory(id=7, name=SAFE.full_name, revisions=(first_revision(SAFE.columns),))
 
 
-class Outside:
+class FakePorts:
     """ZooKeeper, Kafka and the server, as far as the admin API asks them."""
 
     def __init__(self) -> None:
@@ -76,28 +76,28 @@ class Outside:
         return "history"
 
 
-class Holds:
+class Pauses:
     def __init__(self) -> None:
-        self.held: dict[str, Hold] = {}
+        self.paused: dict[str, Pause] = {}
 
-    async def all(self) -> Mapping[str, Hold]:
-        return self.held
+    async def all(self) -> Mapping[str, Pause]:
+        return self.paused
 
-    async def put(self, table: str, rollout: str) -> Hold:
-        hold = self.held.setdefault(table, Hold(rollout=rollout, since_ms=NOW))
-        if hold.rollout != rollout:
-            raise Blocked(f"held by {hold.rollout}", reason="HeldByOther")
-        return hold
+    async def put(self, table: str, rollout: str) -> Pause:
+        pause = self.paused.setdefault(table, Pause(rollout=rollout, since_ms=NOW))
+        if pause.rollout != rollout:
+            raise Blocked(f"paused by {pause.rollout}", reason="HeldByOther")
+        return pause
 
     async def remove(self, table: str, rollout: str) -> bool:
-        return self.held.pop(table, None) is not None
+        return self.paused.pop(table, None) is not None
 
 
 class Catalog:
     """One table, loaded."""
 
-    def __init__(self, holds: Holds) -> None:
-        self._holds = holds
+    def __init__(self, pauses: Pauses) -> None:
+        self._pauses = pauses
         self.tables = (Known(HISTORY, SAFE),)
 
     def name(self, table_id: int) -> str:
@@ -106,10 +106,10 @@ class Catalog:
     def known(self, table: str) -> Known | None:
         return self.tables[0] if table == HISTORY.name else None
 
-    def hold_of(self, table: str) -> Hold | None:
-        return self._holds.held.get(table)
+    def pause_of(self, table: str) -> Pause | None:
+        return self._pauses.paused.get(table)
 
-    async def refresh_holds(self) -> None: ...
+    async def refresh_pauses(self) -> None: ...
 
     async def id_of(self, table: str) -> int:
         return HISTORY.id
@@ -150,8 +150,8 @@ class StandIn:
         self.cluster_errors: dict[str, str] = {}
         self.lag = None
         self.history = OwnershipHistory(lambda: NOW)
-        self.outside, holds = Outside(), Holds()
-        self.catalog: Any = Catalog(holds)
+        self.fakes, pauses = FakePorts(), Pauses()
+        self.catalog: Any = Catalog(pauses)
         block = Block(InFlight(12, 19, 8, 1, 0, 5), Stage.REPLAY, fresh=False)
         state = StreamState("r1", 2, "id", 0, 7, 30, Window(), 0, (TableState(HISTORY.id, block),))
         stop = Stop("OffsetsReset", "the offset was set by a tool")
@@ -160,15 +160,15 @@ class StandIn:
         }  # fmt: skip
         self.history.began(str(CONSUMES), 2, state, self.catalog.name)
         self.restarting = RestartRequests(Demands(), lambda why: None)
-        ports: Any = SimpleNamespace(group=self.outside, markers=self.outside, schemas=self.outside)
-        self._draining = Draining(self.outside)
+        ports: Any = SimpleNamespace(group=self.fakes, markers=self.fakes, schemas=self.fakes)
+        self._draining = Draining(self.fakes)
         self._acceptances = Acceptances(ports, self.owners, lambda: NOW)
         self._rollouts = SchemaRollouts(
-            CONFIG, holds, self.catalog, Server(), check_columns, lambda table: False, lambda: 2, self.restarting
+            CONFIG, pauses, self.catalog, Server(), check_columns, lambda table: False, lambda: 2, self.restarting
         )
 
     @property
-    def away(self) -> str:
+    def why_out(self) -> str:
         return self._draining.problem
 
     def rollouts(self) -> SchemaRollouts:

@@ -71,7 +71,7 @@ async def test_nothing_is_changed_for_another_site_either() -> None:
             client.put(url + "/drain", data=body, headers=headers) as answer,
         ):
             assert answer.status == status
-        assert (aggregator.outside.drain is not None) is drained
+        assert (aggregator.fakes.drain is not None) is drained
 
 
 async def test_the_page_which_has_no_data_is_served_under_any_name() -> None:

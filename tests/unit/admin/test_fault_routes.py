@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from blockhouse.contract.faults import FaultsAnswer
 from blockhouse_aggregator.admin.faults import FaultRoutes
 from blockhouse_aggregator.faults.armed import Faults
 from blockhouse_aggregator.faults.model import Point
@@ -28,13 +29,11 @@ async def test_a_fault_is_armed_listed_and_disarmed() -> None:
     faults = Faults(enabled=True)
     async with serving(faults) as client:
         put = await client.put("/faults/before-insert", json={"action": "delay", "seconds": 2, "count": 3})
-        listed = await (await client.get("/faults")).json()
+        listed = FaultsAnswer.parse(await (await client.get("/faults")).text())
         deleted = await client.delete("/faults/before-insert")
 
     assert (put.status, deleted.status) == (200, 200)
-    assert [(f["point"], f["action"], f["count"], f["strikes"]) for f in listed["armed"]] == [
-        ("before-insert", "delay", 3, 0)
-    ]
+    assert [(f.point, f.action, f.count, f.strikes) for f in listed.armed] == [("before-insert", "delay", 3, 0)]
     assert faults.armed() == ()
 
 
@@ -63,9 +62,10 @@ async def test_what_has_struck_is_counted() -> None:
     [
         ("/faults/after-commit", b'{"action": "kill-worker"}', 400, "not possible"),
         ("/faults/after-commit", b'{"action": "explode"}', 400, "action"),
-        ("/faults/after-commit", b"[1]", 400, "JSON object"),
-        ("/faults/after-commit", b"kaboom", 400, "JSON object"),
-        ("/faults/after-commit", b"\x91", 400, "JSON object"),
+        ("/faults/after-commit", b"[1]", 400, "object"),
+        ("/faults/after-commit", b"kaboom", 400, "JSON"),
+        ("/faults/after-commit", b"\x91", 400, "JSON"),
+        ("/faults/after-commit", b'{"action": "fail", "often": 2}', 400, "often"),
         ("/faults/after-lunch", b'{"action": "fail"}', 404, "after-commit"),
     ],
 )

@@ -90,7 +90,7 @@ def operations() -> list[tuple[str, str]]:
 )
 def test_nothing_but_probes_answers_without_the_token(url: str, method: str, path: str, header: dict[str, str]) -> None:
     cluster, topic, partition = str(STOPPED).split("/")
-    filled = path.format(table="d.t", cluster=cluster, topic=topic, partition=partition)
+    filled = path.format(table="d.t", cluster=cluster, topic=topic, partition=partition, point="on-revoke")
     answer = requests.request(method, url + filled, headers=header, json={}, timeout=10)
     assert answer.status_code == (200 if path in OPEN else 401)
 

@@ -33,7 +33,7 @@ async def test_a_drain_is_recorded_with_who_and_why_and_ends_when_it_is_resumed(
     assert await ask(aggregator, "GET", "/drain") == (200, none)
     status, state = await ask(aggregator, "PUT", "/drain", WHO)
     assert (status, state) == (200, none | WHO | {"drained": True, "sinceMs": NOW})
-    assert aggregator.away == "a disk is replaced (ann)"
+    assert aggregator.why_out == "a disk is replaced (ann)"
     again = await ask(aggregator, "PUT", "/drain", {"by": "bob", "why": "another"})
     assert again[1]["by"] == "ann", "who was first counts"
     assert await ask(aggregator, "DELETE", "/drain", {"by": "bob"}) == (200, none)
@@ -46,9 +46,9 @@ async def test_what_is_recorded_is_followed_in_order_and_is_found_again_by_the_n
     await aggregator.draining().drain("ann", "a reason")
     assert await followed.get() is True
     restarted = StandIn()
-    restarted.outside.drain = aggregator.outside.drain
+    restarted.fakes.drain = aggregator.fakes.drain
     await restarted.draining().start()
-    assert restarted.away == "a reason (ann)"
+    assert restarted.why_out == "a reason (ann)"
     await aggregator.draining().resume("ann")
     assert await followed.get() is False
     watching.cancel()
@@ -61,7 +61,7 @@ async def test_a_stop_is_accepted_with_who_and_why() -> None:
     assert status == 200
     assert answer["would"] == "start afresh at offset 40 of [10, 100)"
     recorded = Decision(action="accept OffsetsReset from 40", by="ann", at_ms=NOW, why="everything below is stored")
-    assert aggregator.outside.decisions == {str(STOPPED): recorded}
+    assert aggregator.fakes.decisions == {str(STOPPED): recorded}
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ async def test_an_acceptance_that_does_not_fit_is_refused_and_records_nothing(
     answer = await ask(aggregator, "PUT", f"/streams/{stream}/acceptance", ACCEPT | change)
     assert answer[0] == status
     assert text in answer[1]
-    assert aggregator.outside.decisions == {}
+    assert aggregator.fakes.decisions == {}
 
 
 @pytest.mark.parametrize(

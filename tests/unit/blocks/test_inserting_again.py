@@ -52,7 +52,7 @@ def test_a_second_try_is_recognised_by_what_the_first_was_sent_with(
     results: list[Result] = []
     inserter = inserting.Inserter(STREAM, ClickHouse(host="127.0.0.1"), Quorum(), results.append)
     block = sealed()
-    inserter.hold(block)
+    inserter.buffer(block)
     key = BlockKey(table=block.table, begin=block.begin, end=block.end)
     inserter.grant(Grant(block=key, token="t", deadline_ms=(NOW + 60) * 1000))
     inserter.close()

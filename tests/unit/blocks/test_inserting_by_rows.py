@@ -70,7 +70,7 @@ def decided(monkeypatch: pytest.MonkeyPatch, server: Server, *, quorum: int = 2,
         builder.append(offset, encode("rows", table, [{"n": 1}]), NOW * 1000)
     block = builder.seal(MAX_ROWS).block
     assert block is not None
-    inserter.hold(block, builder)
+    inserter.buffer(block, builder)
     key = BlockKey(table=block.table, begin=7, end=8)
     inserter.grant(Grant(block=key, token="t", deadline_ms=(NOW + 60) * 1000, ask_provenance=True, **grant))
     inserter.close()

@@ -90,7 +90,7 @@ def insert(world: World, *, ask_provenance: bool) -> Result:
             inserter.go(Go(block=message.block, refusal=world.refusal))
 
     inserter = inserting.Inserter(STREAM, ClickHouse(host="127.0.0.1"), Quorum(), report)
-    inserter.hold(block, builder)
+    inserter.buffer(block, builder)
     key = BlockKey(table=block.table, begin=block.begin, end=block.end)
     deadline_ms = int((GRANTED + LIFETIME) * 1000)
     inserter.grant(Grant(block=key, token="t", deadline_ms=deadline_ms, ask_provenance=ask_provenance))

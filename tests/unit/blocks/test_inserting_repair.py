@@ -62,7 +62,7 @@ def repaired(monkeypatch: pytest.MonkeyPatch, server: Server) -> list[Result]:
         builder.append(offset, encode("rows", table, [{"n": 1}, {"n": 2}]), NOW * 1000)
     block = builder.seal(MAX_ROWS).block
     assert block is not None
-    inserter.hold(block, builder)
+    inserter.buffer(block, builder)
     key = BlockKey(table=block.table, begin=7, end=9)
     inserter.grant(Grant(block=key, token="t", deadline_ms=(NOW + 60) * 1000, ask_provenance=True, repair=True))
     inserter.close()

@@ -192,7 +192,7 @@ class AskedLog(Log):
 
 @pytest.mark.parametrize("log", [Log, AskedLog])
 def test_messages_that_are_read_again_do_not_wait_for_their_age_again(log: type[Log]) -> None:
-    # given a round that had to be dropped, as when its table was held meanwhile, or of which a table is read again
+    # given a round that had to be dropped, as when its table was paused meanwhile, or of which a table is read again
     clock = Seconds()
     scan = scanner(log(Sent(0), Sent(1)), clock=clock)
     scan.scan(order(0, max_age=5.0), lambda: False)

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,9 +25,6 @@ class Aggregator:
         self.strikes: list[str] = []
         self.workers: list[list[int]] = []
         """What each look at its workers finds; then one."""
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def streams(self) -> Sequence[object]:
         return ["a/t/0"]
@@ -46,27 +42,12 @@ class Aggregator:
             self.workers.pop(0)
             raise StackError("it has ended")
 
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    def arm_fault(self, point: str, *, action: str) -> None:
+        assert action == "kill-aggregator"
+        self.strikes.append(point)
+        self.alive = False
 
-    def _handler(owner) -> type[BaseHTTPRequestHandler]:
-        class Handler(BaseHTTPRequestHandler):
-            def do_PUT(self) -> None:
-                owner.strikes.append(self.path.rpartition("/")[2])
-                owner.alive = False
-                self._answer()
-
-            def do_DELETE(self) -> None:
-                self._answer()
-
-            def _answer(self) -> None:
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, *_: Any) -> None: ...
-
-        return Handler
+    def disarm_fault(self, point: str) -> None: ...
 
 
 class Supervisor:
@@ -88,11 +69,8 @@ class Supervisor:
 
 
 @pytest.fixture
-def aggregators() -> Iterator[dict[str, Aggregator]]:
-    found = {pod: Aggregator() for pod in ("r1", "r2")}
-    yield found
-    for aggregator in found.values():
-        aggregator.close()
+def aggregators() -> dict[str, Aggregator]:
+    return {pod: Aggregator() for pod in ("r1", "r2")}
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 
 from blockhouse_aggregator.clickhouse.quorum_nodes import PartName, parse_entry
 from blockhouse_aggregator.clickhouse.stuck import (
+    Abandon,
     Cause,
     Finding,
-    GiveUp,
     PendingPart,
     QuorumState,
     ReplicaState,
@@ -69,7 +69,7 @@ def test_a_part_that_an_absent_replica_will_ask_for_is_not_abandoned(asks: str) 
 
 def test_a_part_that_no_replica_has_and_none_asks_for_is_abandoned() -> None:
     finding = found(replica("r1"), replica("r2"))
-    assert (finding.cause, finding.remedy) == (Cause.ORPHANED, GiveUp())
+    assert (finding.cause, finding.remedy) == (Cause.ORPHANED, Abandon())
 
 
 def test_a_quorum_that_is_met_but_not_recorded_is_reported_by_restarting_its_silent_holder() -> None:
@@ -91,7 +91,7 @@ def test_whatever_the_replicas_are_nothing_held_or_asked_for_is_abandoned() -> N
         finding = found(*replicas)
         held_by_active = any(r.active and r.holds for r in replicas)
         asked_for = any(r.queued or r.unread for r in replicas)
-        if isinstance(finding.remedy, GiveUp):
+        if isinstance(finding.remedy, Abandon):
             assert not held_by_active
             assert not asked_for
         if isinstance(finding.remedy, StartFetches):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blockhouse.config.units import duration_text, fraction, percent_text, seconds, size_bytes, size_text
+from blockhouse.config.units import duration_text, fraction, percent_text, seconds, size_bytes, size_text, time_span
 
 ROOT = Path(__file__).parents[3]
 
@@ -30,6 +30,17 @@ def test_a_size_is_a_number_of_bytes(text: str, value: int) -> None:
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no duration"):
         seconds(text)
+
+
+@pytest.mark.parametrize(("text", "value"), [("500ms", 0.5), ("30m", 1800), ("2h", 7200), ("1.5d", 129_600)])
+def test_a_person_may_count_days_on_a_command_line(text: str, value: float) -> None:
+    assert time_span(text) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "10", "d", "-1d", "1e3s", "infd", "1 d", "0s", "0.0d"])
+def test_a_time_span_is_a_duration_above_zero(text: str) -> None:
+    with pytest.raises(ValueError, match=r"no (duration: expected .*ms, s, m, h or d|time at all)"):
+        time_span(text)
 
 
 @pytest.mark.parametrize("text", ["", "Mi", "-1", "1.5Mi", "1M", "1 Mi"])
@@ -63,5 +74,6 @@ def test_a_size_keeps_its_bytes_as_a_text(size: int) -> None:
 def test_the_grammar_is_written_once() -> None:
     """A second one would accept what the first refuses. Quantities of Kubernetes are another grammar."""
     sources = [path for part in ("core", "aggregator", "operator", "e2e") for path in (ROOT / part).rglob("*.py")]
-    own = [str(path.relative_to(ROOT)) for path in sources if re.search(r"\((ms\|)?s\|m\|h|\(Ki\|Mi", path.read_text())]
+    spelt = re.compile(r"""\((ms\|)?s\|m\|h|\(Ki\|Mi|["']h["']: *3_?600""")
+    own = [str(path.relative_to(ROOT)) for path in sources if spelt.search(path.read_text())]
     assert own == ["core/blockhouse/config/units.py"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from blockhouse.contract import aggregator, rollouts, throttle, verifier
+from blockhouse.contract import aggregator, faults, rollouts, throttle, verifier
 from blockhouse.contract.aggregator import Phase, StatusPage, counters_of
 from blockhouse.contract.base import Endpoint, NotUnderstood
 from blockhouse.contract.rollouts import ApplyRequest, HoldRequest
@@ -81,6 +81,7 @@ LATER = {
     "BlockInFlight": {"sinceMs": 0, "error": ""},
     "LaggingTable": {"distance": None, "reason": "", "sinceMs": 0},
     "ApplyRequest": {"restart": False},
+    "FaultRequest": {"count": 1, "skip": 0, "lasts": None, "seconds": 0, "stream": "", "table": ""},
     "OverrideRequest": {"autoRemove": False, "expires": ""},
     "Verdict": {"problems": []},
     "HistoryCoverage": {"unchecked": 0},
@@ -91,11 +92,17 @@ with its meaning when it is added to the contract, and never taken from here."""
 
 
 def test_only_later_keys_may_be_absent() -> None:
-    endpoints = (*ENDPOINTS, *throttle.ENDPOINTS)
+    endpoints = (*ENDPOINTS, *throttle.ENDPOINTS, *faults.ENDPOINTS)
     schemas = {model for endpoint in endpoints for model in (endpoint.answer, endpoint.request) if model is not None}
     inner = {aggregator.StreamStatus, aggregator.TableStatus, aggregator.StreamCounters, aggregator.BlockInFlight}
     inner |= {aggregator.LaggingTable, aggregator.RaisedAlarm, aggregator.StopReason, aggregator.Hazard}
-    inner |= {aggregator.RestartStatus, aggregator.Standing, verifier.Coverage, verifier.HistoryCoverage}
+    inner |= {
+        faults.ArmedAnswer,
+        aggregator.RestartStatus,
+        aggregator.Standing,
+        verifier.Coverage,
+        verifier.HistoryCoverage,
+    }
     found = {
         model.__name__: {field.alias or name for name, field in model.model_fields.items() if not field.is_required()}
         for model in schemas | inner

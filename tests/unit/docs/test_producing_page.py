@@ -31,7 +31,7 @@ def block(language: str) -> str:
     return found
 
 
-class Outside:
+class FakePorts:
     """What was asked of the clients, in order."""
 
     def __init__(self) -> None:
@@ -66,8 +66,8 @@ class Outside:
 
 
 @pytest.fixture
-def outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Outside:
-    found = Outside()
+def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakePorts:
+    found = FakePorts()
     entry = SimpleNamespace(load=lambda: found.connected)
     monkeypatch.setattr(producer, "entry_points", lambda **_: (entry,))
     monkeypatch.setattr(producer, "Transport", found.client)
@@ -77,37 +77,37 @@ def outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Outside:
     return found
 
 
-def test_the_example_sends_its_row_by_its_file(outside: Outside) -> None:
+def test_the_example_sends_its_row_by_its_file(fakes: FakePorts) -> None:
     exec(compile(block("python"), "docs/producing.md", "exec"), {})
-    assert outside.sent == [({"table": "db.clicks", "format": "rows", "schema": "1"}, b"user-7")]
-    assert outside.did == ["connected", "sent", "flushed", "disconnected"]
-    assert outside.zookeeper is not None
-    assert outside.zookeeper.root == "/blockhouse/events"
-    assert (outside.transport["topic"], outside.transport["settings"]) == ("events-01", {"linger.ms": 20})
-    client = outside.clusters[0].client_config()
-    assert (outside.clusters[0].name, client["security.protocol"], client["sasl.username"]) == (
+    assert fakes.sent == [({"table": "db.clicks", "format": "rows", "schema": "1"}, b"user-7")]
+    assert fakes.did == ["connected", "sent", "flushed", "disconnected"]
+    assert fakes.zookeeper is not None
+    assert fakes.zookeeper.root == "/blockhouse/events"
+    assert (fakes.transport["topic"], fakes.transport["settings"]) == ("events-01", {"linger.ms": 20})
+    client = fakes.clusters[0].client_config()
+    assert (fakes.clusters[0].name, client["security.protocol"], client["sasl.username"]) == (
         "a",
         "SASL_SSL",
         "clicks",
     )
 
 
-def test_it_disconnects_also_when_messages_are_not_delivered(outside: Outside) -> None:
-    outside.undelivered = True
+def test_it_disconnects_also_when_messages_are_not_delivered(fakes: FakePorts) -> None:
+    fakes.undelivered = True
     sending = Producer.from_config("producer.yaml")
     with pytest.raises(Retryable):
         sending.close()
-    assert outside.did == ["connected", "flushed", "disconnected"]
+    assert fakes.did == ["connected", "flushed", "disconnected"]
 
 
-def test_the_local_cluster_is_preferred_and_is_the_first_by_default(outside: Outside) -> None:
+def test_the_local_cluster_is_preferred_and_is_the_first_by_default(fakes: FakePorts) -> None:
     text = block("yaml")
     Path("b.yaml").write_text(text.replace("local: a", "local: b"))
     Producer.from_config("b.yaml").close()
-    assert [each.name for each in outside.clusters] == ["b", "a"]
+    assert [each.name for each in fakes.clusters] == ["b", "a"]
     Path("none.yaml").write_text(text.replace("local: a\n", ""))
     Producer.from_config("none.yaml").close()
-    assert [each.name for each in outside.clusters] == ["a", "b"]
+    assert [each.name for each in fakes.clusters] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -120,12 +120,12 @@ def test_the_local_cluster_is_preferred_and_is_the_first_by_default(outside: Out
     ],
 )
 def test_a_file_that_is_wrong_is_refused_before_anything_is_connected(
-    outside: Outside, change: tuple[str, str], problem: str
+    fakes: FakePorts, change: tuple[str, str], problem: str
 ) -> None:
     Path("wrong.yaml").write_text(block("yaml").replace(*change))
     with pytest.raises(ConfigError, match=problem):
         Producer.from_config("wrong.yaml")
-    assert outside.did == []
+    assert fakes.did == []
 
 
 def test_schemas_come_from_where_the_wheel_states(monkeypatch: pytest.MonkeyPatch) -> None:

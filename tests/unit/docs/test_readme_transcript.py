@@ -37,10 +37,10 @@ def story() -> Iterator[tuple[tuple[ReplicaSeen, ...], bool, tuple[TableStatus, 
     created = (TableStatus(name=CLICKS, state="AsSpecified"),)
     yield tuple(ReplicaSeen(name, "dc-a", scale=1) for name in names), False, ()
     creating = TableStatus(name=CLICKS, state="SchemaChanging", message=f"creating it at {names[0]}")
-    starting = PodSeen(ready=False, revision=NOW)
+    starting = PodSeen(ready=False, spec_hash=NOW)
     yield (replace(first, pod=starting), replace(second, pod=starting)), False, (creating,)
     yield (first, second), False, created
-    yield (replace(first, pod=PodSeen(ready=True, terminating=True, revision=NOW)), second), True, created
+    yield (replace(first, pod=PodSeen(ready=True, terminating=True, spec_hash=NOW)), second), True, created
     yield (replace(first, pod=starting), second), True, created
     yield (first, second), True, created
 

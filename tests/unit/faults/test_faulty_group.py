@@ -1,4 +1,4 @@
-"""Faults around a commit: only of one that names a block in flight, and each with the fate it stands for."""
+"""Faults at a commit: only of one that names a block in flight, and each with the fate it stands for."""
 
 from __future__ import annotations
 

@@ -133,3 +133,28 @@ async def test_a_task_obeys_no_driver_without_the_key(answer: Welcome | Rest) ->
     async with listening(accept) as address:
         with pytest.raises(Retryable, match="is not the driver"):
             await asyncio.to_thread(connect, address)
+
+
+async def test_an_error_of_the_drivers_own_code_is_not_blamed_on_the_peer() -> None:
+    async def accept(_: Session) -> None:
+        raise ValueError("ours")
+
+    async with listening(accept) as address:
+        with capture_logs() as logs, pytest.raises(Retryable):
+            await asyncio.to_thread(connect, address)
+
+    found = [(entry["event"], entry["log_level"], "exc_info" in entry) for entry in logs]
+    assert ("gate.internal_error", "error", True) in found
+    assert "gate.session_failed" not in [event for event, *_ in found]
+
+
+async def test_what_no_task_sends_is_the_peers_fault_and_no_error() -> None:
+    async with listening(refuse) as address:
+        with capture_logs() as logs:
+            reader, writer = await asyncio.open_connection(address.host, address.port)
+            await reader.readline()
+            writer.write(b"GET / HTTP/1.1\r\n")
+            assert await asyncio.wait_for(reader.read(), 10) == b""
+            writer.close()
+
+    assert [(entry["event"], entry["log_level"]) for entry in logs] == [("gate.session_failed", "warning")]

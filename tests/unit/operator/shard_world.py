@@ -11,7 +11,7 @@ from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister
 from blockhouse_operator.decide.replication import ReplicaOfTable, ReplicationSeen
 from blockhouse_operator.decide.rollout import DOWN, WELL, BeginStep, EndStep, Restart
-from blockhouse_operator.decide.seen import AggregatorSeen, PodSeen, ReplicaSeen, ShardSeen, StreamSeen, Turn
+from blockhouse_operator.decide.seen import AggregatorSeen, BegunStep, PodSeen, ReplicaSeen, ShardSeen, StreamSeen
 from blockhouse_operator.decide.shard import ShardPlan, plan_shard
 from tests.unit.operator.resources import pipeline
 
@@ -33,9 +33,9 @@ def consuming(name: str, revision: str = NOW) -> ReplicaSeen:
     return ReplicaSeen(
         name,
         "dc-a",
-        desired_revision=NOW,
+        desired_spec_hash=NOW,
         scale=1,
-        pod=PodSeen(ready=True, revision=revision),
+        pod=PodSeen(ready=True, spec_hash=revision),
         aggregator=AggregatorSeen(ready=True, streams=(StreamSeen(f"a/events-0/{name[-1]}", "CONSUME"),)),
     )
 
@@ -59,7 +59,7 @@ class World:
 
     spec: ClickHouseShardIngestSpec
     replicas: dict[str, ReplicaSeen]
-    turn: Turn | None = None
+    begun: BegunStep | None = None
     unregistered: tuple[str, ...] = ()
     copied: frozenset[str] = frozenset()
     """Surplus replicas of which the others have all data; `advance` copies that of the others."""
@@ -72,8 +72,10 @@ class World:
         desired = [replica.name for replica in spec.replicas]
         names = [*desired, *(f"old-{n}" for n in range(chance.choice([0, 0, 1, 2])))]
         replicas = {name: _any_replica(name, chance) for name in names}
-        turn = Turn(chance.choice([*desired, "gone"]), chance.choice([0.0, 1e6])) if chance.random() < 0.4 else None
-        return cls(spec, replicas, turn)
+        begun = (
+            BegunStep(chance.choice([*desired, "gone"]), chance.choice([0.0, 1e6])) if chance.random() < 0.4 else None
+        )
+        return cls(spec, replicas, begun)
 
     def seen(self) -> ShardSeen:
         desired = [replica.name for replica in self.spec.replicas]
@@ -82,7 +84,7 @@ class World:
             replication=self.replication(surplus),
             replicas=tuple(self.replicas.get(name, ReplicaSeen(name, "dc-a", NOW)) for name in desired),
             surplus=surplus,
-            turn=self.turn,
+            begun=self.begun,
         )
 
     def replication(self, surplus: tuple[ReplicaSeen, ...]) -> ReplicationSeen | None:
@@ -114,11 +116,11 @@ class World:
             all_answer = not any(state in DOWN for state in others)
             takes_nothing = mine in DOWN or (mine not in WELL and no_quorum and all_answer)
             assert all(state in WELL for state in others) or takes_nothing, f"{step} while the others are {others}"
-            assert self.turn is not None
-            assert self.turn.replica == step.replica, "a restart that was not noted before"
+            assert self.begun is not None
+            assert self.begun.replica == step.replica, "a restart that was not noted before"
         if isinstance(step, Drain):
             assert sum(state in WELL for state in states.values()) >= self.spec.quorum, step
-            assert self.turn is None, "a replica drained while another one restarts"
+            assert self.begun is None, "a replica drained while another one restarts"
         if isinstance(step, (Drain, Unregister)):
             assert step.replica in self.copied, f"{step} before the others have its data"
         if isinstance(step, (Unregister, DeleteReplica)):
@@ -131,9 +133,9 @@ class World:
     def _take(self, step: object) -> None:
         match step:
             case BeginStep():
-                self.turn = Turn(step.replica, 0.0)
+                self.begun = BegunStep(step.replica, 0.0)
             case EndStep():
-                self.turn = None
+                self.begun = None
             case Restart():
                 found = self.replicas[step.replica]
                 assert found.pod is not None
@@ -177,7 +179,7 @@ class World:
             case "replay":
                 self.replicas[name] = replaying(found) if found.pod.ready else found
             case "outdated":
-                self.replicas[name] = replace(found, pod=replace(found.pod, revision="old"))
+                self.replicas[name] = replace(found, pod=replace(found.pod, spec_hash="old"))
 
     def settle(self) -> int:
         """Let the operator and Kubernetes work until nothing changes any more; returns how many reconciles it took."""
@@ -187,7 +189,7 @@ class World:
             moved = [self.advance(name) for name in sorted(names)]
             if not plan.steps and not any(moved):
                 return count
-        raise AssertionError(f"no fixed point: {self.turn} {self.replicas}")
+        raise AssertionError(f"no fixed point: {self.begun} {self.replicas}")
 
 
 def _part_of(name: str) -> str:
@@ -199,7 +201,7 @@ def _part_of(name: str) -> str:
 def _next_stage(found: ReplicaSeen) -> ReplicaSeen:
     """ending -> gone -> made -> ready -> answering (replaying) -> consuming."""
     if found.pod is None:
-        return replace(found, pod=PodSeen(ready=False, revision=found.desired_revision)) if found.scale else found
+        return replace(found, pod=PodSeen(ready=False, spec_hash=found.desired_spec_hash)) if found.scale else found
     if found.pod.terminating:
         return replace(found, pod=None, aggregator=None)
     if not found.pod.ready:

@@ -81,7 +81,7 @@ async def asked(shards: Any, shard: Any) -> int:
         ({"rollout": {"replica": "p-1-a-0"}, **HOLDING}, 1),
     ],
 )
-def test_a_shard_is_busy_while_a_replica_restarts_or_a_table_is_held(status: dict[str, Any], busy: int) -> None:
+def test_a_shard_is_busy_while_a_replica_restarts_or_a_table_is_paused(status: dict[str, Any], busy: int) -> None:
     assert counted(status) == busy
 
 
@@ -113,7 +113,7 @@ async def test_a_shard_begins_by_a_fresh_count_only() -> None:
 
 
 OUTDATED: ShardSeen = seen_shard(
-    *(replace(consuming(replica.name), desired_revision="newest") for replica in spec_of(3).replicas)
+    *(replace(consuming(replica.name), desired_spec_hash="newest") for replica in spec_of(3).replicas)
 )
 
 

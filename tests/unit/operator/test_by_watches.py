@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from blockhouse_operator.adapters.kinds import BLOCK_AGGREGATOR
-from blockhouse_operator.api.labels import RESTART, REVISION
+from blockhouse_operator.api.labels import RESTART, SPEC_HASH
 from e2e.memory.fleet import NAME, NAMESPACE, Fleet
 
 POD = (NAMESPACE, f"{NAME}-0-dc-a-0-0")
@@ -138,7 +138,7 @@ async def test_a_pod_is_not_restarted_twice_although_its_new_one_was_not_reporte
 async def test_a_shard_begins_by_what_the_api_server_has_of_the_others(fleet: Fleet) -> None:
     """Another one has begun, and its watch has not reported it: with maxParallelShards 1 this one waits."""
     pod = copy.deepcopy(fleet.api.of("pods")[POD])
-    pod["metadata"]["annotations"][REVISION] = "of another spec"
+    pod["metadata"]["annotations"][SPEC_HASH] = "of another spec"
     fleet.api.put("pods", pod)
     await fleet.caught_up()
     fleet.api.silent = True

@@ -21,7 +21,7 @@ from blockhouse_operator.desired.clickhouse_files import (
     usable_users,
 )
 from blockhouse_operator.desired.pod import template
-from blockhouse_operator.desired.revision import revision
+from blockhouse_operator.desired.spec_hash import spec_hash
 from tests.unit.operator.resources import pipeline
 
 MANAGED = "spec.clickhouse.managed"
@@ -160,7 +160,7 @@ def test_a_changed_key_restarts_pods_and_a_pod_mounts_exactly_its_keys() -> None
     )
     pod = template(one, one.replicas[0])
 
-    assert len({revision(spec, spec.replicas[0]) for spec in (bare, one, two)}) == 3
+    assert len({spec_hash(spec, spec.replicas[0]) for spec in (bare, one, two)}) == 3
     assert list(mounted_keys(pod, "events-clickhouse-files")) == ["k1"]
     assert list(mounted_keys(template(bare, bare.replicas[0]), "events-clickhouse-files")) == []
 
@@ -170,7 +170,7 @@ def test_the_first_file_of_users_restarts_pods_and_no_other_one_does() -> None:
     path = f"{MANAGED}.userFiles"
     bare, one, two = (files_of(**{path: files}) for files in ([], [file], [file, {**file, "name": "b.xml"}]))
 
-    hashes = [revision(spec, spec.replicas[0]) for spec in (bare, one, two)]
+    hashes = [spec_hash(spec, spec.replicas[0]) for spec in (bare, one, two)]
 
     assert hashes[0] != hashes[1] == hashes[2]
     sources = [

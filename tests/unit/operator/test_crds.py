@@ -148,7 +148,7 @@ def test_a_status_is_never_filled_in_by_the_api_server() -> None:
 
 
 def test_every_pattern_is_one_that_the_api_server_understands() -> None:
-    """Go's regular expressions know no look-around and no back-references."""
+    """Go's regular expressions know no look-ahead and no back-references."""
     for _, path, field in FIELDS:
         assert not re.search(r"\(\?[=!<]|\\\d", field.get("pattern", "")), path
 

@@ -14,7 +14,7 @@ from blockhouse_operator.api.status import (
     VerifierStatus,
 )
 from blockhouse_operator.decide.pipeline import ABOUT_SHARDS, PipelineSeen, ShardState, describe_pipeline
-from blockhouse_operator.decide.seen import AggregatorSeen, ReplicaSeen, ShardSeen, StreamSeen, TableSeen, Turn
+from blockhouse_operator.decide.seen import AggregatorSeen, BegunStep, ReplicaSeen, ShardSeen, StreamSeen, TableSeen
 from blockhouse_operator.decide.shard import describe_shard, drained, plan_shard
 from blockhouse_operator.decide.shard_conditions import had_quorum
 from blockhouse_operator.decide.streams import expected_streams
@@ -59,7 +59,7 @@ def test_a_shard_is_ready_when_a_quorum_consumes_and_every_stream_is_owned() -> 
 
 def test_a_shard_is_not_ready_before_its_topics_and_tables_are_known_and_stays_ready_when_they_change() -> None:
     def of(state: str, **seen: Any) -> tuple[str, str]:
-        known = (TableSeen("db.t", revision=2),) if seen.get("known") else ()
+        known = (TableSeen("db.t", schema_revision=2),) if seen.get("known") else ()
         replicas = [replace(r, aggregator=replace(r.aggregator, tables=known)) for r in owners()]  # type: ignore[type-var]
         topic = TopicStatus(cluster="a", state=seen.get("topic", "AsSpecified"), partitions=seen.get("partitions", 4))
         table = TableStatus(name="db.t", state=state)
@@ -119,7 +119,7 @@ def test_a_running_shard_stays_ready_while_an_obstacle_holds_back_changes() -> N
 
 
 def test_a_stalled_step_is_reported() -> None:
-    seen = shard(unready(owners()[0]), *owners()[1:], turn=Turn(NAMES[0], 1e6))
+    seen = shard(unready(owners()[0]), *owners()[1:], begun=BegunStep(NAMES[0], 1e6))
     assert conditions_of(seen)["Stalled"].reason == "StepTimedOut"
 
 

@@ -17,8 +17,8 @@ from blockhouse_operator.decide.rebuild import (
 )
 from blockhouse_operator.decide.removal import Unregister
 from blockhouse_operator.decide.replication import ReplicaOfTable, ReplicationSeen
-from blockhouse_operator.decide.rollout import Hold, plan_rollout
-from blockhouse_operator.decide.seen import PodSeen, Rebuild, RebuildSeen, ReplicaSeen, Turn
+from blockhouse_operator.decide.rollout import RestartDeferred, plan_rollout
+from blockhouse_operator.decide.seen import BegunStep, PodSeen, Rebuild, RebuildSeen, ReplicaSeen
 from blockhouse_operator.decide.shard import plan_shard
 from tests.unit.operator.shard_world import consuming, shard, spec_of, unready
 
@@ -39,7 +39,7 @@ ASKED = RebuildSeen(claims=CLAIMS, asked=MINE)
 
 
 def plan(rebuild: RebuildSeen | None, replication: ReplicationSeen | None, **more: Any) -> list[Any]:
-    mine = more.pop("mine", replace(unready(consuming(MINE)), pod=PodSeen(ready=False, revision="new", restarts=3)))
+    mine = more.pop("mine", replace(unready(consuming(MINE)), pod=PodSeen(ready=False, spec_hash="new", restarts=3)))
     present = [mine, *map(consuming, OTHERS)]
     return list(plan_rebuild(SPEC, shard(*present, rebuild=rebuild, replication=replication, **more)))
 
@@ -58,7 +58,7 @@ def test_a_rebuild_is_noted_before_anything_is_touched(rebuild: RebuildSeen, cla
 def test_it_is_refused_where_others_are_not_proven_to_have_the_data(rebuild: RebuildSeen) -> None:
     (held,) = plan(rebuild, ALONE)
 
-    assert isinstance(held, Hold)
+    assert isinstance(held, RestartDeferred)
     assert (held.reason, held.stalled) == (Reason.DATA_NOT_ELSEWHERE, True)
     assert "accept-data-loss" in held.why
     assert isinstance(plan(rebuild, ALONE, accepted_loss=MINE)[0], BeginRebuild)
@@ -72,7 +72,7 @@ def test_a_volume_of_which_zookeeper_knows_nothing_is_not_wiped_when_no_other_re
     dead = ReplicationSeen({PATH: dict.fromkeys(OTHERS, DEAD)}, names={PATH: "db.t"})
     for nothing in (ReplicationSeen(absent=("db.t",)), dead):
         (held,) = plan(rebuild, nothing)
-        assert isinstance(held, Hold)
+        assert isinstance(held, RestartDeferred)
         assert held.reason is Reason.DATA_NOT_ELSEWHERE
 
 
@@ -81,17 +81,17 @@ def test_a_volume_whose_replica_was_removed_with_loss_is_not_wiped_by_itself() -
 
     assert isinstance(plan(RETURNED, gone)[0], BeginRebuild)
     (held,) = plan(replace(RETURNED, unproven=frozenset({MINE})), gone)
-    assert isinstance(held, Hold)
+    assert isinstance(held, RestartDeferred)
     assert "before others had its data" in held.why
 
 
 def test_silence_is_no_proof() -> None:
     for more in ({}, {"zookeeper_trouble": "down"}):
         (held,) = plan(ASKED, None, **more)
-        assert isinstance(held, Hold)
+        assert isinstance(held, RestartDeferred)
         assert not held.stalled
     (unknown,) = plan(ASKED, replace(COPIED, unknown=("db.u",)))
-    assert isinstance(unknown, Hold)
+    assert isinstance(unknown, RestartDeferred)
     assert "db.u" in unknown.why
 
 
@@ -99,7 +99,7 @@ def test_a_returned_volume_is_registered_again_by_a_server_that_can() -> None:
     (step,) = plan(RETURNED, COPIED, mine=consuming(MINE))
     assert isinstance(step, RestoreReplica)
     (held,) = plan(RETURNED, COPIED, mine=unready(consuming(MINE)))
-    assert isinstance(held, Hold), "it may still be starting"
+    assert isinstance(held, RestartDeferred), "it may still be starting"
 
 
 BEGUN = replace(ASKED, begun=Rebuild(MINE, "old-uid"))
@@ -108,10 +108,10 @@ ENDED = ReplicaSeen(MINE, "dc-a", "new", scale=0)
 
 def test_the_volume_goes_after_the_pod_and_the_registration_and_only_if_the_data_is_still_elsewhere() -> None:
     (held,) = plan(BEGUN, COPIED, mine=consuming(MINE))
-    assert isinstance(held, Hold)
+    assert isinstance(held, RestartDeferred)
     assert [type(step) for step in plan(BEGUN, COPIED, mine=ENDED)] == [Unregister, ReplaceVolume]
     (refused,) = plan(BEGUN, ALONE, mine=ENDED)
-    assert isinstance(refused, Hold)
+    assert isinstance(refused, RestartDeferred)
     assert refused.reason is Reason.DATA_NOT_ELSEWHERE
 
 
@@ -121,7 +121,7 @@ def test_with_a_new_volume_it_waits_until_the_clone_has_caught_up() -> None:
     for mine, words in ((None, "not there yet"), (cloning, "20 parts still to fetch")):
         table = dict.fromkeys(OTHERS, WHOLE) | ({MINE: mine} if mine else {})
         (held,) = plan(replaced, ReplicationSeen({PATH: table}), mine=consuming(MINE))
-        assert isinstance(held, Hold)
+        assert isinstance(held, RestartDeferred)
         assert held.reason is Reason.REBUILDING
         assert words in held.why
     (step,) = plan(replaced, ReplicationSeen({PATH: dict.fromkeys((MINE, *OTHERS), WHOLE)}), mine=consuming(MINE))
@@ -143,20 +143,20 @@ def test_nothing_else_restarts_or_leaves_meanwhile() -> None:
 
     held = plan_rollout(SPEC, seen)
 
-    assert isinstance(held, Hold)
+    assert isinstance(held, RestartDeferred)
     assert held.reason is Reason.REBUILDING
     leaving = plan_shard(SPEC, replace(seen, surplus=(consuming("old"),)))
     assert leaving.steps == ()
 
 
 def test_a_rebuild_waits_for_a_restart_and_ends_when_its_replica_leaves_the_spec() -> None:
-    (held,) = plan(ASKED, COPIED, turn=Turn(OTHERS[0], 1.0))
-    assert isinstance(held, Hold)
+    (held,) = plan(ASKED, COPIED, begun=BegunStep(OTHERS[0], 1.0))
+    assert isinstance(held, RestartDeferred)
     (step,) = plan(replace(ASKED, begun=Rebuild("gone", "uid")), COPIED)
     assert isinstance(step, EndRebuild)
 
 
 def test_a_name_that_is_no_replica_is_reported() -> None:
     (held,) = plan(RebuildSeen(asked="typo"), COPIED)
-    assert isinstance(held, Hold)
+    assert isinstance(held, RestartDeferred)
     assert "typo, which is no replica" in held.why

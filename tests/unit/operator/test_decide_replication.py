@@ -9,7 +9,7 @@ import pytest
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister, plan_removal
 from blockhouse_operator.decide.replication import ReplicaOfTable, ReplicationSeen, behind, copies, uncovered
-from blockhouse_operator.decide.rollout import Hold
+from blockhouse_operator.decide.rollout import RestartDeferred
 from tests.unit.operator.shard_world import consuming, shard, spec_of
 
 PATH = "/clickhouse/tables/0/db.t"
@@ -33,9 +33,9 @@ def plan(replication: ReplicationSeen | None, *, replicas: int = 2, scale: int =
     return list(plan_removal(spec, shard(*present, surplus=(leaving,), replication=replication, **more)))
 
 
-def held(steps: list[object]) -> Hold:
+def held(steps: list[object]) -> RestartDeferred:
     (only,) = steps
-    assert isinstance(only, Hold), steps
+    assert isinstance(only, RestartDeferred), steps
     assert only.reason is Reason.DRAINING
     return only
 

@@ -17,8 +17,8 @@ from blockhouse_operator.api.resource import ClickHouseShardIngest, parse_shard_
 from blockhouse_operator.api.rollout import Window, parallel_shards
 from blockhouse_operator.api.status import ClickHouseShardIngestStatus, ReplicaStatus, RestartStatus
 from blockhouse_operator.decide.restarts import demanded, latest_demands, outside_windows
-from blockhouse_operator.decide.rollout import DEMANDED, OUTDATED, BeginStep, EndStep, Hold, plan_rollout
-from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State, Turn
+from blockhouse_operator.decide.rollout import DEMANDED, OUTDATED, BeginStep, EndStep, RestartDeferred, plan_rollout
+from blockhouse_operator.decide.seen import BegunStep, ReplicaSeen, ShardSeen, State
 from blockhouse_operator.decide.shard import describe_shard, may_end, plan_shard
 from blockhouse_operator.decide.shard_conditions import had_quorum
 from blockhouse_operator.desired.manifest import content_of
@@ -73,14 +73,14 @@ def test_a_demanded_restart_is_one_step_of_a_rollout_like_any_other() -> None:
     seen = shard(asked(consuming(A)), consuming(B), consuming(C))
     assert plan_rollout(SPEC, seen) == BeginStep(A, DEMANDED)
     waits = plan_rollout(SPEC, shard(asked(consuming(A)), unready(consuming(B)), consuming(C)))
-    assert isinstance(waits, Hold)
+    assert isinstance(waits, RestartDeferred)
     assert plan_rollout(SPEC, shard(consuming(A, "old"), consuming(B), consuming(C))) == BeginStep(A, OUTDATED)
 
 
 def test_outside_its_windows_a_shard_restarts_only_what_is_down_or_was_asked_for() -> None:
     old = consuming(A, "old")
     held = plan_rollout(SPEC, shard(old, consuming(B), consuming(C), outside_window="the next window begins at noon"))
-    assert held == Hold(Reason.OUTSIDE_WINDOW, f"{A} is to restart; the next window begins at noon")
+    assert held == RestartDeferred(Reason.OUTSIDE_WINDOW, f"{A} is to restart; the next window begins at noon")
     for replica in (asked(old), unready(old)):
         seen = shard(replica, consuming(B), consuming(C), outside_window="later")
         assert isinstance(plan_rollout(SPEC, seen), BeginStep)
@@ -192,7 +192,7 @@ def test_nothing_is_done_to_a_stopped_shard_and_a_step_that_was_begun_is_ended()
     gone = [replace(consuming(name, "old"), pod=None, aggregator=None, scale=0) for name in (A, B, C)]
     leaving = replace(consuming("leaving"), zone="gone")
     assert not plan_shard(STOPPED, shard(*gone, surplus=(leaving,))).steps
-    (step,) = plan_shard(STOPPED, shard(*gone, turn=Turn(A, 10))).steps
+    (step,) = plan_shard(STOPPED, shard(*gone, begun=BegunStep(A, 10))).steps
     assert isinstance(step, EndStep)
 
 

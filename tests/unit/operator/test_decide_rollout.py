@@ -8,8 +8,15 @@ import pytest
 
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
-from blockhouse_operator.decide.rollout import BeginStep, EndStep, Hold, Restart, RestartAggregator, plan_rollout
-from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State, StreamSeen, TableSeen, Turn, ZoneReport
+from blockhouse_operator.decide.rollout import (
+    BeginStep,
+    EndStep,
+    Restart,
+    RestartAggregator,
+    RestartDeferred,
+    plan_rollout,
+)
+from blockhouse_operator.decide.seen import BegunStep, ReplicaSeen, ShardSeen, State, StreamSeen, TableSeen, ZoneReport
 from blockhouse_operator.decide.streams import expected_streams
 from tests.unit.operator.shard_world import consuming, replaying, shard, spec_of, unready
 
@@ -23,7 +30,7 @@ def old(name: str) -> ReplicaSeen:
 
 def held(seen: ShardSeen, spec: ClickHouseShardIngestSpec = SPEC) -> Reason:
     step = plan_rollout(spec, seen)
-    assert isinstance(step, Hold), step
+    assert isinstance(step, RestartDeferred), step
     return step.reason
 
 
@@ -39,19 +46,19 @@ def test_a_step_is_noted_before_the_restart_and_ended_only_when_the_replica_is_w
     outdated = shard(old(A), old(B), consuming(C))
     assert plan_rollout(SPEC, outdated) == BeginStep(A, "its pod was made from an older spec")
 
-    noted = replace(outdated, turn=Turn(A, 0))
+    noted = replace(outdated, begun=BegunStep(A, 0))
     assert isinstance(plan_rollout(SPEC, noted), Restart)
 
-    starting = shard(unready(consuming(A)), old(B), consuming(C), turn=Turn(A, 9))
+    starting = shard(unready(consuming(A)), old(B), consuming(C), begun=BegunStep(A, 9))
     assert held(starting) is Reason.ROLLING_OUT
     assert held(replace(starting, replicas=(replaying(consuming(A)), old(B), consuming(C)))) is Reason.ROLLING_OUT
-    assert isinstance(plan_rollout(SPEC, shard(consuming(A), old(B), consuming(C), turn=Turn(A, 9))), EndStep)
+    assert isinstance(plan_rollout(SPEC, shard(consuming(A), old(B), consuming(C), begun=BegunStep(A, 9))), EndStep)
 
 
 @pytest.mark.parametrize("other", [unready(consuming(B)), replaying(consuming(B)), replace(consuming(B), pod=None)])
 def test_no_replica_is_restarted_while_another_one_is_not_well(other: ReplicaSeen) -> None:
     assert held(shard(old(A), other, consuming(C))) is Reason.ROLLING_OUT
-    assert held(shard(old(A), other, consuming(C), turn=Turn(A, 0))) is Reason.ROLLING_OUT
+    assert held(shard(old(A), other, consuming(C), begun=BegunStep(A, 0))) is Reason.ROLLING_OUT
 
 
 def test_a_replica_that_is_down_goes_first_for_its_restart_takes_nothing_away() -> None:
@@ -63,13 +70,13 @@ def test_a_replica_that_is_down_goes_first_for_its_restart_takes_nothing_away() 
 def test_a_mistake_that_broke_all_replicas_is_fixed_by_the_next_spec() -> None:
     broken = shard(*(unready(old(name)) for name in (A, B, C)))
     assert isinstance(plan_rollout(SPEC, broken), BeginStep)
-    assert isinstance(plan_rollout(SPEC, replace(broken, turn=Turn(A, 0))), Restart)
+    assert isinstance(plan_rollout(SPEC, replace(broken, begun=BegunStep(A, 0))), Restart)
     loading_nothing = shard(*(replace(old(name), aggregator=None) for name in (A, B, C)))
     assert isinstance(plan_rollout(SPEC, loading_nothing), BeginStep)
 
 
 def test_a_replica_that_cannot_replay_without_another_one_gives_its_turn_to_it() -> None:
-    step = plan_rollout(SPEC, shard(replaying(consuming(A)), unready(old(B)), unready(old(C)), turn=Turn(A, 9)))
+    step = plan_rollout(SPEC, shard(replaying(consuming(A)), unready(old(B)), unready(old(C)), begun=BegunStep(A, 9)))
     assert isinstance(step, EndStep)
     begun = plan_rollout(SPEC, shard(replaying(consuming(A)), unready(old(B)), unready(old(C))))
     assert isinstance(begun, BeginStep)
@@ -77,24 +84,26 @@ def test_a_replica_that_cannot_replay_without_another_one_gives_its_turn_to_it()
 
 
 def test_a_restart_that_does_not_end_stalls_the_shard_and_touches_no_other_replica() -> None:
-    step = plan_rollout(SPEC, shard(unready(consuming(A)), old(B), consuming(C), turn=Turn(A, 16 * 60)))
-    assert isinstance(step, Hold)
+    step = plan_rollout(SPEC, shard(unready(consuming(A)), old(B), consuming(C), begun=BegunStep(A, 16 * 60)))
+    assert isinstance(step, RestartDeferred)
     assert (step.reason, step.stalled) == (Reason.STEP_TIMED_OUT, True)
 
 
 def test_a_corrected_spec_restarts_the_replica_that_is_down_already() -> None:
-    step = plan_rollout(SPEC, shard(unready(old(A)), old(B), consuming(C), turn=Turn(A, 16 * 60)))
+    step = plan_rollout(SPEC, shard(unready(old(A)), old(B), consuming(C), begun=BegunStep(A, 16 * 60)))
     assert isinstance(step, Restart)
     assert step.replica == A
 
 
 def test_a_replica_taken_out_of_the_spec_meanwhile_releases_its_restart() -> None:
-    assert isinstance(plan_rollout(SPEC, shard(old(A), consuming(B), consuming(C), turn=Turn("gone", 0))), EndStep)
+    assert isinstance(
+        plan_rollout(SPEC, shard(old(A), consuming(B), consuming(C), begun=BegunStep("gone", 0))), EndStep
+    )
 
 
 def test_a_paused_rollout_begins_nothing_but_ends_what_was_begun() -> None:
     assert held(shard(old(A), consuming(B), consuming(C)), paused()) is Reason.PAUSED
-    assert isinstance(plan_rollout(paused(), shard(consuming(A), old(B), consuming(C), turn=Turn(A, 0))), EndStep)
+    assert isinstance(plan_rollout(paused(), shard(consuming(A), old(B), consuming(C), begun=BegunStep(A, 0))), EndStep)
 
 
 def test_other_shards_of_the_pipeline_wait_until_it_is_done() -> None:
@@ -104,7 +113,7 @@ def test_other_shards_of_the_pipeline_wait_until_it_is_done() -> None:
 def test_nothing_is_restarted_that_could_not_start_again() -> None:
     missing = shard(old(A), consuming(B), consuming(C), missing_references=("Secret x does not exist",))
     assert held(missing) is Reason.SECRET_MISSING
-    assert held(replace(missing, turn=Turn(A, 0))) is Reason.SECRET_MISSING
+    assert held(replace(missing, begun=BegunStep(A, 0))) is Reason.SECRET_MISSING
     assert held(shard(old(A), consuming(B), consuming(C), zookeeper_trouble="down")) is Reason.ZOOKEEPER_UNREACHABLE
 
 
@@ -170,8 +179,8 @@ def test_after_a_change_of_tables_one_aggregator_after_the_other_restarts() -> N
     begun = plan_rollout(SPEC, first)
     assert isinstance(begun, BeginStep)
     assert (begun.replica, begun.aggregator_only) == (A, True)
-    turn = Turn(A, 0, aggregator_only=True)
-    restart = plan_rollout(SPEC, replace(first, turn=turn))
+    begun = BegunStep(A, 0, aggregator_only=True)
+    restart = plan_rollout(SPEC, replace(first, begun=begun))
     assert isinstance(restart, RestartAggregator)
     assert (restart.replica, restart.demand) == (A, 1)
     silent = replace(due(A), aggregator=None)
@@ -179,25 +188,25 @@ def test_after_a_change_of_tables_one_aggregator_after_the_other_restarts() -> N
     assert known is not None
     ending = replace(due(A), aggregator=replace(known, ready=False))
     for on_the_way in (ending, silent, replaying(due(A, seen=1))):
-        assert held(shard(on_the_way, due(B), due(C), turn=turn)) is Reason.ROLLING_OUT
+        assert held(shard(on_the_way, due(B), due(C), begun=begun)) is Reason.ROLLING_OUT
     idle = due(A, seen=1)
     assert idle.aggregator is not None
     idle = replace(idle, aggregator=replace(idle.aggregator, streams=()))
-    assert held(shard(idle, due(B), due(C), turn=turn)) is Reason.ROLLING_OUT, "its streams are not back yet"
-    done = shard(due(A, seen=1), due(B), due(C), turn=turn)
+    assert held(shard(idle, due(B), due(C), begun=begun)) is Reason.ROLLING_OUT, "its streams are not back yet"
+    done = shard(due(A, seen=1), due(B), due(C), begun=begun)
     assert isinstance(plan_rollout(SPEC, done), EndStep)
-    following = plan_rollout(SPEC, replace(done, turn=None))
+    following = plan_rollout(SPEC, replace(done, begun=None))
     assert isinstance(following, BeginStep)
     assert following.replica == B
     assert plan_rollout(SPEC, shard(*(due(name, seen=1) for name in (A, B, C)))) is None
 
 
 def test_an_aggregator_that_does_not_know_the_newest_revision_is_not_well_yet() -> None:
-    turn = Turn(A, 9, aggregator_only=True)
-    newest, older = TableSeen("db.t", revision=2), TableSeen("db.t", revision=1)
-    seen = shard(loading(due(A, seen=1), older), loading(due(B), newest), due(C), turn=turn)
+    begun = BegunStep(A, 9, aggregator_only=True)
+    newest, older = TableSeen("db.t", schema_revision=2), TableSeen("db.t", schema_revision=1)
+    seen = shard(loading(due(A, seen=1), older), loading(due(B), newest), due(C), begun=begun)
     step = plan_rollout(SPEC, seen)
-    assert isinstance(step, Hold)
+    assert isinstance(step, RestartDeferred)
     assert "without revision 2 of db.t" in step.why
 
 
@@ -217,7 +226,7 @@ def test_no_aggregator_restarts_where_they_reload_or_while_it_is_paused_or_abort
 @pytest.mark.parametrize("other", [unready(consuming(B)), replaying(consuming(B))])
 def test_no_aggregator_restarts_while_another_replica_is_not_well(other: ReplicaSeen) -> None:
     assert held(shard(due(A), other, consuming(C))) is Reason.ROLLING_OUT
-    assert held(shard(due(A), other, consuming(C), turn=Turn(A, 0, aggregator_only=True))) is Reason.ROLLING_OUT
+    assert held(shard(due(A), other, consuming(C), begun=BegunStep(A, 0, aggregator_only=True))) is Reason.ROLLING_OUT
 
 
 def test_no_aggregator_restarts_while_streams_are_on_their_way() -> None:
@@ -232,13 +241,13 @@ def test_no_aggregator_restarts_before_what_was_taken_over_is_loaded() -> None:
     """It would get the next one's streams too, while it still starts the tasks of these."""
     cold = (replace(STREAMS[0], cold=True), *STREAMS[1:])
     replicas = [replace(due(name), aggregator=replace(due(name).aggregator, streams=cold)) for name in (A, B, C)]  # type: ignore[type-var]
-    for turn in (None, Turn(A, 0, aggregator_only=True)):
-        step = plan_rollout(SPEC, shard(*replicas, turn=turn))
-        assert isinstance(step, Hold)
+    for begun in (None, BegunStep(A, 0, aggregator_only=True)):
+        step = plan_rollout(SPEC, shard(*replicas, begun=begun))
+        assert isinstance(step, RestartDeferred)
         assert step.why == f"{A} is to restart; stream {STREAMS[0].name} is taken over, and nothing of it is stored yet"
 
 
-def test_nothing_restarts_while_a_table_is_held_unless_it_is_down() -> None:
+def test_nothing_restarts_while_a_table_is_paused_unless_it_is_down() -> None:
     holding = loading(due(C), TableSeen("db.t", rollout="operator/schema"))
     assert held(shard(due(A), due(B), holding)) is Reason.SCHEMA_CHANGING
     assert held(shard(old(A), consuming(B), holding)) is Reason.SCHEMA_CHANGING

@@ -20,8 +20,8 @@ from blockhouse_operator.decide.pods import pod_seen
 from blockhouse_operator.decide.references import references
 from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister, plan_removal
 from blockhouse_operator.decide.replication import ReplicationSeen
-from blockhouse_operator.decide.rollout import Hold
-from blockhouse_operator.decide.seen import ReplicaSeen, Turn
+from blockhouse_operator.decide.rollout import RestartDeferred
+from blockhouse_operator.decide.seen import BegunStep, ReplicaSeen
 from blockhouse_operator.handlers.freshness import MISSED_SECONDS, Freshness
 from blockhouse_operator.handlers.keys import Key, of_child, of_resource
 from tests.contract_values import NONE_DONE, block, lagging, page, stream, table, verdict
@@ -107,7 +107,7 @@ def test_a_replica_is_drained_then_forgotten_then_deleted() -> None:
     (step,) = plan_removal(SPEC, shard(*WELL, surplus=(consuming("old"),), replication=COPIED))
     assert isinstance(step, Drain)
     (step,) = plan_removal(SPEC, shard(*WELL, surplus=(ending,)))
-    assert isinstance(step, Hold)
+    assert isinstance(step, RestartDeferred)
     assert [type(s) for s in plan_removal(SPEC, shard(*WELL, surplus=(gone,), replication=COPIED))] == [
         Unregister,
         DeleteReplica,
@@ -117,24 +117,24 @@ def test_a_replica_is_drained_then_forgotten_then_deleted() -> None:
 def test_of_two_replicas_to_go_the_one_that_was_begun_is_finished_first() -> None:
     ending = replace(consuming("b"), scale=0, aggregator=None)
     (step,) = plan_removal(SPEC, shard(*WELL, surplus=(consuming("a"), ending)))
-    assert isinstance(step, Hold)
+    assert isinstance(step, RestartDeferred)
 
 
 def held_by(*replicas: ReplicaSeen, **more: Any) -> Reason:
     (step,) = plan_removal(SPEC, shard(*replicas, surplus=(consuming("old"),), **more))
-    assert isinstance(step, Hold)
+    assert isinstance(step, RestartDeferred)
     return step.reason
 
 
 def test_no_replica_is_drained_that_is_still_needed() -> None:
     assert held_by(WELL[0], unready(WELL[1]), unready(WELL[2])) is Reason.NOT_ENOUGH_REPLICAS
-    assert held_by(*WELL, turn=Turn(NAMES[0], 0)) is Reason.ROLLING_OUT
+    assert held_by(*WELL, begun=BegunStep(NAMES[0], 0)) is Reason.ROLLING_OUT
 
 
 def test_a_replica_stays_known_while_zookeeper_cannot_be_updated() -> None:
     gone = replace(consuming("old"), scale=0, pod=None, aggregator=None)
     (step,) = plan_removal(SPEC, shard(*WELL, surplus=(gone,), zookeeper_trouble="down"))
-    assert isinstance(step, Hold)
+    assert isinstance(step, RestartDeferred)
     assert step.reason is Reason.ZOOKEEPER_UNREACHABLE
 
 

@@ -12,7 +12,7 @@ from blockhouse_operator.decide.tables import (
     ROLLOUT,
     Alter,
     Create,
-    HoldTable,
+    PauseTable,
     Release,
     TableLook,
     plan_table,
@@ -43,14 +43,14 @@ def test_a_missing_table_is_created_at_each_replica() -> None:
 
 def test_a_replica_is_created_only_when_the_others_have_their_columns() -> None:
     first, second = both()
-    assert plan_table(look(first, replace(second, gap=MISSING))).step == HoldTable("r1")
+    assert plan_table(look(first, replace(second, gap=MISSING))).step == PauseTable("r1")
 
 
 def test_hold_obey_alter_spread_release_reload() -> None:
     first, second = both()
-    assert plan_table(look(first, second)).step == HoldTable("r1")
+    assert plan_table(look(first, second)).step == PauseTable("r1")
     held = both(rollout=ROLLOUT)
-    assert plan_table(look(held[0], second)).step is None, "one replica has not seen the hold"
+    assert plan_table(look(held[0], second)).step is None, "one replica has not seen the pause"
     assert plan_table(look(held[0], replace(held[1], busy=True))).step is None, "a block is in flight"
     assert plan_table(look(*held)).step == Alter("r1")
     altered = replace(held[0], gap=SAME)
@@ -68,7 +68,7 @@ def test_hold_obey_alter_spread_release_reload() -> None:
         ({"unheard": ("dc-b",)}, "dc-b"),
         ({"busy_shards": 1}, "1 other shard is"),
         ({"paused": True}, "paused"),
-        ({"gave_up": True}, "timed out"),
+        ({"abandoned": True}, "timed out"),
     ],
 )
 def test_nothing_is_held_while_something_is_missing(changes: dict[str, object], message: str) -> None:
@@ -91,7 +91,7 @@ def test_an_unowned_stream_that_appears_while_held_stops_the_alter() -> None:
 def test_after_the_timeout_the_table_continues_at_its_old_revision() -> None:
     held = both(rollout=ROLLOUT, held_since_ms=1000)
     plan = plan_table(look(held[0], replace(held[1], busy=True), now_ms=902_000))
-    assert (plan.step, plan.reason, plan.stalled) == (Release("r1", gave_up=True), Reason.STEP_TIMED_OUT, True)
+    assert (plan.step, plan.reason, plan.stalled) == (Release("r1", abandoned=True), Reason.STEP_TIMED_OUT, True)
 
 
 def test_a_late_replica_does_not_keep_an_altered_table_held_indefinitely() -> None:
@@ -156,9 +156,9 @@ def test_a_table_that_is_not_known_is_recorded() -> None:
     assert plan_table(look(*both(gap=SAME, revision=0, why="no such type"))).reason is Reason.TABLE_BLOCKED
 
 
-def test_an_abort_releases_a_held_table_at_its_old_revision_and_begins_nothing() -> None:
+def test_an_abort_releases_a_paused_table_at_its_old_revision_and_begins_nothing() -> None:
     plan = plan_table(look(*both(rollout=ROLLOUT), aborted=True))
-    assert (plan.step, plan.reason) == (Release("r1", gave_up=True), Reason.ABORTED)
+    assert (plan.step, plan.reason) == (Release("r1", abandoned=True), Reason.ABORTED)
     plan = plan_table(look(*both(), aborted=True))
     assert (plan.step, plan.reason) == (None, Reason.ABORTED)
 
@@ -168,7 +168,7 @@ def test_an_abort_after_the_alter_waits_for_no_replica() -> None:
     assert plan_table(look(replace(held[0], gap=SAME), held[1], aborted=True)).step == Release("r1")
 
 
-def test_no_table_is_held_while_a_replica_restarts() -> None:
+def test_no_table_is_paused_while_a_replica_restarts() -> None:
     plan = plan_table(look(*both(), restarting="r2"))
     assert plan.step is None
     assert "r2, which restarts" in plan.message

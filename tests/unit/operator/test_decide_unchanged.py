@@ -12,7 +12,7 @@ from blockhouse_operator.api.status import ClickHouseShardIngestStatus, ReplicaS
 from blockhouse_operator.decide.pipeline import ShardState
 from blockhouse_operator.decide.streams import expected_streams
 from blockhouse_operator.decide.unchanged import differences, status_holds
-from blockhouse_operator.desired.revision import revision
+from blockhouse_operator.desired.spec_hash import spec_hash
 from tests.unit.operator.resources import pipeline
 
 
@@ -24,7 +24,7 @@ def status(of: ClickHouseShardIngestSpec) -> ClickHouseShardIngestStatus:
     ready = {"type": "Ready", "status": "True", "reason": "AllConsuming"}
     return ClickHouseShardIngestStatus.model_validate(
         {
-            "revision": revision(of, of.replicas[0]),
+            "revision": spec_hash(of, of.replicas[0]),
             "replicas": tuple(ReplicaStatus(name=replica.name) for replica in of.replicas),
             "tables": tuple(TableStatus(name=table.name) for table in of.tables),
             "streams": StreamCount(expected=len(expected_streams(of))),

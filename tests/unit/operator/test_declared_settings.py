@@ -26,7 +26,6 @@ from blockhouse_operator.api.resolve import resolve
 from blockhouse_operator.api.resource import parse_block_aggregator, parse_mirror
 from blockhouse_operator.api.schema import walk
 from blockhouse_operator.desired import mirror, verifier
-from blockhouse_operator.desired.revision import revision
 from blockhouse_operator.desired.settings import (
     BY_THE_OPERATOR,
     BY_THE_OPERATOR_OF_THE_MIRROR,
@@ -36,6 +35,7 @@ from blockhouse_operator.desired.settings import (
 from blockhouse_operator.desired.settings import aggregator as aggregator_settings
 from blockhouse_operator.desired.settings import mirror as mirror_settings
 from blockhouse_operator.desired.settings import verifier as verifier_settings
+from blockhouse_operator.desired.spec_hash import spec_hash
 from tests.unit.operator.resources import ROOT, block_aggregator
 
 EXISTING = ROOT / "examples" / "existing-clickhouse.yaml"
@@ -147,8 +147,8 @@ def files(*changes: tuple[str, Any], path: Path) -> tuple[str, str, str, str]:
     pipeline = parse_block_aggregator(block_aggregator(*changes, path=path))
     spec = resolve(pipeline, 0)
     replica = spec.replicas[0]
-    own = document(aggregator_settings(spec, replica)), revision(spec, replica)
-    return *own, document(verifier_settings(pipeline)), verifier.revision(pipeline)
+    own = document(aggregator_settings(spec, replica)), spec_hash(spec, replica)
+    return *own, document(verifier_settings(pipeline)), verifier.spec_hash(pipeline)
 
 
 @pytest.mark.parametrize("path", [path for path, _, _ in DECLARED] + ["spec.kafka.deadLetterTemplate"])
@@ -170,7 +170,7 @@ def test_a_changed_field_reaches_the_file_and_restarts_the_program_that_reads_it
 def test_a_changed_field_of_a_mirror_reaches_its_file_and_replaces_its_pod(path: str) -> None:
     def made(*changes: tuple[str, Any]) -> tuple[str, str]:
         found = parse_mirror(block_aggregator(*changes, path=ROOT / "examples" / "mirror.yaml"))
-        return document(mirror_settings(found)), mirror.revision(found)
+        return document(mirror_settings(found)), mirror.spec_hash(found)
 
     after = made((path, another(dict(MIRROR_SCHEMA[path.removeprefix("spec.")]))))
 

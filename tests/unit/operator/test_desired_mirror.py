@@ -13,7 +13,7 @@ from blockhouse.config.mirror import MirrorConfig
 from blockhouse_operator.api import labels
 from blockhouse_operator.api.resource import InvalidSpec
 from blockhouse_operator.desired import settings
-from blockhouse_operator.desired.mirror import children, revision, secrets_digest, token_secret
+from blockhouse_operator.desired.mirror import children, secrets_digest, spec_hash, token_secret
 from tests.unit.operator.mirrors import kafka_mirror, mirror
 from tests.unit.operator.resources import ROOT
 
@@ -107,8 +107,8 @@ def test_what_restarts_the_pod() -> None:
     for change in (("spec.suspend", True), ("spec.networkPolicy.enabled", False)):
         assert pod(change) == before, change
     # a hash of the spec, not of what an operator of some version makes of it
-    assert revision(mirror(("spec.image", "mine:2"))) == revision(mirror())
-    assert revision(mirror(("spec.delivery", "EffectivelyOnce"))) == revision(mirror(("spec.delivery", ...)))
+    assert spec_hash(mirror(("spec.image", "mine:2"))) == spec_hash(mirror())
+    assert spec_hash(mirror(("spec.delivery", "EffectivelyOnce"))) == spec_hash(mirror(("spec.delivery", ...)))
 
 
 def test_a_digest_of_secrets_changes_with_each_of_them_and_with_the_token() -> None:

@@ -11,13 +11,13 @@ from blockhouse_operator.api.resolve import resolve
 from blockhouse_operator.api.resource import parse_block_aggregator
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 from blockhouse_operator.decide.seen import PodSeen, ReplicaSeen
-from blockhouse_operator.desired.revision import former_revision, revision
+from blockhouse_operator.desired.spec_hash import former_spec_hash, spec_hash
 from tests.unit.operator.resources import pipeline
 
 
 def revisions(*changes: tuple[str, Any]) -> dict[str, str]:
     spec = resolve(pipeline(*changes), 0)
-    return {replica.name: revision(spec, replica) for replica in spec.replicas}
+    return {replica.name: spec_hash(spec, replica) for replica in spec.replicas}
 
 
 BEFORE = revisions()
@@ -88,7 +88,7 @@ def test_a_field_of_a_later_version_changes_no_revision() -> None:
     spec = resolve(pipeline(), 0)
     later = Later.model_validate(spec.model_dump(by_alias=True))
 
-    assert [revision(later, replica) for replica in later.replicas] == list(BEFORE.values())
+    assert [spec_hash(later, replica) for replica in later.replicas] == list(BEFORE.values())
 
 
 RELEASED = """
@@ -110,16 +110,16 @@ def test_revisions_are_the_same_in_every_version_of_the_operator() -> None:
     """If this fails, an upgrade of the operator would restart every pod of every user: never change the right side."""
     spec = resolve(parse_block_aggregator(yaml.safe_load(RELEASED)), 0)
 
-    assert [former_revision(spec, replica) for replica in spec.replicas] == ["402ee3e6825c", "3b32b03d2b25"]
-    assert [revision(spec, replica) for replica in spec.replicas] == ["c10b82159a01", "de562bdb7576"]
+    assert [former_spec_hash(spec, replica) for replica in spec.replicas] == ["402ee3e6825c", "3b32b03d2b25"]
+    assert [spec_hash(spec, replica) for replica in spec.replicas] == ["c10b82159a01", "de562bdb7576"]
 
 
 def test_a_pod_of_an_earlier_operator_runs_on_until_the_users_change() -> None:
     def outdated(*changes: tuple[str, Any]) -> bool:
         spec = resolve(pipeline(*changes), 0)
         mine = spec.replicas[0]
-        pod = PodSeen(ready=True, revision=former_revision(resolve(pipeline(), 0), mine))
-        seen = ReplicaSeen(mine.name, mine.zone, revision(spec, mine), former_revision(spec, mine), scale=1, pod=pod)
+        pod = PodSeen(ready=True, spec_hash=former_spec_hash(resolve(pipeline(), 0), mine))
+        seen = ReplicaSeen(mine.name, mine.zone, spec_hash(spec, mine), former_spec_hash(spec, mine), scale=1, pod=pod)
         return seen.outdated
 
     assert not outdated()

@@ -106,7 +106,7 @@ async def test_another_password_replaces_the_pod(operator: Operator) -> None:
 
     after = operator.world.template["metadata"]["annotations"]
     assert after[labels.SECRETS] != before["metadata"]["annotations"][labels.SECRETS]
-    assert after[labels.REVISION] == before["metadata"]["annotations"][labels.REVISION]
+    assert after[labels.SPEC_HASH] == before["metadata"]["annotations"][labels.SPEC_HASH]
 
 
 async def test_a_suspended_mirror_has_no_pod_even_without_its_secrets(operator: Operator) -> None:

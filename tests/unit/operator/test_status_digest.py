@@ -87,7 +87,7 @@ def test_what_the_operator_decides_by_changes_it(other: dict[str, Any]) -> None:
     assert digest(page(**other)) != digest(page())
 
 
-def test_a_block_in_flight_of_a_held_table_is_waited_for_so_it_changes_it() -> None:
+def test_a_block_in_flight_of_a_paused_table_is_waited_for_so_it_changes_it() -> None:
     held = {"tables": (table(rollout="operator"), table(name="db.u"))}
     still = digest(page(**held))
 

@@ -43,9 +43,12 @@ def knowing(replica: ReplicaSeen, table: TableSeen) -> ReplicaSeen:
 @pytest.mark.parametrize(
     ("found", "reason"),
     [
-        (TableSeen(TABLE, revision=1), Reason.AS_SPECIFIED),
-        (TableSeen(TABLE, revision=1, held=True, why="a column was dropped"), Reason.TABLE_BLOCKED),
-        (TableSeen(TABLE, revision=1, held=True, checked=False, why="not compared yet"), Reason.STATUS_UNKNOWN),
+        (TableSeen(TABLE, schema_revision=1), Reason.AS_SPECIFIED),
+        (TableSeen(TABLE, schema_revision=1, unavailable=True, why="a column was dropped"), Reason.TABLE_BLOCKED),
+        (
+            TableSeen(TABLE, schema_revision=1, unavailable=True, checked=False, why="not compared yet"),
+            Reason.STATUS_UNKNOWN,
+        ),
     ],
     ids=["loaded", "blocked", "not-compared"],
 )
@@ -63,7 +66,7 @@ async def test_only_what_waits_for_a_person_is_reported_as_blocked(
         status=ClickHouseShardIngestStatus(),
     )
     first, second = (consuming(replica.name) for replica in spec.replicas)
-    seen = shard(knowing(first, TableSeen(TABLE, revision=1)), knowing(second, found))
+    seen = shard(knowing(first, TableSeen(TABLE, schema_revision=1)), knowing(second, found))
     contents: Any = SimpleNamespace(declaration=lambda table: table.ddl, admin_token=lambda pipeline: "")
     (status,) = await TableKeeper().keep(SERVICES, resource, {}, seen, contents)
     assert status.state == reason.value

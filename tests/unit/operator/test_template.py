@@ -13,7 +13,7 @@ from blockhouse_operator.api.pod_volumes import reserved_path, reserved_volume
 from blockhouse_operator.api.resolve import resolve
 from blockhouse_operator.api.resource import InvalidSpec, parse_block_aggregator, parse_shard_ingest
 from blockhouse_operator.desired import aggregator, shard
-from blockhouse_operator.desired.revision import revision
+from blockhouse_operator.desired.spec_hash import spec_hash
 from e2e.scenarios.template_changes import of_no_pod, of_pods, of_the_verifier
 from tests.unit.operator.resources import ROOT, block_aggregator, pipeline
 
@@ -39,7 +39,7 @@ def pod(*changes: Change) -> dict[str, Any]:
 
 def hashes(*changes: Change) -> list[str]:
     spec = resolve(pipeline(*changes), 0)
-    return [revision(spec, replica) for replica in spec.replicas]
+    return [spec_hash(spec, replica) for replica in spec.replicas]
 
 
 def test_everything_reaches_the_pods_of_replicas() -> None:
@@ -50,7 +50,7 @@ def test_everything_reaches_the_pods_of_replicas() -> None:
 
     assert template["metadata"]["labels"]["team"] == "ingest"
     assert template["metadata"]["labels"].items() >= pod()["metadata"]["labels"].items()
-    assert labels.REVISION in template["metadata"]["annotations"]
+    assert labels.SPEC_HASH in template["metadata"]["annotations"]
     for field in ("priorityClassName", "hostAliases", "dnsPolicy", "dnsConfig", "enableServiceLinks"):
         assert spec[field] == given[field]
     assert spec["securityContext"] == given["securityContext"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from structlog.testing import capture_logs
 
 from blockhouse_operator.api.conditions import Reason
-from blockhouse_operator.decide.rollout import Hold
+from blockhouse_operator.decide.rollout import RestartDeferred
 from blockhouse_operator.reconcile.waits import Waits
 
 PLACE = ("data", "events-0")
@@ -13,8 +13,12 @@ PLACE = ("data", "events-0")
 
 def test_a_wait_is_logged_when_it_begins_changes_and_ends() -> None:
     waits = Waits()
-    replica = Hold(Reason.ROLLING_OUT, "events-0-a-0 is to restart; waiting for events-0-a-1, which is MISSING")
-    other = Hold(Reason.ROLLING_OUT, "events-0-a-0 is to restart; waiting for events-0-b-0, which is MISSING")
+    replica = RestartDeferred(
+        Reason.ROLLING_OUT, "events-0-a-0 is to restart; waiting for events-0-a-1, which is MISSING"
+    )
+    other = RestartDeferred(
+        Reason.ROLLING_OUT, "events-0-a-0 is to restart; waiting for events-0-b-0, which is MISSING"
+    )
     with capture_logs() as logged:
         for holds in ([], [replica], [replica], [other], [other], [], []):
             waits.note(PLACE, holds)
@@ -27,12 +31,15 @@ def test_progress_is_no_other_wait() -> None:
     waits = Waits()
     with capture_logs() as logged:
         for left in ("3,000 bytes", "2,500 bytes", "12 bytes"):
-            waits.note(PLACE, [Hold(Reason.REBUILDING, f"replica events-0-a-0 is rebuilt from others: {left} remain")])
+            waits.note(
+                PLACE,
+                [RestartDeferred(Reason.REBUILDING, f"replica events-0-a-0 is rebuilt from others: {left} remain")],
+            )
     assert len(logged) == 1
 
 
 def test_a_shard_that_is_made_again_is_logged_again() -> None:
-    waits, hold = Waits(), Hold(Reason.PAUSED, "events-0-a-0 is to restart; spec.rollout.paused is true")
+    waits, hold = Waits(), RestartDeferred(Reason.PAUSED, "events-0-a-0 is to restart; spec.rollout.paused is true")
     with capture_logs() as logged:
         waits.note(PLACE, [hold])
         waits.forget(PLACE)

@@ -77,7 +77,7 @@ async def test_a_reconcile_that_stands_still_is_cancelled_and_its_key_is_reconci
     assert (seen["stuck"], work.failures) == (2, 1)
 
 
-async def test_one_key_never_has_two_turns_at_once_and_no_more_run_than_allowed() -> None:
+async def test_one_key_never_has_two_reconciles_at_once_and_no_more_run_than_allowed() -> None:
     inside: Counter[str] = Counter()
     reconciles: Counter[str] = Counter()
     done = asyncio.Event()

@@ -63,7 +63,7 @@ def test_the_messages_of_a_recut_block_are_pending_from_its_begin_and_the_counts
 
 def test_a_recut_block_is_cut_again_and_committed_before_it_is_inserted() -> None:
     state, _ = after(blocked_stream(), Recut(A, 100, 102))
-    request = scan(state, held=frozenset(), near=1000, catch_up=False)
+    request = scan(state, skipped=frozenset(), near=1000, catch_up=False)
     assert dict(request.resume) == {A: 100}
     state, effects = after(
         state, scanned(100, 107, TableScan(A, 0, replace(sealed(100, 105, 3), revision=2)), resumed=frozenset({A}))

@@ -42,15 +42,15 @@ def test_a_granted_block_is_not_rebuilt() -> None:
 
 def test_a_table_far_behind_is_read_in_a_scan_of_its_own_that_never_passes_the_position() -> None:
     state = inherited(TableEntry(A, cursor=10, pending=5), TableEntry(B, cursor=490, pending=5))
-    assert has_far(state, held=frozenset(), near=100)
-    own = scan(state, held=frozenset(), near=100, catch_up=True)
+    assert has_far(state, skipped=frozenset(), near=100)
+    own = scan(state, skipped=frozenset(), near=100, catch_up=True)
     assert (own.start, own.stop, own.resume, own.exclude) == (10, 500, ((A, 10),), frozenset({B}))
-    usual = scan(state, held=frozenset(), near=100, catch_up=False)
+    usual = scan(state, skipped=frozenset(), near=100, catch_up=False)
     assert (usual.start, usual.stop, usual.resume, usual.exclude) == (490, None, ((B, 490),), frozenset({A}))
 
 
-def test_a_held_table_is_excluded_whether_it_lags_or_not() -> None:
+def test_a_paused_table_is_excluded_whether_it_lags_or_not() -> None:
     state = inherited(TableEntry(A, cursor=10, pending=5))
-    request = scan(state, held=frozenset({A, B}), near=1000, catch_up=False)
+    request = scan(state, skipped=frozenset({A, B}), near=1000, catch_up=False)
     assert (request.start, request.resume, request.exclude) == (500, (), frozenset({A, B}))
-    assert not has_far(state, held=frozenset({A}), near=1)
+    assert not has_far(state, skipped=frozenset({A}), near=1)

@@ -76,7 +76,7 @@ def test_pending_messages_that_never_came_are_counted_as_holes_loudly() -> None:
     assert [(alarm.reason, alarm.table) for alarm in alarms] == [("LaggingMessagesExpired", A)]
 
 
-def test_a_held_table_only_counts_what_it_saw() -> None:
+def test_a_paused_table_only_counts_what_it_saw() -> None:
     state = sealing(lagging_stream(), 104, 106, TableScan(A, 2, cursor=104))
     assert (state.table(A).cursor, state.table(A).pending) == (101, 4)
 

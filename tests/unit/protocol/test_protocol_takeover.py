@@ -88,7 +88,7 @@ def test_the_next_owner_rebuilds_exactly_the_recorded_boundaries() -> None:
 
 
 def test_the_next_owner_reads_below_the_position_only_what_lags() -> None:
-    request = scan(state_of(RUNNING), held=frozenset(), near=1000, catch_up=False)
+    request = scan(state_of(RUNNING), skipped=frozenset(), near=1000, catch_up=False)
     assert (request.start, request.position, request.resume) == (400, 500, ((C, 400),))
     assert request.exclude == {A, B}
 

@@ -23,7 +23,7 @@ from blockhouse_aggregator.repair.filling import BEYOND_THE_COMMITTED, CANNOT_BE
 from blockhouse_aggregator.repair.judging import Judged, TableJudged, Verdict
 from blockhouse_aggregator.repair.standing import Standing
 from blockhouse_aggregator.repair.survey import Surveyed, Table
-from blockhouse_aggregator.runtime.ports import Lease
+from blockhouse_aggregator.runtime.ports import Lock
 from tests.format_messages import encode, history
 from tests.unit.runtime.test_storing import BLOCK, TABLE, storing
 from tests.unit.runtime.test_storing import World as Servers
@@ -38,7 +38,7 @@ def standing(position: int = 100, *entries: TableEntry, topic_id: str = "id") ->
 
 
 @dataclass
-class Around:
+class FakeWorld:
     """`filling.World`: what was asked, in order, and whether the table's lock was held then."""
 
     servers: Servers
@@ -63,7 +63,7 @@ class Around:
             raise self.defect
         return self.now
 
-    def check_lock(self, lease: Lease) -> None:
+    def check_lock(self, lock: Lock) -> None:
         self._note("lock")
         if self.lock_lost:
             raise Retryable("the lock was lost", after=10)
@@ -72,18 +72,18 @@ class Around:
 class Hands:
     """`filling.Inserter`, which asks before it sends. `sent` are the blocks of which a byte was sent."""
 
-    def __init__(self, around: Around, report: Callable[[Result | Ready], None]) -> None:
-        self._around = around
+    def __init__(self, world: FakeWorld, report: Callable[[Result | Ready], None]) -> None:
+        self._world = world
         self._report = report
         self.grants: list[Grant] = []
         self.sent: list[tuple[int, int]] = []
 
-    def hold(self, block: Any, builder: Any = None) -> None:
+    def buffer(self, block: Any, builder: Any = None) -> None:
         assert builder is not None, "provenance separates the rows of a rebuilt block"
 
     def grant(self, grant: Grant) -> None:
         self.grants.append(grant)
-        self._around._note("provenance")
+        self._world._note("provenance")
         self._report(Ready(block=grant.block))
 
     def go(self, go: Go) -> None:
@@ -121,93 +121,93 @@ def missing(*offsets: int) -> Surveyed:
 
 
 async def filled(
-    around: Around, *offsets: int, bad: Sequence[int] = (), patience: float = 5.0
+    world: FakeWorld, *offsets: int, bad: Sequence[int] = (), patience: float = 5.0
 ) -> tuple[Filling, Hands]:
     hands: list[Hands] = []
 
     def inserter(report: Callable[[Result | Ready], None]) -> Hands:
-        hands.append(Hands(around, report))
+        hands.append(Hands(world, report))
         return hands[0]
 
-    task = GrantedInsert(around, "id", inserter)
-    filling = Filling(standing(), storing(around.servers), Log(offsets, bad), task, 1000, patience=patience)
+    task = GrantedInsert(world, "id", inserter)
+    filling = Filling(standing(), storing(world.servers), Log(offsets, bad), task, 1000, patience=patience)
     await asyncio.wait_for(filling.fill(missing(*offsets)), 20)
     return filling, hands[0]
 
 
 async def test_everything_is_asked_again_under_the_lock_and_only_then_a_byte_is_sent() -> None:
-    around = Around(Servers())
-    filling, hands = await filled(around, 10, 11, 12)
+    world = FakeWorld(Servers())
+    filling, hands = await filled(world, 10, 11, 12)
     assert filling.refused == []
     assert hands.sent == [(10, 12)]
-    assert around.asked == [("inserts", True), ("provenance", True), ("standing", True), ("lock", True)]
+    assert world.asked == [("inserts", True), ("provenance", True), ("standing", True), ("lock", True)]
 
 
 async def test_the_servers_memory_is_never_trusted_for_rows_that_were_stored_once() -> None:
     """A block of the same bounds is certainly in the window, as far as anyone knows: its rows may be gone."""
-    _, hands = await filled(Around(Servers()), 10, 11)
+    _, hands = await filled(FakeWorld(Servers()), 10, 11)
     assert [(g.ask_provenance, g.repair, g.exact, g.by_token) for g in hands.grants] == [(True, True, False, False)]
 
 
 async def test_nothing_is_sent_of_what_is_above_the_committed_position_by_now() -> None:
     """As when an operator let the stream begin again further back since the survey."""
-    around = Around(Servers(), standing(12))
-    filling, hands = await filled(around, 10, 11, 12)
+    world = FakeWorld(Servers(), standing(12))
+    filling, hands = await filled(world, 10, 11, 12)
     assert hands.sent == []
     assert [(r.begin, r.end, r.reason) for r in filling.refused] == [(10, 12, BEYOND_THE_COMMITTED)]
 
 
 async def test_nothing_is_sent_of_what_is_in_flight_or_lags() -> None:
     for entry in (TableEntry(4, InFlight(11, 20, 2, 1, 0, 0)), TableEntry(4, cursor=11, pending=1)):
-        around = Around(Servers(), standing(100, entry))
-        filling, hands = await filled(around, 10, 11)
+        world = FakeWorld(Servers(), standing(100, entry))
+        filling, hands = await filled(world, 10, 11)
         assert hands.sent == []
         assert [r.reason for r in filling.refused] == [BEYOND_THE_COMMITTED]
 
 
 async def test_nothing_is_sent_to_follow_a_topic_that_was_created_again_since() -> None:
-    filling, hands = await filled(Around(Servers(), standing(100, topic_id="another")), 10)
+    filling, hands = await filled(FakeWorld(Servers(), standing(100, topic_id="another")), 10)
     assert hands.sent == []
     assert [r.reason for r in filling.refused] == [BEYOND_THE_COMMITTED]
 
 
 async def test_nothing_is_sent_under_a_lock_that_was_lost() -> None:
-    filling, hands = await filled(Around(Servers(), lock_lost=True), 10, patience=1.0)
+    filling, hands = await filled(FakeWorld(Servers(), lock_lost=True), 10, patience=1.0)
     assert hands.sent == []
     assert [r.reason for r in filling.refused] == ["NotStored"]
 
 
 async def test_a_defect_while_an_insert_is_proven_ends_the_repair() -> None:
-    around = Around(Servers(), defect=KeyError("of our own"))
+    world = FakeWorld(Servers(), defect=KeyError("of our own"))
     with pytest.raises(KeyError, match="of our own"):
-        await filled(around, 10)
+        await filled(world, 10)
 
 
 async def test_an_insert_of_a_killed_repair_is_waited_for_before_provenance_is_asked() -> None:
-    around = Around(Servers(), running=2)
-    filling, hands = await filled(around, 10)
+    world = FakeWorld(Servers(), running=2)
+    filling, hands = await filled(world, 10)
     assert filling.refused == []
-    assert [what for what, _ in around.asked] == ["inserts"] * 3 + ["provenance", "standing", "lock"]
+    assert [what for what, _ in world.asked] == ["inserts"] * 3 + ["provenance", "standing", "lock"]
     assert hands.sent == [(10, 10)]
 
 
 async def test_a_table_that_another_pipeline_has_claimed_is_refused() -> None:
-    filling, hands = await filled(Around(Servers(claimed_by_another=True)), 10)
+    filling, hands = await filled(FakeWorld(Servers(claimed_by_another=True)), 10)
     assert hands.sent == []
     assert [r.reason for r in filling.refused] == ["TableClaimed"]
 
 
 async def test_what_cannot_be_decoded_is_named_and_the_others_are_loaded() -> None:
-    filling, hands = await filled(Around(Servers()), 10, 11, 12, 13, bad=(10,))
+    filling, hands = await filled(FakeWorld(Servers()), 10, 11, 12, 13, bad=(10,))
     assert [(r.begin, r.end, r.reason) for r in filling.refused] == [(10, 10, CANNOT_BE_REBUILT)]
     assert [offset for begin, end in hands.sent for offset in range(begin, end + 1)] == [11, 12, 13]
 
 
 async def test_a_topic_of_a_former_name_makes_rows_without_one_ambiguous() -> None:
-    around = Around(Servers())
+    world = FakeWorld(Servers())
     hands: list[Hands] = []
-    task = GrantedInsert(around, "id", lambda report: hands.append(Hands(around, report)) or hands[0])
+    task = GrantedInsert(world, "id", lambda report: hands.append(Hands(world, report)) or hands[0])
     former = replace(standing(), former=True)
-    filling = Filling(former, storing(around.servers), Log([10]), task, 1000)
+    filling = Filling(former, storing(world.servers), Log([10]), task, 1000)
     await filling.fill(missing(10))
     assert [grant.sole for grant in hands[0].grants] == [False]

@@ -104,7 +104,7 @@ async def carried_out(aggregators: Any) -> list[str]:
     return lines
 
 
-async def test_a_hold_of_which_no_answer_came_is_ended() -> None:
+async def test_a_pause_of_which_no_answer_came_is_ended() -> None:
     silent = shard(hold=Retryable("no answer"))
 
     with pytest.raises(Retryable, match="no answer"):
@@ -113,7 +113,7 @@ async def test_a_hold_of_which_no_answer_came_is_ended() -> None:
     silent.apply.assert_not_awaited()
 
 
-async def test_a_table_stays_held_while_its_alter_may_still_happen() -> None:
+async def test_a_table_stays_paused_while_its_alter_may_still_happen() -> None:
     silent = shard(apply=Retryable("no answer"))
 
     with pytest.raises(Retryable, match="no answer"):

@@ -33,8 +33,8 @@ class ThreadedLocks:
         self.answers.append(answer)
         return await asyncio.shield(answer)
 
-    async def release(self, lease: Any) -> None:
-        self.released.append(lease)
+    async def release(self, lock: Any) -> None:
+        self.released.append(lock)
 
 
 async def use(queue: LockQueue) -> None:
@@ -60,12 +60,12 @@ async def abandoned() -> tuple[ThreadedLocks, asyncio.Future[Granted | None]]:
 
 async def test_a_lock_that_comes_after_its_stream_was_dropped_is_given_back() -> None:
     locks, answer = await abandoned()
-    lease = Granted()
+    lock = Granted()
 
-    answer.set_result(lease)
+    answer.set_result(lock)
     await turns()
 
-    assert locks.released == [lease]
+    assert locks.released == [lock]
 
 
 @pytest.mark.parametrize("outcome", [None, Retryable("no ZooKeeper session")])
@@ -82,15 +82,15 @@ async def test_a_stream_that_is_dropped_while_it_holds_the_lock_gives_it_back_on
     locks = ThreadedLocks()
     stream = asyncio.ensure_future(use(LockQueue(locks)))
     await turns()
-    lease = Granted()
-    locks.answers[0].set_result(lease)
+    lock = Granted()
+    locks.answers[0].set_result(lock)
     await turns()
 
     stream.cancel()
     with pytest.raises(asyncio.CancelledError):
         await stream
 
-    assert locks.released == [lease]
+    assert locks.released == [lock]
 
 
 @dataclass
@@ -102,8 +102,8 @@ class Queued:
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
-        async with self.queue.holding(TABLE) as lease:
-            self.got.append((self, lease))
+        async with self.queue.holding(TABLE) as lock:
+            self.got.append((self, lock))
             await self.done.wait()
 
 

@@ -51,10 +51,10 @@ class Shard:
         return self.history
 
     def state(self) -> tuple[int, str]:
-        """Revisions that are recorded, and why the table is held."""
+        """Revisions that are recorded, and why the table is unavailable."""
         known = self.catalog.known(TABLE)
         assert known is not None
-        return len(self.history.revisions), known.held
+        return len(self.history.revisions), known.unavailable
 
 
 async def test_an_added_column_is_recorded_only_once_every_live_replica_has_it() -> None:

@@ -38,39 +38,39 @@ class Ports:
 
 
 async def test_a_table_is_unknown_only_when_the_server_has_answered_so() -> None:
-    outside = Ports()
-    catalog = outside.catalog
+    fakes = Ports()
+    catalog = fakes.catalog
     assert await catalog.id_of(TABLE) == HISTORY.id
-    assert outside.asked == 1
-    assert catalog.held() == {HISTORY.id}, "it waits"
+    assert fakes.asked == 1
+    assert catalog.unavailable() == {HISTORY.id}, "it waits"
     assert (catalog.why_not(HISTORY.id), dict(catalog.hopeless())) == ("", {}), "there is nothing to fix"
     assert catalog.dead_lettered(every=True, allowed=0) == frozenset(), "it is not known to be missing"
 
-    outside.away = False
+    fakes.away = False
     await catalog.refresh_unknown()
     assert catalog.why_not(HISTORY.id) == "UnknownTable"
     assert catalog.dead_lettered(every=True, allowed=0) == {HISTORY.id}
     assert catalog.dead_lettered(every=False, allowed=1) == frozenset()
 
-    outside.away = True
+    fakes.away = True
     await catalog.refresh_unknown()
     assert catalog.why_not(HISTORY.id) == "UnknownTable", "it was, when last asked"
 
 
 async def test_a_stream_that_meets_a_table_second_does_not_forget_what_the_first_has_found() -> None:
-    outside = Ports()
-    outside.away = False
-    late = outside.may_answer = asyncio.Event()
-    second = asyncio.create_task(outside.catalog.id_of(TABLE))
+    fakes = Ports()
+    fakes.away = False
+    late = fakes.may_answer = asyncio.Event()
+    second = asyncio.create_task(fakes.catalog.id_of(TABLE))
     await asyncio.sleep(0)
-    outside.may_answer = asyncio.Event()
-    outside.may_answer.set()
-    await outside.catalog.id_of(TABLE)
-    outside.away = True
+    fakes.may_answer = asyncio.Event()
+    fakes.may_answer.set()
+    await fakes.catalog.id_of(TABLE)
+    fakes.away = True
     late.set()
     assert await second == HISTORY.id
-    assert outside.asked == 2
-    assert outside.catalog.why_not(HISTORY.id) == "UnknownTable"
+    assert fakes.asked == 2
+    assert fakes.catalog.why_not(HISTORY.id) == "UnknownTable"
 
 
 class Healthy:
@@ -102,14 +102,14 @@ class Healthy:
 
 
 async def test_a_table_is_compared_again_whenever_its_fingerprint_changes_and_only_then() -> None:
-    outside = Healthy()
-    await outside.catalog.id_of(TABLE)
-    await outside.catalog.refresh()
-    asked = outside.asked
-    await outside.catalog.refresh()
-    assert outside.asked == asked
-    outside.fingerprint = 2
-    await outside.catalog.refresh()
-    await outside.catalog.refresh()
-    assert outside.asked == asked + 1
-    assert outside.catalog.held() == frozenset()
+    fakes = Healthy()
+    await fakes.catalog.id_of(TABLE)
+    await fakes.catalog.refresh()
+    asked = fakes.asked
+    await fakes.catalog.refresh()
+    assert fakes.asked == asked
+    fakes.fingerprint = 2
+    await fakes.catalog.refresh()
+    await fakes.catalog.refresh()
+    assert fakes.asked == asked + 1
+    assert fakes.catalog.unavailable() == frozenset()

@@ -15,7 +15,7 @@ from blockhouse_aggregator.clickhouse.presence import Origin, StoredRows
 from blockhouse_aggregator.clickhouse.quorum import QuorumSnapshot
 from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.gate.messages import Grant, Result
-from blockhouse_aggregator.runtime.ports import Lease
+from blockhouse_aggregator.runtime.ports import Lock
 from blockhouse_aggregator.runtime.stream.block import BlockToStore
 from blockhouse_aggregator.runtime.stream.outcomes import Stored
 from blockhouse_aggregator.runtime.stream.storing import Storing
@@ -35,13 +35,13 @@ class Everything:
     async def acquire(self, table: str, timeout: float, table_path: str | None = None) -> Everything:
         return self
 
-    async def release(self, lease: Everything) -> None:
+    async def release(self, lock: Everything) -> None:
         self.released = True
 
-    async def prove(self, lease: Lease) -> None:
+    async def prove(self, lock: Lock) -> None:
         raise NotImplementedError
 
-    async def insert(self, grant: Grant, lease: Lease) -> Result:
+    async def insert(self, grant: Grant, lock: Lock) -> Result:
         self.inserting.set()
         await self.answer.wait()
         if self.gone:
@@ -78,31 +78,31 @@ PAUSE = 0.02
 
 
 async def test_a_dropped_stream_keeps_the_lock_until_its_running_insert_has_ended() -> None:
-    outside = Everything()
-    storing = Storing(outside, outside, lifetime=10, now_ms=lambda: 0, slots=1)
-    work = asyncio.ensure_future(storing.store(BLOCK, outside))
-    await outside.inserting.wait()
+    fakes = Everything()
+    storing = Storing(fakes, fakes, lifetime=10, now_ms=lambda: 0, slots=1)
+    work = asyncio.ensure_future(storing.store(BLOCK, fakes))
+    await fakes.inserting.wait()
     work.cancel()
     done, _ = await asyncio.wait({work}, timeout=0.05)
     assert not done
-    assert not outside.released
-    outside.answer.set()
+    assert not fakes.released
+    fakes.answer.set()
     with pytest.raises(asyncio.CancelledError):
         await work
-    assert outside.released
+    assert fakes.released
 
 
 async def test_a_task_that_is_gone_when_its_stream_is_dropped_is_no_internal_error() -> None:
     """asyncio reports it when no caller retrieves what the insert raised."""
     reported: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
-    outside = Everything()
-    storing = Storing(outside, outside, lifetime=10, now_ms=lambda: 0, slots=1)
-    work = asyncio.ensure_future(storing.store(BLOCK, outside))
-    await outside.inserting.wait()
+    fakes = Everything()
+    storing = Storing(fakes, fakes, lifetime=10, now_ms=lambda: 0, slots=1)
+    work = asyncio.ensure_future(storing.store(BLOCK, fakes))
+    await fakes.inserting.wait()
     work.cancel()
-    outside.gone = True
-    outside.answer.set()
+    fakes.gone = True
+    fakes.answer.set()
     with pytest.raises(asyncio.CancelledError):
         await work
     del work  # whose traceback keeps the insert, as does the step of the loop in which it ended
@@ -112,13 +112,13 @@ async def test_a_task_that_is_gone_when_its_stream_is_dropped_is_no_internal_err
 
 
 async def test_how_long_a_block_waited_for_the_lock_is_reported() -> None:
-    outside = Everything()
-    storing = Storing(outside, outside, lifetime=10, now_ms=lambda: 0, slots=1)
-    first = asyncio.ensure_future(storing.store(BLOCK, outside))
-    await outside.inserting.wait()
-    second = asyncio.ensure_future(storing.store(BLOCK, outside))
+    fakes = Everything()
+    storing = Storing(fakes, fakes, lifetime=10, now_ms=lambda: 0, slots=1)
+    first = asyncio.ensure_future(storing.store(BLOCK, fakes))
+    await fakes.inserting.wait()
+    second = asyncio.ensure_future(storing.store(BLOCK, fakes))
     await asyncio.wait({second}, timeout=PAUSE)
-    outside.answer.set()
+    fakes.answer.set()
     early, late = await first, await second
     assert isinstance(early, Stored)
     assert isinstance(late, Stored)

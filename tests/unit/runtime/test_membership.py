@@ -31,7 +31,7 @@ async def test_it_joins_when_it_begins() -> None:
     assert groups.moves == [True]
 
 
-async def test_it_does_not_join_while_it_is_kept_away_from_the_start() -> None:
+async def test_it_does_not_join_while_it_is_kept_out_from_the_start() -> None:
     groups = Groups()
     here = Membership(groups.move)
     await here.stay_out("suspended", True)

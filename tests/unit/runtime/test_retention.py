@@ -45,7 +45,7 @@ class Group:
         return 250
 
 
-class Away(Group):
+class Unavailable(Group):
     async def retention(self, stream: StreamId) -> float | None:
         raise Retryable("no broker")
 
@@ -86,7 +86,7 @@ async def test_without_retention_or_lagging_tables_nothing_expires() -> None:
 
 async def test_an_unavailable_cluster_buries_nothing() -> None:
     retention = Retention(STREAM)
-    await retention.look(Away(), STATE, NOW)  # type: ignore[arg-type]
+    await retention.look(Unavailable(), STATE, NOW)  # type: ignore[arg-type]
     assert retention.below == 0
 
 

@@ -40,7 +40,7 @@ class Owner:
     proof: Provenance = field(default_factory=Absent)
     lifetime: float = 0.0
     version: int = 5
-    held: str = ""
+    unavailable: str = ""
     rebuildable: bool = True
     described: bool = True
     stream: StreamId = field(default_factory=lambda: StreamId("a", "t", 0))
@@ -56,12 +56,14 @@ class Owner:
 
     @property
     def context(self) -> Any:
-        known = SimpleNamespace(version=self.version, held=self.held, history=SimpleNamespace(name="db.t"))
+        known = SimpleNamespace(
+            version=self.version, unavailable=self.unavailable, history=SimpleNamespace(name="db.t")
+        )
         return SimpleNamespace(
             catalog=SimpleNamespace(
                 by_id=lambda _: known,
                 name=lambda _: "db.t",
-                why_not=lambda _: self.held,
+                why_not=lambda _: self.unavailable,
                 can_rebuild=lambda _, revision: self.rebuildable,
             ),
             storing=SimpleNamespace(lifetime=self.lifetime, provenance=self._provenance),
@@ -101,25 +103,25 @@ def looking(owner: Owner) -> StalledBlocks:
 
 async def test_a_block_that_waits_for_its_table_to_be_fixed_is_blocked_for_that_reason() -> None:
     state = replace(STATE, tables=(TableState(TABLE, replace(BLOCK, stage=Stage.REPLAY, reason="")),))
-    owner = Owner(state, held="UnknownTable")
+    owner = Owner(state, unavailable="UnknownTable")
     await looking(owner).look()
     assert owner.events == [], "it can be rebuilt, and the server will report what is wrong"
     owner.rebuildable = False
     await looking(owner).look()
     assert owner.events == [Condemned(TABLE, "UnknownTable")]
-    owner.held = ""  # not held, or held by a rollout, or not checked yet: that ends by itself
+    owner.unavailable = ""  # not unavailable, or unavailable by a rollout, or not checked yet: that ends by itself
     await looking(owner).look()
     assert owner.events == [Condemned(TABLE, "UnknownTable")]
 
 
 async def test_a_block_is_tried_again_when_its_table_has_changed_since_and_can_be_loaded() -> None:
-    owner = Owner(held="SchemaChange")
+    owner = Owner(unavailable="SchemaChange")
     blocks = looking(owner)
     await blocks.look()
-    owner.version, owner.held = 6, "SchemaChange"
+    owner.version, owner.unavailable = 6, "SchemaChange"
     await blocks.look()
-    assert owner.events == [], "the table is still held"
-    owner.version, owner.held = 7, ""
+    assert owner.events == [], "the table is still unavailable"
+    owner.version, owner.unavailable = 7, ""
     await blocks.look()
     assert owner.events == [Released(TABLE)]
     assert owner.replayed_now == [TABLE]
@@ -164,7 +166,7 @@ async def test_a_recut_is_refused_when_rows_are_stored_and_waits_while_it_cannot
 
 
 async def test_a_recut_of_a_table_that_was_not_found_is_refused_only_when_the_server_was_asked() -> None:
-    owner = Owner(decision=decided("recut 10-19"), lifetime=-1.0, described=False, held="UnknownTable")
+    owner = Owner(decision=decided("recut 10-19"), lifetime=-1.0, described=False, unavailable="UnknownTable")
     await looking(owner).look()
     assert (owner.events, owner.alarms, owner.consumed) == ([], ["RecutRefused"], 1)
     owner = Owner(decision=decided("recut 10-19"), lifetime=-1.0, described=False)

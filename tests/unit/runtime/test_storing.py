@@ -61,7 +61,7 @@ BLOCK = BlockToStore(
 
 
 @dataclass
-class Lease:
+class Lock:
     valid: bool = True
 
 
@@ -80,18 +80,18 @@ class World:
     claims: int = 0
     claimed_by_another: bool = False
     claimed_alone: bool = True
-    lease: Lease = field(default_factory=Lease)
+    lock: Lock = field(default_factory=Lock)
     outcome: Result | None = None
     held: set[str] = field(default_factory=set)
     grants: list[Grant] = field(default_factory=list)
 
-    async def acquire(self, table: str, timeout: float, table_path: str | None = None) -> Lease | None:
+    async def acquire(self, table: str, timeout: float, table_path: str | None = None) -> Lock | None:
         if not self.lock_free:
             return None
         self.held.add(table)
-        return self.lease
+        return self.lock
 
-    async def release(self, lease: Lease) -> None:
+    async def release(self, lock: Lock) -> None:
         self.held.clear()
 
     async def quorum(self, table: ServerTable) -> QuorumSnapshot:
@@ -126,12 +126,12 @@ class World:
     async def fingerprints(self) -> Mapping[str, int]:
         return {}
 
-    async def prove(self, lease: ports.Lease) -> None:
+    async def prove(self, lock: ports.Lock) -> None:
         assert self.held == {"default.t"}, "a proof without the table's lock"
         if self.lost_meanwhile:
             raise Retryable("another owner has claimed the stream")
 
-    async def insert(self, grant: Grant, lease: ports.Lease) -> Result:
+    async def insert(self, grant: Grant, lock: ports.Lock) -> Result:
         assert self.held == {"default.t"}, "an insert without the table's lock"
         self.grants.append(grant)
         return self.outcome or Result(block=grant.block, outcome="stored", attempts=1, elapsed=0.1)
@@ -290,7 +290,7 @@ async def test_nothing_is_granted_without_the_lock() -> None:
 
 
 async def test_nothing_is_granted_under_a_lock_whose_session_was_lost() -> None:
-    world = World(lease=Lease(valid=False))
+    world = World(lock=Lock(valid=False))
     outcome = await storing(world).store(BLOCK, world)
     assert not world.grants
     assert isinstance(outcome, TryAgain)
@@ -302,7 +302,7 @@ async def test_two_streams_of_one_aggregator_never_insert_into_a_table_at_once()
     running = 0
 
     class Task:
-        async def insert(self, grant: Grant, lease: ports.Lease) -> Result:
+        async def insert(self, grant: Grant, lock: ports.Lock) -> Result:
             nonlocal running
             running += 1
             assert running == 1
@@ -310,7 +310,7 @@ async def test_two_streams_of_one_aggregator_never_insert_into_a_table_at_once()
             running -= 1
             return Result(block=grant.block, outcome="stored", attempts=1, elapsed=0.0)
 
-        async def prove(self, lease: ports.Lease) -> None: ...
+        async def prove(self, lock: ports.Lock) -> None: ...
 
     outcomes = await asyncio.gather(*(store.store(replace(BLOCK, fresh=True), Task()) for _ in range(5)))
     assert all(isinstance(outcome, Stored) for outcome in outcomes)
@@ -318,10 +318,10 @@ async def test_two_streams_of_one_aggregator_never_insert_into_a_table_at_once()
 
 async def test_a_lost_task_leaves_the_fate_open_and_the_lock_free() -> None:
     class Gone:
-        async def insert(self, grant: Grant, lease: ports.Lease) -> Result:
+        async def insert(self, grant: Grant, lock: ports.Lock) -> Result:
             raise Retryable("the connection to the task broke")
 
-        async def prove(self, lease: ports.Lease) -> None: ...
+        async def prove(self, lock: ports.Lock) -> None: ...
 
     world = World()
     outcome = await storing(world).store(BLOCK, Gone())
@@ -434,6 +434,6 @@ async def test_a_claim_is_asked_for_once_while_the_lock_is_held() -> None:
     await under.store(BLOCK, world)
     assert world.claims == 1
     assert [grant.sole for grant in world.grants] == [False, False]
-    world.lease = Lease()
+    world.lock = Lock()
     await under.store(BLOCK, world)
     assert world.claims == 2

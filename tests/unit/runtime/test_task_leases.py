@@ -55,6 +55,31 @@ async def test_a_worker_that_never_calls_is_cancelled_and_its_slot_is_free_again
     assert application.cancelled.is_set()
 
 
+async def test_an_error_while_a_hung_job_is_cancelled_is_no_failure_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "START_TIMEOUT", 0.05)
+    monkeypatch.setattr(leases, "CANCEL_TIMEOUT", 0.05)
+    defect = KeyError("ours")
+    failed: list[BaseException] = []
+
+    class Defective(HungApplication):
+        def cancel(self, spec: LeaseSpec) -> None:
+            super().cancel(spec)
+            raise defect
+
+    owner = SimpleNamespace(stream=STREAM, epoch=1, closed=asyncio.Event(), draining=asyncio.Event())
+    owner.report = SimpleNamespace(alarm=lambda *_: None)
+    owner.task = SimpleNamespace(failed=lambda _: None)
+    owner.failed = failed.append
+    found = Leases(CONFIG, Defective(), on_dead=owner.closed.set, on_broken=lambda _: pytest.fail("one is chance"))
+    found.open(GateAddress("127.0.0.1", 1, b"key"))
+
+    with capture_logs() as logs:
+        await asyncio.wait_for(found.serve(cast("StreamOwner", cast("Any", owner))), 5)
+
+    assert failed == [defect]
+    assert "lease.failed" in [entry["event"] for entry in logs], "the job itself failed, too: it was cancelled"
+
+
 class OneLease:
     """A job that ends when it is let go; its task calls back at once."""
 

@@ -1,5 +1,7 @@
 """A kind of type is added in one place: every match on kinds then shows that it lacks an answer.
 
+No chain of `isinstance` on the composed kinds stands in for a match: it would take a new kind for its last branch.
+
 `mypy` reads the product with a `types.py` that has one kind of leaf, one composed kind and one member of each
 enumeration more, and has to report an error within every match on them. A match that passes has a silent default.
 """
@@ -20,10 +22,22 @@ TYPES = ROOT / "core/blockhouse/schema/types.py"
 PRODUCT = ("core/blockhouse", "aggregator/blockhouse_aggregator", "operator/blockhouse_operator")
 KINDS = {kind.__name__ for kind in types.Type.__args__}
 ENUMERATIONS = {"Unit", "Layout", "Proto"}
+LEAVES = {kind.__name__ for kind in types.Leaf.__args__}
+COMPOSED = (KINDS - LEAVES) | {"Leaf", "Plain", "Type", "Bare"}
 
 OPEN = {
     # function: why its match may have a default
     "aggregator/blockhouse_aggregator/wire/loose.py::_convert": "pairs of a wire kind and a type; most have no meaning",
+}
+
+NARROWED = {
+    # function: why it may ask for a composed kind without an answer for each
+    "core/blockhouse/schema/types.py::plain": "its return type refuses another wrapper",
+    "core/blockhouse/schema/parse.py::_composed": "what ClickHouse allows within each; all else is refused",
+    "core/blockhouse/schema/document.py::_leaves": "the page's table has a line for each leaf only",
+    "aggregator/blockhouse_aggregator/wire/fields.py::_nested_groups": "a flattened Nested is declared as arrays",
+    "aggregator/blockhouse_aggregator/wire/native.py::_data": "chunks of another kind are joined: never wrong",
+    "aggregator/blockhouse_aggregator/wire/native.py::_constant": "refuses all other kinds",
 }
 
 NOVEL_LEAF = """
@@ -43,8 +57,8 @@ class NovelList:
 
 def _with_novelties(text: str) -> str:
     changed, leaf = re.subn(r"^Leaf = (.*)$", NOVEL_LEAF + r"Leaf = \1 | NovelLeaf", text, count=1, flags=re.M)
-    changed, plain = re.subn(r"^Plain = (.*)$", r"Plain = \1 | NovelList", changed, count=1, flags=re.M)
-    assert (leaf, plain) == (1, 1), "types.py no longer has one line each for Leaf and Plain"
+    changed, bare = re.subn(r"^Bare = (.*)$", r"Bare = \1 | NovelList", changed, count=1, flags=re.M)
+    assert (leaf, bare) == (1, 1), "types.py no longer has one line each for Leaf and Bare"
     for name in ENUMERATIONS:
         head = rf"^class {name}\(StrEnum\):\n    \"\"\".*\"\"\"\n"
         changed, found = re.subn(head, r'\g<0>\n    NOVEL = "novel"\n', changed, flags=re.M)
@@ -107,3 +121,55 @@ def test_every_match_on_kinds_refuses_a_kind_that_it_has_no_answer_for(tmp_path:
 
 def test_the_list_of_open_matches_names_only_matches_that_exist() -> None:
     assert set(OPEN) <= {f"{path}::{name}" for path, name, _ in _matches(TYPES.read_text())}
+
+
+def _questions(text: str) -> Iterator[str]:
+    """Functions that ask by `isinstance` for a composed kind. An assertion may: it takes no kind for another."""
+    tree = ast.parse(text)
+    # A name of the module's own for some kinds is as good as the kinds.
+    own = {
+        target.id
+        for node in tree.body
+        if isinstance(node, ast.Assign) and _mentions(node.value, COMPOSED)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        asserted = {id(n) for each in ast.walk(function) if isinstance(each, ast.Assert) for n in ast.walk(each)}
+        for node in ast.walk(function):
+            match node:
+                case ast.Call(func=ast.Name(id="isinstance"), args=[_, kinds]) if id(node) not in asserted:
+                    if _mentions(kinds, COMPOSED | own):
+                        yield function.name
+
+
+def _mentions(node: ast.AST, names: set[str]) -> bool:
+    return any(isinstance(each, ast.Name) and each.id in names for each in ast.walk(node))
+
+
+def test_no_isinstance_stands_in_for_a_match_on_composed_kinds() -> None:
+    asked = {
+        f"{path.relative_to(ROOT)}::{name}"
+        for folder in PRODUCT
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if path == TYPES or "schema.types import" in path.read_text()
+        for name in _questions(path.read_text())
+    }
+    assert asked - set(NARROWED) == set(), (
+        "a match with `assert_never`, or a question of schema/kinds.py, asks all kinds"
+    )
+    assert set(NARROWED) <= asked, "the list names functions that no longer ask"
+
+
+def test_a_chain_on_kinds_is_seen_however_it_names_them() -> None:
+    text = """
+SOME = Array | Map
+def direct(kind): return 1 if isinstance(kind, Array) else 0
+def within(kind): return [isinstance(each, (Text, Nullable)) for each in kind]
+def by_name(kind): return isinstance(kind, SOME)
+def a_leaf(kind): return isinstance(kind, Integer)
+def asserted(kind): assert isinstance(kind, Leaf)
+"""
+    assert list(_questions(text)) == ["direct", "within", "by_name"]

@@ -139,7 +139,7 @@ def test_a_table_that_is_met_while_the_local_server_is_unavailable_is_not_called
         made.run(2)
         assert made.world.harm is None
         assert in_flight(successor, 0) in (waiting, [])  # by then it may have left the group, for want of a server
-        assert [known.held for known in successor.aggregator.catalog.tables] == ["NotChecked"]
+        assert [known.unavailable for known in successor.aggregator.catalog.tables] == ["NotChecked"]
         successor.server.start()
         assert made.run(10, lambda: stored(made, 0) == 6)
         made.settle()

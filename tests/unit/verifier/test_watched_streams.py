@@ -19,7 +19,7 @@ from blockhouse_aggregator.verifier.anomaly import (
 from blockhouse_aggregator.verifier.checks.standing import Bounds
 from blockhouse_aggregator.verifier.memory import anomaly_item, progress_items, recall, stream_item
 from blockhouse_aggregator.verifier.streams import ClusterStreams, Record, unmatched
-from blockhouse_aggregator.verifier.watched import Answer
+from blockhouse_aggregator.verifier.watched import OTHER_TOPICS, UNKNOWN_VERSIONS, Answer
 from tests.unit.verifier.given import FIRST, following, key, record, value
 
 SECOND = following(FIRST)
@@ -51,7 +51,7 @@ def test_only_the_pipelines_groups_and_topics_are_read() -> None:
     records = [record(5, FIRST, of=key(group="other")), bad, record(7, FIRST, of=key(group="ev1", topic="x"))]
 
     assert list(streams.observe(records, 0)) == []
-    assert (len(streams.streams), streams.counts["otherTopics"]) == (0, 1)
+    assert (len(streams.streams), streams.counts[OTHER_TOPICS]) == (0, 1)
 
 
 def test_a_number_is_missing_and_no_record_is() -> None:
@@ -89,7 +89,7 @@ def test_what_is_unknown_or_damaged_is_counted_and_passed_over() -> None:
     )
 
     assert found == []
-    assert (streams.counts["unknownVersions"], streams.counts["damaged"]) == (1, 2)
+    assert (streams.counts[UNKNOWN_VERSIONS], streams.counts["damaged"]) == (1, 2)
 
 
 def test_a_tombstone_is_no_anomaly_but_a_fresh_start_after_it_is() -> None:

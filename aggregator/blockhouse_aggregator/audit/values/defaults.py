@@ -11,7 +11,7 @@ from blockhouse.schema.defaults import constant_default
 from blockhouse.schema.expressions import Expression, not_repeatable, server_expression
 from blockhouse.schema.model import Column, DefaultKind, ServerColumn, TableHistory
 from blockhouse.schema.parse import parse_type
-from blockhouse.schema.types import Array, Leaf, Map, Nullable, Tuple, Type, plain, zero
+from blockhouse.schema.types import Array, Map, Nullable, Tuple, Type, plain, zero
 from blockhouse_aggregator.audit.values.reading import sent_leaf
 
 
@@ -91,12 +91,12 @@ def _default(history: TableHistory, name: str, known: Mapping[str, Column]) -> D
 
 def stored_constant(constant: Any, type_: Type) -> Any:
     """A constant in the form of a message, None where the type has no such form, as `comparable` takes it."""
-    kind = plain(type_)
-    if isinstance(kind, Nullable):
-        return None if constant is None else sent_leaf(constant, kind.inner)
-    if isinstance(kind, Array | Map):
-        return []
-    if isinstance(kind, Tuple):
-        return tuple(stored_constant(zero(element), element) for element in kind.elements)
-    assert isinstance(kind, Leaf)
-    return sent_leaf(constant, kind)
+    match plain(type_):
+        case Nullable(inner=leaf):
+            return None if constant is None else sent_leaf(constant, leaf)
+        case Array() | Map():
+            return []
+        case Tuple(elements=elements):
+            return tuple(stored_constant(zero(element), element) for element in elements)
+        case leaf:
+            return sent_leaf(constant, leaf)

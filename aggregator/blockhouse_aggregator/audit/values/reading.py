@@ -16,6 +16,7 @@ from typing import Any, NoReturn, Protocol, assert_never
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from blockhouse.schema.kinds import is_repeated
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.schema.proto import field_names, row_batch_class
 from blockhouse.schema.types import (
@@ -28,6 +29,7 @@ from blockhouse.schema.types import (
     Leaf,
     Map,
     Nullable,
+    Plain,
     Text,
     Tuple,
     Type,
@@ -98,7 +100,7 @@ class _Rows:
         if field is None:
             return _all_absent(rows)
         values = map(attrgetter(field), rows)
-        if isinstance(plain(type_), Array | Map):  # never absent: that is an empty list
+        if is_repeated(type_):  # never absent: that is an empty list
             return _cells(values, np.zeros(len(rows), np.bool_), lambda value: _sent(value, type_))
         present = np.fromiter(map(methodcaller("HasField", field), rows), np.bool_, len(rows))
         return _cells(values, ~present, lambda value: _sent(value, type_))
@@ -191,12 +193,7 @@ def _sent(value: Any, type_: Type) -> Any:
         case Nullable(inner=leaf):
             return sent_leaf(value, leaf)
         case Array(inner=inner):
-            element = plain(inner)
-            if isinstance(element, Nullable):
-                return [sent_leaf(item.value, element.inner) if item.HasField("value") else None for item in value]
-            if isinstance(element, Array | Map):
-                return [_sent(item.value, element) for item in value]
-            return [_sent(item, element) for item in value]
+            return _sent_elements(value, plain(inner))
         case Map(key=key, value=inner):
             return [(_member(entry, "key", key), _member(entry, "value", inner)) for entry in value]
         case Tuple(elements=elements):
@@ -208,12 +205,27 @@ def _sent(value: Any, type_: Type) -> Any:
             assert_never(kind)
 
 
+def _sent_elements(items: Any, element: Plain) -> list[Any]:
+    match element:
+        case Nullable(inner=leaf):
+            return [sent_leaf(item.value, leaf) if item.HasField("value") else None for item in items]
+        case Array() | Map():
+            return [_sent(item.value, element) for item in items]
+        case Tuple():
+            return [_sent(item, element) for item in items]
+        case leaf:
+            return [sent_leaf(item, leaf) for item in items]
+
+
 def _member(message: Any, name: str, type_: Type) -> Any:
     """A member of a tuple or of a map's entry; an absent one is the zero of its type."""
-    kind = plain(type_)
-    if isinstance(kind, Leaf | Nullable) and not message.HasField(name):
-        return None if isinstance(kind, Nullable) else sent_leaf(zero(kind), kind)
-    return _sent(getattr(message, name), type_)
+    match kind := plain(type_):
+        case Nullable(inner=leaf):
+            return sent_leaf(getattr(message, name), leaf) if message.HasField(name) else None
+        case Array() | Map() | Tuple():
+            return _sent(getattr(message, name), kind)
+        case leaf:
+            return sent_leaf(getattr(message, name) if message.HasField(name) else zero(leaf), leaf)
 
 
 def sent_leaf(value: Any, leaf: Leaf) -> Any:

@@ -11,8 +11,7 @@ from blockhouse_aggregator.faults.armed import Faults
 from blockhouse_aggregator.faults.model import Action, Point
 from blockhouse_aggregator.faults.strike import strike_loop
 from blockhouse_aggregator.protocol.commits import Applied, CommitOutcome, Refused, Unknown
-from blockhouse_aggregator.runtime.ports import Group, StreamFacts
-from blockhouse_aggregator.runtime.stream.survey import TableCount
+from blockhouse_aggregator.runtime.ports import Group, StreamFacts, TableCount
 
 REASON = "InjectedFault"
 
@@ -30,6 +29,7 @@ class FaultyGroup:
         self._rejoin = rejoin
 
     async def commit(self, stream: StreamId, epoch: int, offset: int, metadata: str) -> CommitOutcome:
+        """As the group behind it, unless a fault is armed at one of the points of a commit."""
         if not _has_blocks(metadata):
             return await self._group.commit(stream, epoch, offset, metadata)
         before = self._faults.take(Point.BEFORE_COMMIT, str(stream))
@@ -47,9 +47,11 @@ class FaultyGroup:
         return outcome
 
     async def facts(self, stream: StreamId, epoch: int) -> StreamFacts:
+        """As the group behind it."""
         return await self._group.facts(stream, epoch)
 
     async def topic_id(self, stream: StreamId, max_age: float = 0.0) -> str:
+        """As the group behind it."""
         return await self._group.topic_id(stream, max_age)
 
     async def reaches(self, stream: StreamId, position: int, leader_epoch: int) -> bool:
@@ -57,14 +59,17 @@ class FaultyGroup:
         return await self._group.reaches(stream, position, leader_epoch)
 
     async def retention(self, stream: StreamId) -> float | None:
+        """As the group behind it."""
         return await self._group.retention(stream)
 
     async def offset_at(self, stream: StreamId, timestamp_ms: int) -> int:
+        """As the group behind it."""
         return await self._group.offset_at(stream, timestamp_ms)
 
     async def survey(
         self, stream: StreamId, start: int, stop: int, ranges: Mapping[str, tuple[int, int]]
     ) -> Mapping[str, TableCount]:
+        """As the group behind it."""
         return await self._group.survey(stream, start, stop, ranges)
 
 

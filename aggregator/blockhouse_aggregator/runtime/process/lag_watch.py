@@ -23,7 +23,7 @@ from blockhouse_aggregator.runtime.lag_figures import LagFigures, Measured, Tabl
 from blockhouse_aggregator.runtime.ports import LogEnds
 from blockhouse_aggregator.runtime.process import standing
 from blockhouse_aggregator.runtime.process.log_history import LogHistory, Passed
-from blockhouse_aggregator.runtime.process.standing import Surroundings, Watched, Why
+from blockhouse_aggregator.runtime.process.standing import LagContext, Watched, Why
 from blockhouse_aggregator.runtime.stream.owner import StreamOwner
 
 log = structlog.get_logger(__name__)
@@ -44,15 +44,15 @@ class Lag(NamedTuple):
 
     `silent`: the brokers do not answer, so that no message waits that is known of, and any number may."""
 
-    ends: Ends | None
-    ends_at_ms: int | None
-    stored: int | None
-    messages: int | None
-    seconds: float | None
-    by_rate: float | None
-    arriving: float | None
-    storing: float | None
-    standing: Standing | None
+    ends: Ends | None = None
+    ends_at_ms: int | None = None
+    stored: int | None = None
+    messages: int | None = None
+    seconds: float | None = None
+    by_rate: float | None = None
+    arriving: float | None = None
+    storing: float | None = None
+    standing: Standing | None = None
     silent: bool = False
 
 
@@ -220,20 +220,20 @@ class LagWatch:
         seen.judged(self._standing(owner, seen, now))
 
     def _standing(self, owner: StreamOwner, seen: _Seen, now: int) -> Standing | None:
-        around = Surroundings(
+        context = LagContext(
             cluster=self._cluster_errors.get(owner.stream.cluster, ""),
             brokers=self._silence(owner.stream, seen),
             replica=self._unfit(),
         )
-        if owner.stop is None and (around.brokers or around.cluster):
-            return standing.standing(standing.why_stream(owner, around, seen.ends), seen.ends_at_ms or now)
+        if owner.stop is None and (context.brokers or context.cluster):
+            return standing.standing(standing.why_stream(owner, context, seen.ends), seen.ends_at_ms or now)
         waits = owner.state is None or (seen.ends is not None and standing.unstored(owner, seen.ends.high) > 0)
         if not waits:
             seen.watched.nothing_waits(now)
         long = now - seen.watched.since_ms > standing.patience(owner) * 1000
         if owner.stop is None and not long:
             return None
-        return standing.standing(standing.why_stream(owner, around, seen.ends), seen.watched.since_ms)
+        return standing.standing(standing.why_stream(owner, context, seen.ends), seen.watched.since_ms)
 
     def _measured(self) -> Mapping[StreamId, Measured]:
         found = {}

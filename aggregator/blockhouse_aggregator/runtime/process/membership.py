@@ -28,7 +28,7 @@ class Membership:
         self._begun = False
         self._mutex = asyncio.Lock()
 
-    def away(self, texts: Mapping[str, str]) -> str:
+    def why_out(self, texts: Mapping[str, str]) -> str:
         """The reasons to stay out; empty: it is in all groups. `texts` are what people are shown of a reason."""
         return "; ".join(f"{each}: {texts[each]}" if texts.get(each) else each for each in sorted(self._reasons))
 
@@ -65,6 +65,7 @@ class Suspension:
         self.look()
 
     def look(self) -> None:
+        """Read the file once; blocking. Raises nothing: an unreadable file is logged and changes nothing."""
         if self._file is None:
             return
         try:

@@ -145,17 +145,22 @@ class OnTheLoop:
         self._before_drop = before_drop
 
     def assigned(self, stream: StreamId, epoch: int) -> None:
+        """As `GroupListener.assigned`, on the event loop."""
         self._loop.call_soon_threadsafe(self._assigned, stream, epoch)
 
     def settling(self, held: Mapping[StreamId, int]) -> Future[None]:
+        """As `GroupListener.settling`, on the event loop."""
         return asyncio.run_coroutine_threadsafe(self._settle(held), self._loop)
 
     def dropped(self, stream: StreamId, epoch: int, reason: DropReason) -> None:
+        """As `GroupListener.dropped`: `before_drop` on the member's thread, the rest on the event loop."""
         self._before_drop(stream)
         self._loop.call_soon_threadsafe(self._dropped, stream, epoch, reason)
 
     def failed(self, error: BlockhouseError) -> None:
+        """As `GroupListener.failed`, on the event loop."""
         self._loop.call_soon_threadsafe(self._failed, error)
 
     def recovered(self) -> None:
+        """As `GroupListener.recovered`, on the event loop."""
         self._loop.call_soon_threadsafe(self._recovered)

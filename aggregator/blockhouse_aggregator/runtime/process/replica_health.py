@@ -44,6 +44,7 @@ class ReplicaHealth:
             self._reported = ""
 
     async def look(self) -> None:
+        """Ask the replica once and remember its problem: the text of a BlockhouseError is one."""
         now = self._asked = loop_time()
         try:
             found = await self._check()

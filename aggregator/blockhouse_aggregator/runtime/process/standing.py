@@ -49,8 +49,8 @@ def patience(owner: StreamOwner) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What is wrong around a stream, each empty when nothing is: its Kafka cluster as the group's member sees it, the
+class LagContext:
+    """What is wrong beside a stream, each empty when nothing is: its Kafka cluster as the group's member sees it, the
     answers of its brokers about ends of logs, the replica."""
 
     cluster: str = ""
@@ -58,18 +58,18 @@ class Surroundings:
     replica: str = ""
 
 
-def why_stream(owner: StreamOwner, around: Surroundings, ends: Ends | None) -> Why:
+def why_stream(owner: StreamOwner, context: LagContext, ends: Ends | None) -> Why:
     """The first of the possible causes that fits, the outermost first."""
     if owner.stop is not None:
         return owner.stop.reason, owner.stop.message
-    if around.brokers:
-        return "KafkaSilent", around.brokers
-    if around.cluster:
-        return "KafkaUnavailable", around.cluster
+    if context.brokers:
+        return "KafkaSilent", context.brokers
+    if context.cluster:
+        return "KafkaUnavailable", context.cluster
     if owner.state is None:
         return "TakeoverWaits", owner.takeover_waits or "its owner is still asking where to begin"
-    if around.replica:
-        return "ReplicaUnfit", around.replica
+    if context.replica:
+        return "ReplicaUnfit", context.replica
     return next(_of_state(owner, owner.state, ends), ("NoProgress", "nothing of it moves, and no cause is known"))
 
 
@@ -112,8 +112,8 @@ def why_table(owner: StreamOwner, table: TableState) -> Why:
             return "Replaying", "its block is rebuilt and sent again"
         return "Inserting", "its block is being inserted"
     known = catalog.known(name)
-    if known is not None and known.held:
-        return known.held, known.why
+    if known is not None and known.unavailable:
+        return known.unavailable, known.why
     if table.table in owner.awaited_revisions.tables():
         return "RevisionUnknown", "its next message has a schema revision that is not known"
     return "CatchingUp", "it is behind the others, and is read again from its cursor"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol
 
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.contract.aggregator import (
@@ -49,17 +49,26 @@ class Answerable(Protocol):
     cluster_errors: dict[str, str]
 
     @property
+    def catalog(self) -> Catalog | None:
+        """None until the tables are read."""
+        ...
+
+    @property
+    def restarting(self) -> RestartRequests | None:
+        """None until the demands to restart are read."""
+        ...
+
+    @property
     def lag(self) -> LagWatch | None: ...
 
     @property
-    def away(self) -> str: ...
+    def why_out(self) -> str: ...
 
 
 def status(aggregator: Answerable) -> StatusPage:
     """What the aggregator does at this moment; also before it has read its tables and its demands to restart."""
-    catalog: Catalog | None = getattr(aggregator, "catalog", None)
+    catalog, restarting = aggregator.catalog, aggregator.restarting
     config = aggregator.config
-    restarting: RestartRequests | None = getattr(aggregator, "restarting", None)
     return StatusPage(
         pipeline=config.pipeline,
         shard=config.shard,
@@ -67,7 +76,7 @@ def status(aggregator: Answerable) -> StatusPage:
         ready=aggregator.ready,
         suspended=aggregator.suspension.suspended,
         restart=restarting.status if restarting is not None else RestartStatus(demanded=0, seen=0),
-        away=aggregator.away,
+        away=aggregator.why_out,
         clusters={
             cluster.name: aggregator.cluster_errors.get(cluster.name, CLUSTER_OK) for cluster in config.kafka.clusters
         },
@@ -95,25 +104,23 @@ def _utc(ms: int) -> str:
 
 
 def _table(known: Known, catalog: Catalog, hazards: HazardWatch) -> TableStatus:
-    hold = catalog.hold_of(known.history.name)
+    pause = catalog.pause_of(known.history.name)
     return TableStatus(
         name=known.history.name,
         id=known.history.id,
         revision=len(known.history.revisions),
-        held=known.held,
+        held=known.unavailable,
         why=known.why,
-        rollout=hold.rollout if hold else "",
-        held_since_ms=hold.since_ms if hold else 0,
+        rollout=pause.rollout if pause else "",
+        held_since_ms=pause.since_ms if pause else 0,
         hazards=tuple(Hazard(reason=hazard.reason, text=hazard.text) for hazard in hazards.of(known)),
     )
 
 
 def stream_status(owner: StreamOwner, catalog: Catalog | None, watch: LagWatch | None) -> StreamStatus:
     """One stream; what is not known before its owner has a state is absent."""
-    lag = watch.of(owner.stream) if watch is not None else None
-    known = _lag(lag) if lag is not None else {}
-    if owner.state is not None:
-        known = _progress(owner, owner.state, catalog, watch) | known
+    lag = watch.of(owner.stream) if watch is not None else Lag()
+    progress = _progress(owner, owner.state, catalog, watch, lag) if owner.state is not None else _Progress()
     return StreamStatus(
         stream=str(owner.stream),
         epoch=owner.epoch,
@@ -121,41 +128,47 @@ def stream_status(owner: StreamOwner, catalog: Catalog | None, watch: LagWatch |
         counters=counters_of(asdict(owner.report.counters)),
         alarms=tuple(RaisedAlarm(**asdict(alarm)) for alarm in owner.report.alarms),
         stopped=StopReason(**asdict(owner.stop)) if owner.stop is not None else None,
-        **known,
+        position=progress.position,
+        log_end=progress.log_end,
+        lag=lag.messages if lag.messages is not None else progress.unread,
+        seq=progress.seq,
+        in_flight=progress.in_flight,
+        lagging=progress.lagging,
+        high_watermark=lag.ends.high if lag.ends is not None else None,
+        last_stable=lag.ends.stable if lag.ends is not None else None,
+        ends_at_ms=lag.ends_at_ms,
+        stored=lag.stored,
+        lag_seconds=_rounded(lag.seconds),
+        lag_by_rate=_rounded(lag.by_rate),
+        arriving=_rounded(lag.arriving),
+        storing=_rounded(lag.storing),
+        standing=lag.standing,
     )
-
-
-def _lag(lag: Lag) -> dict[str, Any]:
-    """The fields of a StreamStatus that the brokers have a part in; without their answer most are absent."""
-    found = {
-        "high_watermark": lag.ends.high if lag.ends is not None else None,
-        "last_stable": lag.ends.stable if lag.ends is not None else None,
-        "ends_at_ms": lag.ends_at_ms,
-        "stored": lag.stored,
-        "lag": lag.messages,
-        "lag_seconds": _rounded(lag.seconds),
-        "lag_by_rate": _rounded(lag.by_rate),
-        "arriving": _rounded(lag.arriving),
-        "storing": _rounded(lag.storing),
-        "standing": lag.standing,
-    }
-    return {key: value for key, value in found.items() if value is not None}
 
 
 def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
 
 
+class _Progress(NamedTuple):
+    """What of a StreamStatus is known together, once the owner has a state."""
+
+    position: int | None = None
+    log_end: int | None = None
+    unread: int | None = None
+    seq: int | None = None
+    in_flight: tuple[BlockInFlight, ...] | None = None
+    lagging: tuple[LaggingTable, ...] | None = None
+
+
 def _progress(
-    owner: StreamOwner, state: StreamState, catalog: Catalog | None, watch: LagWatch | None
-) -> dict[str, Any]:
-    """The fields of a StreamStatus that are known together, once the owner has a state."""
+    owner: StreamOwner, state: StreamState, catalog: Catalog | None, watch: LagWatch | None, lag: Lag
+) -> _Progress:
 
     def name(table: int) -> str:
         return catalog.name(table) if catalog else str(table)
 
-    seen = watch.of(owner.stream) if watch is not None else None
-    ends = seen.ends if seen is not None else None
+    ends = lag.ends
     in_flight = [_block(owner, name(t.table), t.block) for t in state.in_flight if t.block is not None]
     lagging = []
     for t in state.tables:
@@ -172,14 +185,14 @@ def _progress(
                     since_ms=since_ms,
                 )
             )
-    return {
-        "position": state.position,
-        "log_end": owner.log_end,
-        "lag": max(0, owner.log_end - state.position) if seen is None or not seen.silent else None,
-        "seq": state.seq,
-        "in_flight": in_flight,
-        "lagging": lagging,
-    }
+    return _Progress(
+        position=state.position,
+        log_end=owner.log_end,
+        unread=max(0, owner.log_end - state.position) if not lag.silent else None,
+        seq=state.seq,
+        in_flight=tuple(in_flight),
+        lagging=tuple(lagging),
+    )
 
 
 def _block(owner: StreamOwner, table: str, block: Block) -> BlockInFlight:

@@ -13,7 +13,7 @@ from blockhouse_aggregator.faults.model import Action, Point
 from blockhouse_aggregator.faults.strike import strike
 from blockhouse_aggregator.gate.messages import Grant, Result
 from blockhouse_aggregator.runtime.clock import loop_time
-from blockhouse_aggregator.runtime.ports import Lease
+from blockhouse_aggregator.runtime.ports import Lock
 
 Prove = Callable[[], Awaitable[None]]
 """Asked right before the first byte; see `proof`. Raises Retryable when it must not be sent."""
@@ -23,7 +23,7 @@ SendGrant = Callable[[Grant, Prove], Coroutine[Any, Any, Result]]
 class CurrentTask:
     """`storing.Task` of one stream in one epoch; without a task `insert` raises Retryable."""
 
-    def __init__(self, stream: str, faults: Faults, prove: Callable[[Lease], Awaitable[None]]) -> None:
+    def __init__(self, stream: str, faults: Faults, prove: Callable[[Lock], Awaitable[None]]) -> None:
         """`prove` answers whether an insert under the lock may begin now."""
         self._stream = stream
         self._faults = faults
@@ -66,11 +66,11 @@ class CurrentTask:
         """Caller: the conversation with the task, when it ends."""
         self._send = None
 
-    async def prove(self, lease: Lease) -> None:
+    async def prove(self, lock: Lock) -> None:
         """Raises Retryable unless an insert under the lock might begin now."""
-        await self._prove(lease)
+        await self._prove(lock)
 
-    async def insert(self, grant: Grant, lease: Lease) -> Result:
+    async def insert(self, grant: Grant, lock: Lock) -> Result:
         """Hand the grant to the task and wait for what became of it. Raises Retryable when that cannot be known."""
         if self._send is None:
             raise Retryable(f"no Spark task works for {self._stream} now", after=0.2)
@@ -80,6 +80,6 @@ class CurrentTask:
         theirs = tuple(i for i in taken if i is not None and i.point not in ours)
         strike(ours.get(Point.BEFORE_INSERT))
         given = grant.model_copy(update={"faults": theirs}) if theirs else grant
-        result = await self._send(given, partial(self._prove, lease))
+        result = await self._send(given, partial(self._prove, lock))
         strike(ours.get(Point.AFTER_INSERT))
         return result

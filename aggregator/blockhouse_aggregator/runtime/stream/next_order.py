@@ -87,9 +87,9 @@ class NextOrder:
         return self.owner.writer.room(metadata_of(state, self.owner.context.now_ms()))
 
     @staticmethod
-    def _without_room(state: StreamState, held: frozenset[int], entries: int) -> frozenset[int]:
+    def _without_room(state: StreamState, skipped: frozenset[int], entries: int) -> frozenset[int]:
         """Lagging tables that wait for others: a block in flight takes more room than a cursor; oldest first."""
-        behind = sorted(schedule.lagging(state, held), key=lambda table: (table.cursor or 0, table.table))
+        behind = sorted(schedule.lagging(state, skipped), key=lambda table: (table.cursor or 0, table.table))
         return frozenset(table.table for table in behind[max(1, entries) :])
 
     def _scan(self, state: StreamState, entries: int) -> Scan:
@@ -97,10 +97,10 @@ class NextOrder:
         dead = context.catalog.dead_lettered(
             context.config.unknown_table == "deadLetter", context.config.max_unknown_tables
         )
-        held = (context.catalog.held() | self._waiting_for_revisions()) - dead
-        held |= self._without_room(state, held, entries)
-        self._catch_up = not self._catch_up and schedule.has_far(state, held=held, near=NEAR)
-        request = schedule.scan(state, held=held, near=NEAR, catch_up=self._catch_up)
+        skipped = (context.catalog.unavailable() | self._waiting_for_revisions()) - dead
+        skipped |= self._without_room(state, skipped, entries)
+        self._catch_up = not self._catch_up and schedule.has_far(state, skipped=skipped, near=NEAR)
+        request = schedule.scan(state, skipped=skipped, near=NEAR, catch_up=self._catch_up)
         blocks, name = context.config.blocks, context.catalog.name
         pace = self.owner.pace
         age = max(blocks.max_age, pace.max_age(blocks), *(t.max_age for t in blocks.tables.values()), 0)

@@ -35,7 +35,7 @@ from blockhouse_aggregator.protocol.events import (
 from blockhouse_aggregator.protocol.state import Stage, StreamState, metadata_of, same_log
 from blockhouse_aggregator.protocol.step import step
 from blockhouse_aggregator.runtime.clock import loop_time, pause
-from blockhouse_aggregator.runtime.ports import Lease
+from blockhouse_aggregator.runtime.ports import Lock
 from blockhouse_aggregator.runtime.stream.awaited_revisions import AwaitedRevisions
 from blockhouse_aggregator.runtime.stream.context import StreamContext
 from blockhouse_aggregator.runtime.stream.current_task import CurrentTask
@@ -183,9 +183,8 @@ class StreamOwner:
         return bool(problem)
 
     def _held(self, sealed: Sealed) -> bool:
-        """Whether the round holds a block of a table that a rollout holds by now: it is then read again without it, so
-        that a table which `/status` shows held, with nothing in flight, stays so."""
-        return any(t.block is not None and self.context.catalog.hold_of(t.table) for t in sealed.tables)
+        """Whether the round has a block of a table that is paused by now: it is then read again without that table."""
+        return any(t.block is not None and self.context.catalog.pause_of(t.table) for t in sealed.tables)
 
     async def apply(self, event: Event) -> None:
         """Feed one event to the protocol and perform what follows."""
@@ -268,10 +267,10 @@ class StreamOwner:
         if settled is not None:
             await self.apply(settled)
 
-    async def _prove(self, lease: Lease) -> None:
+    async def _prove(self, lock: Lock) -> None:
         """Raises Retryable unless an insert under the lock may begin now."""
         state = self.state if not self.closed.is_set() else None
-        await self._proof.give(state, lease, await self.context.catalog.identity())
+        await self._proof.give(state, lock, await self.context.catalog.identity())
 
     async def _commit(self, commit: Commit) -> None:
         problem = await self._topic.problem(self.context.ports.group, commit.metadata.topic_id)
@@ -314,6 +313,7 @@ class StreamOwner:
             self._rebuild(problem)
 
     async def flush(self, *, close_window: bool = False) -> None:
+        """Commit what is not committed yet; with `close_window` also when nothing changed. Raises as `apply`."""
         async with self._committing:
             await self.apply(Flush(close_window=close_window))
 
@@ -354,6 +354,7 @@ class StreamOwner:
         self._rebuild(reason)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` until it ends or the stream is dropped; an error of it rebuilds the stream."""
         job = asyncio.ensure_future(work)
         self._jobs.add(job)
         job.add_done_callback(self._finished)
@@ -366,8 +367,7 @@ class StreamOwner:
     def failed(self, error: BaseException) -> None:
         """Work for the stream raised: take it over again. An error that is none of ours is a defect of this process.
 
-        Caller: who started the work: this owner for its jobs, `OwnedStreams` for start and leases, the conversation
-        with the task for proofs.
+        Caller: who started the work: this owner (its jobs), `OwnedStreams` (start, leases), the conversation (proofs).
         """
         if isinstance(error, BlockhouseError):
             log.warning("stream.job_failed", stream=self._label, reason=error.reason, error=str(error))

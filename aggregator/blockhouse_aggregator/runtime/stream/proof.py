@@ -16,7 +16,7 @@ from blockhouse.errors import Retryable
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.coordination.markers import Claim
 from blockhouse_aggregator.protocol.state import StreamState
-from blockhouse_aggregator.runtime.ports import Lease, Markers
+from blockhouse_aggregator.runtime.ports import Lock, Markers
 
 
 class InsertProof:
@@ -27,7 +27,7 @@ class InsertProof:
         self._one_by_one = asyncio.Lock()
         """Two transactions of ours at once would each find the other's change."""
 
-    async def give(self, state: StreamState | None, lease: Lease, history: str) -> None:
+    async def give(self, state: StreamState | None, lock: Lock, history: str) -> None:
         """Returns when an insert under the lock may begin now; `history` is the identity of the schema history.
 
         Raises Retryable when it may not, or when that cannot be known.
@@ -35,8 +35,8 @@ class InsertProof:
         recorded = state.recorded if state is not None else None
         if recorded is None:
             raise Retryable(f"{self._stream}: dropped, or nothing of it is committed: no insert may begin")
-        if not lease.valid:
+        if not lock.valid:
             raise Retryable(f"{self._stream}: the table's lock was lost before the insert", after=0.5)
         claim = Claim(self._owner, recorded.topic_id, recorded.seq, recorded.position, history)
         async with self._one_by_one:
-            await self._markers.prove(self._stream, claim, lease)
+            await self._markers.prove(self._stream, claim, lock)

@@ -44,8 +44,8 @@ class ProvenanceReader:
     async def read(self, block: BlockToStore) -> Provenance:
         """Ask once. Never raises but for cancellation."""
         try:
-            async with self.locks.holding(block.table.full_name, block.table.zookeeper_path) as lease:
-                return await self.read_locked(await self.claims.claimed(block, lease))
+            async with self.locks.holding(block.table.full_name, block.table.zookeeper_path) as lock:
+                return await self.read_locked(await self.claims.claimed(block, lock))
         except Retryable as error:
             return CannotTell(str(error), error.after)
         except BlockhouseError as error:

@@ -115,7 +115,7 @@ class StalledBlocks:
             decision = await self.owner.context.ports.markers.block_decision(self.owner.stream, catalog.name(table))
             if decision is not None and await self._carry_out(table, block, decision, now - seen.since):
                 return
-        if known is not None and not known.held and (version > seen.version or now >= seen.at):
+        if known is not None and not known.unavailable and (version > seen.version or now >= seen.at):
             self._seen[table] = seen.tried(version, now)
             self.blocks.replay_now(table)
             log.info("block.released", stream=self.owner.report.label, table=known.history.name, reason=block.reason)

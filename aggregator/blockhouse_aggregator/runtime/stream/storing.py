@@ -17,7 +17,7 @@ from blockhouse.errors import BlockhouseError, Retryable
 from blockhouse_aggregator.clickhouse.tables import IDENTITY, By
 from blockhouse_aggregator.gate.messages import Grant, Result
 from blockhouse_aggregator.runtime.clock import loop_time
-from blockhouse_aggregator.runtime.ports import Lease, Locks, Shard
+from blockhouse_aggregator.runtime.ports import Lock, Locks, Shard
 from blockhouse_aggregator.runtime.stream.block import FOREIGN_TEXT, FOREIGN_UNDECIDED, BlockToStore
 from blockhouse_aggregator.runtime.stream.claimed_tables import ClaimedTables
 from blockhouse_aggregator.runtime.stream.evidence import Evidence, evidence
@@ -48,8 +48,8 @@ _ABSENT_TEXT = (
 class Task(Protocol):
     """The task that holds the block's bytes."""
 
-    async def insert(self, grant: Grant, lease: Lease) -> Result: ...
-    async def prove(self, lease: Lease) -> None:
+    async def insert(self, grant: Grant, lock: Lock) -> Result: ...
+    async def prove(self, lock: Lock) -> None:
         """Raises Retryable unless an insert under the lock might begin now."""
         ...
 
@@ -71,10 +71,10 @@ class Storing:
         """Try once to store the block. Never raises but for cancellation."""
         asked = loop_time()
         try:
-            async with self._queue.holding(block.table.full_name, block.table.zookeeper_path) as lease:
+            async with self._queue.holding(block.table.full_name, block.table.zookeeper_path) as lock:
                 waited = loop_time() - asked
-                block = await self._claims.claimed(block, lease)
-                outcome = await self._store(block, task, lease)
+                block = await self._claims.claimed(block, lock)
+                outcome = await self._store(block, task, lock)
                 return replace(outcome, lock_wait=waited) if isinstance(outcome, Stored) else outcome
         except Retryable as error:
             return TryAgain(str(error), error.after, fault=error.fault)
@@ -85,16 +85,16 @@ class Storing:
         """Which rows of the block the table holds. Never raises but for cancellation."""
         return await self._provenance.read(block)
 
-    async def _store(self, block: BlockToStore, task: Task, lease: Lease) -> InsertOutcome:
+    async def _store(self, block: BlockToStore, task: Task, lock: Lock) -> InsertOutcome:
         decided_ms = self._now_ms()
         if block.fresh:
             if decided_ms - block.intent.intent_ms > self.lifetime * 1000:
                 # We were frozen, or the lock took too long: another owner may have replayed it, long enough ago for
                 # the server to have forgotten. Only a rebuilt block can be decided.
                 return TryAgain("its intent is too old for a first insert", after=0, rebuild=True)
-            result = await self._insert(block, task, lease, self._grant(block, decided_ms))
+            result = await self._insert(block, task, lock, self._grant(block, decided_ms))
             if result.outcome == "stored" and result.deduplicated and result.attempts <= 1:
-                return await _known_already(block, result, task, lease)
+                return await _known_already(block, result, task, lock)
             # A resend inside the task makes the answer that of a retry, and the quorum was not read before it.
             return _outcome(result, acknowledged=result.attempts <= 1)
         found = await evidence(self._shard, block, decided_ms)
@@ -103,7 +103,7 @@ class Storing:
         before = await self._quorum.settled(block.table) if found.by_rows else await self._shard.quorum(block.table)
         if not found.window:
             decided_ms = self._now_ms()  # rests on provenance, which the task asks, not on how old the intent is
-        result = await self._insert(block, task, lease, self._grant(block, decided_ms, found))
+        result = await self._insert(block, task, lock, self._grant(block, decided_ms, found))
         if result.outcome != "stored":
             return _outcome(result, acknowledged=False)
         # Also the answer of provenance is believed only if no part failed while it was asked.
@@ -129,11 +129,11 @@ class Storing:
             repair=block.repair,
         )
 
-    async def _insert(self, block: BlockToStore, task: Task, lease: Lease, grant: Grant) -> Result:
+    async def _insert(self, block: BlockToStore, task: Task, lock: Lock, grant: Grant) -> Result:
         async with self._slots:
-            if not lease.valid:
+            if not lock.valid:
                 raise Retryable(f"lock of table {block.table.full_name} was lost before the insert", after=0.5)
-            inserting = asyncio.ensure_future(task.insert(grant, lease))
+            inserting = asyncio.ensure_future(task.insert(grant, lock))
             # If the stream was revoked, no one awaits this result; the next owner's replay decides.
             inserting.add_done_callback(lambda done: done.cancelled() or done.exception())
             try:
@@ -144,14 +144,14 @@ class Storing:
                 raise
 
 
-async def _known_already(block: BlockToStore, result: Result, task: Task, lease: Lease) -> InsertOutcome:
+async def _known_already(block: BlockToStore, result: Result, task: Task, lock: Lock) -> InsertOutcome:
     """The server calls a block a duplicate that no one can have sent before. Where rows name the message they are of,
     no other block has its content: offsets of another topic of the name are in the table, or two pipelines load it.
 
     Unless the answer is late: a frozen server may have kept our insert until another owner had replayed the block.
     Who still has lock and stream had them all the time."""
     try:
-        await task.prove(lease)
+        await task.prove(lock)
     except Retryable as error:
         text = f"the server knows the block, and another owner may have stored it meanwhile: {error}"
         return TryAgain(text, after=0, rebuild=True, result=result)

@@ -6,12 +6,12 @@ The only place where the driver reads messages: once per stream, a few blocks' w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from blockhouse_aggregator.blocks.collecting import Message
 from blockhouse_aggregator.blocks.routing import Router
 from blockhouse_aggregator.kafka.headers import headers_of
+from blockhouse_aggregator.runtime.ports import TableCount
 
 READ_SECONDS = 1.0
 BATCH = 1000
@@ -22,32 +22,9 @@ class Reader(Protocol):
 
     @property
     def position(self) -> int: ...
-    def read(self, max_messages: int, timeout: float) -> Sequence[Message]: ...
-
-
-@dataclass(slots=True)
-class TableCount:
-    """`protocol.foreign.Surveyed`, by table name."""
-
-    stored: int = 0
-    inside: int = 0
-    beyond: int = 0
-    first_beyond: int | None = None
-    oldest_ms: int | None = None
-
-    def add(self, message: Message, begin: int, end: int) -> None:
-        """One message more, of a table whose committed range is [begin, end]."""
-        offset = message.offset()
-        if offset < begin:
-            self.stored += 1
-        elif offset <= end:
-            self.inside += 1
-            stamp = message.timestamp()[1]
-            self.oldest_ms = stamp if self.oldest_ms is None else min(self.oldest_ms, stamp)
-        else:
-            self.beyond += 1
-            if self.first_beyond is None:
-                self.first_beyond = offset
+    def read(self, max_messages: int, timeout: float) -> Sequence[Message]:
+        """As `blocks.scan.Reader.read`."""
+        ...
 
 
 def count_messages(

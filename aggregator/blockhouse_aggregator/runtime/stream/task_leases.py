@@ -127,7 +127,11 @@ class Leases:
     ) -> bool:
         """Wait for the end of the job; False when Spark reports that it failed: a replay, and no defect of ours."""
         try:
-            figures = await self._ended(job, spec)
+            await self._cancel_hung(job, spec)
+        except Exception as error:  # noqa: BLE001 - ours, or Spark does not answer; the slot is held all the same
+            owner.failed(error)
+        try:
+            figures = await asyncio.wait_for(asyncio.shield(job), CANCEL_TIMEOUT)
         except Exception as error:  # noqa: BLE001 - Spark raises whatever it likes
             cause = cause_of(error)
             log.warning("lease.failed", stream=str(spec.stream), lease=spec.number, error=cause)
@@ -177,13 +181,12 @@ class Leases:
             return False
         return True
 
-    async def _ended(self, job: asyncio.Future[LeaseFigures], spec: LeaseSpec) -> LeaseFigures:
-        """Wait for the end of a job whose conversation is over; one that does not end is cancelled, worker and all."""
+    async def _cancel_hung(self, job: asyncio.Future[LeaseFigures], spec: LeaseSpec) -> None:
+        """A job whose conversation is over ends soon; one that does not is cancelled, worker and all."""
         done, _ = await asyncio.wait({job}, timeout=CANCEL_TIMEOUT)
         if not done:
             log.error("lease.hung", stream=str(spec.stream), lease=spec.number)
             await asyncio.to_thread(self._application.cancel, spec)
-        return await asyncio.wait_for(asyncio.shield(job), CANCEL_TIMEOUT)
 
     def _spec(self, owner: StreamOwner, number: int) -> LeaseSpec:
         config = self._config

@@ -1,7 +1,7 @@
 """The tables of the pipeline as the driver knows them: ids for the metadata, revisions for workers, reasons to wait.
 
 A table is *usable* when the local replica has it, its columns are the current revision of the history, and every column
-can be encoded. Any other table is *held*: its messages lag, the others flow.
+can be encoded. Any other table is *unavailable*: its messages lag, the others flow.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from blockhouse.errors import Blocked, BlockhouseError, Retryable
 from blockhouse.schema.history import extend
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse_aggregator.clickhouse.tables import ServerTable
-from blockhouse_aggregator.coordination.holds import Hold
+from blockhouse_aggregator.coordination.pauses import Pause
 from blockhouse_aggregator.runtime.ports import Ports
 from blockhouse_aggregator.runtime.tables.arriving_columns import check_arrived
 
@@ -25,20 +25,21 @@ REFRESH = 10.0
 """Seconds between reads of the server's columns: a change behind our back is noticed well within 30."""
 UNKNOWN_REFRESH = 2.0
 ROLLOUT = "SchemaRollout"
-"""Why a table is held that a rollout holds."""
+"""Why a table is unavailable that a rollout pauses."""
 NOT_CHECKED = "NotChecked"
 _NOT_COMPARED = "not compared with the server yet"
 PASSING = ("", ROLLOUT, NOT_CHECKED)
-"""Why a table is held for a while only, or not at all."""
+"""Why a table is unavailable for a while only, or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A table with what is known of it. `held` is why it is not loaded (CamelCase reason, text), empty when it is."""
+    """A table with what is known of it. `unavailable` (a CamelCase reason) and `why` (text) are why it is not loaded,
+    empty when it is."""
 
     history: TableHistory
     server: ServerTable | None = None
-    held: str = ""
+    unavailable: str = ""
     why: str = ""
     version: int = 0
 
@@ -56,7 +57,7 @@ class Catalog:
         self._names: dict[int, str] = {}
         self._prints: dict[str, int] = {}
         self._version = 0
-        self._holds: Mapping[str, Hold] = {}
+        self._pauses: Mapping[str, Pause] = {}
         self._refreshing = asyncio.Lock()
         self._identity = ""
 
@@ -76,38 +77,42 @@ class Catalog:
         return tuple(self._tables.values())
 
     def name(self, table_id: int) -> str:
+        """`database.table` of a table's id; `#id` of an unknown one."""
         return self._names.get(table_id, f"#{table_id}")
 
     def known(self, table: str) -> Known | None:
+        """What is known of `database.table`; None of one that no stream and no history names."""
         return self._tables.get(table)
 
     def by_id(self, table_id: int) -> Known | None:
+        """As `known`, by the id of the metadata."""
         return self._tables.get(self.name(table_id))
 
-    def held(self) -> frozenset[int]:
-        return frozenset(known.history.id for known in self._tables.values() if known.held)
+    def unavailable(self) -> frozenset[int]:
+        """Ids of tables that are not loaded now, for whatever reason."""
+        return frozenset(known.history.id for known in self._tables.values() if known.unavailable)
 
-    def hold_of(self, table: str) -> Hold | None:
-        """The rollout that holds the table, if one does: nothing of the table may then be sealed."""
-        return self._holds.get(table)
+    def pause_of(self, table: str) -> Pause | None:
+        """The rollout that pauses the table, if one does: nothing of the table may then be sealed."""
+        return self._pauses.get(table)
 
     def hopeless(self) -> Mapping[int, str]:
         """Unavailable tables that a person has to fix, with the reason."""
-        return {k.history.id: k.held for k in self._tables.values() if k.held not in PASSING}
+        return {k.history.id: k.unavailable for k in self._tables.values() if k.unavailable not in PASSING}
 
     def dead_lettered(self, every: bool, allowed: int) -> frozenset[int]:
         """Unknown tables whose messages are dead-lettered: `every` one, or those beyond the `allowed` oldest, so that a
         producer that invents names cannot fill the metadata."""
-        unknown = sorted(k.history.id for k in self._tables.values() if k.held == "UnknownTable")
+        unknown = sorted(k.history.id for k in self._tables.values() if k.unavailable == "UnknownTable")
         return frozenset(unknown if every else unknown[allowed:])
 
     def changed_since(self, version: int) -> tuple[TableHistory, ...]:
         """Histories of usable tables that changed after `version`."""
-        return tuple(k.history for k in self._tables.values() if k.version > version and not k.held)
+        return tuple(k.history for k in self._tables.values() if k.version > version and not k.unavailable)
 
     def can_rebuild(self, table_id: int, revision: int) -> bool:
-        """Whether a block encoded with the revision can be rebuilt and sent. A held table's can: the process
-        that holds it waits until its block in flight is stored; and if the server refuses it, the block is blocked for
+        """Whether a block encoded with the revision can be rebuilt and sent. A paused table's can: the process
+        that pauses it waits until its block in flight is stored; and if the server refuses it, the block is blocked for
         that reason."""
         known = self.by_id(table_id)
         return known is not None and known.server is not None and known.history.revision(revision) is not None
@@ -115,14 +120,14 @@ class Catalog:
     def why_not(self, table_id: int) -> str:
         """The reason for which a person has to fix the table before it can be loaded; empty when there is none."""
         known = self.by_id(table_id)
-        return known.held if known is not None and known.held not in PASSING else ""
+        return known.unavailable if known is not None and known.unavailable not in PASSING else ""
 
     async def start(self) -> None:
         """Read the history and compare it with the server. Raises Retryable while either is unavailable."""
-        self._holds = await self._ports.holds.all()
+        self._pauses = await self._ports.pauses.all()
         await self.identity()
         for history in (await self._ports.schemas.all()).values():
-            self._put(Known(history, held=NOT_CHECKED, why=_NOT_COMPARED))
+            self._put(Known(history, unavailable=NOT_CHECKED, why=_NOT_COMPARED))
         await self.refresh()
 
     async def id_of(self, table: str) -> int:
@@ -130,7 +135,7 @@ class Catalog:
         if table not in self._tables:
             history = await self._ports.schemas.ensure_id(table)
             if table not in self._tables:  # another stream may have met it meanwhile
-                self._put(Known(history, held=NOT_CHECKED, why=_NOT_COMPARED))
+                self._put(Known(history, unavailable=NOT_CHECKED, why=_NOT_COMPARED))
             await self._examine(table)
         return self._tables[table].history.id
 
@@ -145,7 +150,7 @@ class Catalog:
             return
         async with self._refreshing:
             await self._learn()
-            for table in [table for table, known in self._tables.items() if known.held == NOT_CHECKED]:
+            for table in [table for table, known in self._tables.items() if known.unavailable == NOT_CHECKED]:
                 await self._examine(table)
         lacking = [f"table {self.name(t)} (revision {n or 1})" for t, n in needed.items() if not self._has(t, n)]
         if lacking:
@@ -157,12 +162,12 @@ class Catalog:
         return known is not None and (revision == 0 or known.history.revision(revision) is not None)
 
     async def refresh(self) -> None:
-        """Compare every table with the server and the history; a changed one becomes a new revision or is held."""
+        """Compare every table with the server and the history; a changed one gets a new revision or is unavailable."""
         async with self._refreshing:
             prints = dict(await self._ports.shard.fingerprints())
             await self._learn()
             for table, known in list(self._tables.items()):
-                if known.held or prints.get(table) != self._prints.get(table):
+                if known.unavailable or prints.get(table) != self._prints.get(table):
                     await self._examine(table)
             self._prints = prints
 
@@ -172,15 +177,15 @@ class Catalog:
             known = self._tables.get(table)
             if known is None or known.history != history:
                 server = known.server if known is not None else None
-                self._put(Known(history, server, held=NOT_CHECKED, why="a revision was recorded elsewhere"))
+                self._put(Known(history, server, unavailable=NOT_CHECKED, why="a revision was recorded elsewhere"))
                 self._prints.pop(table, None)
 
-    async def refresh_holds(self) -> None:
-        """Obey what rollouts hold by now, and look again at what they released."""
+    async def refresh_pauses(self) -> None:
+        """Obey what rollouts pause by now, and look again at what they released."""
         async with self._refreshing:
-            before = self._holds
-            self._holds = await self._ports.holds.all()
-            for table in before.keys() ^ self._holds.keys():
+            before = self._pauses
+            self._pauses = await self._ports.pauses.all()
+            for table in before.keys() ^ self._pauses.keys():
                 if table in self._tables:
                     await self._examine(table)
 
@@ -188,12 +193,12 @@ class Catalog:
         """Look again for tables the server did not have."""
         async with self._refreshing:
             for table, known in list(self._tables.items()):
-                if known.held:
+                if known.unavailable:
                     await self._examine(table)
 
     async def _examine(self, table: str) -> None:
         known = self._tables[table]
-        if table in self._holds:
+        if table in self._pauses:
             self._changed(known, self._held(known))
             if known.server is not None:
                 return  # its columns may be changing: judged when it is released
@@ -205,35 +210,35 @@ class Catalog:
         self._changed(self._tables[table], self._held(changed))
 
     async def _judged(self, known: Known) -> Known:
-        """As the server has it, and whether it can be loaded so; of what a rollout holds that is not asked."""
+        """As the server has it, and whether it can be loaded so; of what a rollout pauses that is not asked."""
         try:
             server = await self._ports.shard.describe(known.history.name)
             known = replace(known, server=server)
             if server is None:
-                return replace(known, held="UnknownTable", why="the server has no such table")
-            if known.history.name in self._holds:
-                return replace(known, held=NOT_CHECKED, why="its columns may be changing")
+                return replace(known, unavailable="UnknownTable", why="the server has no such table")
+            if known.history.name in self._pauses:
+                return replace(known, unavailable=NOT_CHECKED, why="its columns may be changing")
             check_arrived(known.history, server)  # before they are recorded: then producers may send them
             known = replace(known, history=await self._recorded(known.history, server))
             self._check(known.history, server)
         except Retryable:
             raise
         except BlockhouseError as error:
-            return replace(known, held=error.reason or "Refused", why=str(error))
-        return replace(known, held="", why="")
+            return replace(known, unavailable=error.reason or "Refused", why=str(error))
+        return replace(known, unavailable="", why="")
 
     def _held(self, known: Known) -> Known:
-        hold = self._holds.get(known.history.name)
-        return replace(known, held=ROLLOUT, why=f"held by rollout {hold.rollout}") if hold else known
+        pause = self._pauses.get(known.history.name)
+        return replace(known, unavailable=ROLLOUT, why=f"paused by rollout {pause.rollout}") if pause else known
 
     def _changed(self, known: Known, changed: Known) -> None:
         if changed != known:
             self._put(changed)
             log.log(
-                30 if changed.held else 20,
+                30 if changed.unavailable else 20,
                 "catalog.table",
                 table=changed.history.name,
-                held=changed.held,
+                held=changed.unavailable,
                 why=changed.why,
             )
 

@@ -23,10 +23,14 @@ class DeclaredReplica:
         self._threads = Threads("ddl", 1)
 
     async def compared(self, declared: Declaration) -> Difference | None:
+        """What lies between the server's table and the declaration; None without a table. Raises BlockhouseError."""
         return await self._threads.run(server.compared, self._replica, declared)
 
     async def create(self, declared: Declaration, path: str, name: str, settings: Sequence[tuple[str, int]]) -> None:
+        """Create it at `path` in ZooKeeper as the replica `name`, with these MergeTree settings. Raises
+        BlockhouseError."""
         await self._threads.run(server.create, self._replica, declared, path=path, name=name, settings=settings)
 
     async def add_columns(self, declared: Declaration, added: Sequence[DeclaredColumn]) -> None:
+        """Add these columns in one ALTER. Raises BlockhouseError; the ALTER may then still happen."""
         await self._threads.run(server.add_columns, self._replica, declared, added)

@@ -43,9 +43,9 @@ def hazards(table: ServerTable, config: AggregatorConfig, partitions: int) -> tu
         found.append(
             Hazard("NotReplicated", f"engine {table.engine} deduplicates nothing: provenance decides each replay")
         )
-    elif (held := window_seconds(table, config, partitions)) < (least := least_seconds(config)):
+    elif (window := window_seconds(table, config, partitions)) < (least := least_seconds(config)):
         text = (
-            f"the deduplication window holds {held:.0f} s of blocks from all writers of the shard, not {least:.0f}:"
+            f"the deduplication window holds {window:.0f} s of blocks from all writers of the shard, not {least:.0f}:"
             " raise replicated_deduplication_window and replicated_deduplication_window_seconds"
         )
         found.append(Hazard("DeduplicationUnsafe", text))
@@ -116,9 +116,11 @@ class HazardWatch:
         self.partitions = max(self.partitions, partitions)
 
     def of(self, known: Known) -> tuple[Hazard, ...]:
+        """The hazards of a table as its server described it last; none of one that was never described."""
         return hazards(known.server, self.config, self.partitions) if known.server is not None else ()
 
     def look(self, tables: Iterable[Known]) -> None:
+        """Log what appeared and what is gone since the last call, and set the metric."""
         found = {(known.history.name, hazard.reason): hazard.text for known in tables for hazard in self.of(known)}
         for (table, reason), text in found.items():
             if (table, reason) not in self._reported:

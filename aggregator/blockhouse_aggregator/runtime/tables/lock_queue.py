@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from blockhouse.errors import Retryable
-from blockhouse_aggregator.runtime.ports import Lease, Locks
+from blockhouse_aggregator.runtime.ports import Lock, Locks
 
 LOCK_WAIT = 30.0
 
@@ -25,7 +25,7 @@ class _Queue:
 
     mutex: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting: int = 0
-    kept: Lease | None = None
+    kept: Lock | None = None
     left: int = 0
 
     def enter(self) -> None:
@@ -38,20 +38,20 @@ class _Queue:
         """The lock was taken from ZooKeeper: each of those that wait now may have it before it is released."""
         self.left = self.waiting
 
-    def keep(self, lease: Lease) -> bool:
+    def keep(self, lock: Lock) -> bool:
         """Keep a lock for the next of those that wait; False when it is to be released."""
-        if self.left <= 0 or self.waiting <= 0 or not lease.valid:
+        if self.left <= 0 or self.waiting <= 0 or not lock.valid:
             return False
         self.left -= 1
-        self.kept = lease
+        self.kept = lock
         return True
 
-    def take_kept(self) -> Lease | None:
+    def take_kept(self) -> Lock | None:
         """The lock that was kept, if any; from now on it is the caller's."""
         kept, self.kept = self.kept, None
         return kept
 
-    def take_abandoned(self) -> Lease | None:
+    def take_abandoned(self) -> Lock | None:
         """The lock that was kept for the one stream that waits, which has stopped waiting: no one else is here to take
         it or to release it."""
         return self.take_kept() if self.waiting == 1 and not self.mutex.locked() else None
@@ -66,18 +66,18 @@ class LockQueue:
         self._releasing: set[asyncio.Future[None]] = set()
 
     @asynccontextmanager
-    async def holding(self, table: str, table_path: str | None = None) -> AsyncIterator[Lease]:
+    async def holding(self, table: str, table_path: str | None = None) -> AsyncIterator[Lock]:
         """Hold the shard-wide lock of `table`, whose node in ZooKeeper is `table_path`. Raises Retryable when it cannot
         be had within LOCK_WAIT seconds."""
         queue = self._queues[table]
         await self._wait(queue)
         try:
-            lease = await self._lease(table, table_path, queue)
+            lock = await self._lock(table, table_path, queue)
             try:
-                yield lease
+                yield lock
             finally:
-                if not queue.keep(lease):
-                    await asyncio.shield(self._locks.release(lease))
+                if not queue.keep(lock):
+                    await asyncio.shield(self._locks.release(lock))
         finally:
             queue.mutex.release()
 
@@ -92,16 +92,16 @@ class LockQueue:
         finally:
             queue.leave()
 
-    async def _lease(self, table: str, table_path: str | None, queue: _Queue) -> Lease:
+    async def _lock(self, table: str, table_path: str | None, queue: _Queue) -> Lock:
         if (kept := queue.take_kept()) is not None:
             return kept
-        lease = await self._acquire(table, table_path)
-        if lease is None:
+        lock = await self._acquire(table, table_path)
+        if lock is None:
             raise Retryable(f"lock of table {table} not free within {LOCK_WAIT:.0f} s", after=0.5)
         queue.took()
-        return lease
+        return lock
 
-    async def _acquire(self, table: str, table_path: str | None) -> Lease | None:
+    async def _acquire(self, table: str, table_path: str | None) -> Lock | None:
         """Cancelling us does not end the wait, which continues in a thread: a lock that comes too late is released."""
         acquiring = asyncio.ensure_future(self._locks.acquire(table, LOCK_WAIT, table_path))
         try:
@@ -110,14 +110,14 @@ class LockQueue:
             acquiring.add_done_callback(self._give_back)
             raise
 
-    def _give_back(self, acquiring: asyncio.Future[Lease | None]) -> None:
+    def _give_back(self, acquiring: asyncio.Future[Lock | None]) -> None:
         if acquiring.cancelled() or acquiring.exception() is not None:
             return
-        lease = acquiring.result()
-        if lease is not None:
-            self._release(lease)
+        lock = acquiring.result()
+        if lock is not None:
+            self._release(lock)
 
-    def _release(self, lease: Lease) -> None:
-        releasing = asyncio.ensure_future(self._locks.release(lease))
+    def _release(self, lock: Lock) -> None:
+        releasing = asyncio.ensure_future(self._locks.release(lock))
         self._releasing.add(releasing)
         releasing.add_done_callback(self._releasing.discard)

@@ -1,4 +1,4 @@
-"""What a rollout asks of one aggregator: hold a table, compare it with its declaration, change it, release it.
+"""What a rollout asks of one aggregator: pause a table, compare it with its declaration, change it, release it.
 
 Every request may be repeated, by any client, at any time: what is done already is answered as done. It decides nothing
 about other replicas; the program that rolls out observes all of them.
@@ -19,8 +19,8 @@ from blockhouse.schema.ddl import Declaration, DeclaredColumn, read_declaration
 from blockhouse.schema.difference import Difference
 from blockhouse.schema.history import extend
 from blockhouse.schema.model import TableHistory
-from blockhouse_aggregator.coordination.holds import Hold
-from blockhouse_aggregator.runtime.ports import Holds
+from blockhouse_aggregator.coordination.pauses import Pause
+from blockhouse_aggregator.runtime.ports import Pauses
 from blockhouse_aggregator.runtime.tables.catalog import Catalog
 from blockhouse_aggregator.runtime.tables.restarts import RestartRequests
 
@@ -47,7 +47,7 @@ class SchemaRollouts:
     def __init__(
         self,
         config: AggregatorConfig,
-        holds: Holds,
+        pauses: Pauses,
         catalog: Catalog,
         server: DeclaredServer,
         check: Callable[[TableHistory], None],
@@ -56,7 +56,7 @@ class SchemaRollouts:
         restarting: RestartRequests,
     ) -> None:
         self._config = config
-        self._holds = holds
+        self._pauses = pauses
         self._catalog = catalog
         self._server = server
         self._check = check
@@ -64,16 +64,16 @@ class SchemaRollouts:
         self._partitions = partitions
         self._restarting = restarting
 
-    async def hold(self, table: str, rollout: str) -> Hold:
-        """Hold the table in every stream of the shard. Raises Retryable, or Blocked when another rollout holds it."""
-        hold = await self._holds.put(table, rollout)
-        await self._catalog.refresh_holds()
-        return hold
+    async def pause(self, table: str, rollout: str) -> Pause:
+        """Pause the table in every stream of the shard. Raises Retryable, or Blocked when another rollout does."""
+        pause = await self._pauses.put(table, rollout)
+        await self._catalog.refresh_pauses()
+        return pause
 
     async def release(self, table: str, rollout: str) -> bool:
-        """End what `hold` began; False when it had ended. Raises as `hold` does."""
-        released = await self._holds.remove(table, rollout)
-        await self._catalog.refresh_holds()
+        """End what `pause` began; False when it had ended. Raises as `pause` does."""
+        released = await self._pauses.remove(table, rollout)
+        await self._catalog.refresh_pauses()
         return released
 
     async def gap(self, table: str, ddl: str) -> DifferenceAnswer:
@@ -86,7 +86,7 @@ class SchemaRollouts:
         return self._restarting.restart(number)
 
     async def apply(self, table: str, ddl: str, rollout: str, *, restart: bool = False) -> DifferenceAnswer:
-        """Create the table here if it is missing; add what columns it lacks if this rollout holds it and nothing of it
+        """Create the table here if it is missing; add what columns it lacks if this rollout pauses it and nothing of it
         is in flight, with `restart` demanding that the aggregators of the shard restart. Its schema is recorded, so
         that producers know it before the first message. Returns what was missing. Raises as `gap`, and Blocked naming
         what stands in the way."""
@@ -111,11 +111,11 @@ class SchemaRollouts:
         return gap
 
     async def _require_hold(self, table: str, rollout: str) -> None:
-        await self._catalog.refresh_holds()
-        hold = self._catalog.hold_of(table)
-        if hold is None or hold.rollout != rollout:
-            by = f"held by rollout {hold.rollout}" if hold else "not held"
-            raise Blocked(f"table {table} is {by}: hold it before columns are added", reason="NotHeld")
+        await self._catalog.refresh_pauses()
+        pause = self._catalog.pause_of(table)
+        if pause is None or pause.rollout != rollout:
+            by = f"paused by rollout {pause.rollout}" if pause else "not paused"
+            raise Blocked(f"table {table} is {by}: pause it before columns are added", reason="NotHeld")
         if self._in_flight(table):
             raise Blocked(f"table {table} has a block in flight here: wait until it is stored", reason="InFlight")
 

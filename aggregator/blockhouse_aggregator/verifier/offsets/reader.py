@@ -144,6 +144,6 @@ class OffsetsReader:
 
 
 def unreachable(cluster: str, doing: str, error: KafkaException) -> Retryable:
-    """Whatever the reason, the verifier waits and reports it: giving up would leave the streams unwatched."""
+    """Whatever the reason, the verifier waits and reports it: stopping would leave the streams unwatched."""
     cause: KafkaError = error.args[0]
     return Retryable(f"Kafka cluster {cluster}: {doing} failed: {cause.str()} ({cause.name()})", after=1.0)

@@ -29,9 +29,11 @@ class SampledSource:
         self.close()
 
     def close(self) -> None:
+        """Close the connections of its looks."""
         self._looks.close()
 
     def sample(self) -> Sample | None:
+        """Rates since the call before; None of the first one. Raises as the requests do."""
         with uncollected():
             return self._sampler.add(self._looks.look(self._sampler.ask_start))
 

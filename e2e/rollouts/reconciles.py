@@ -1,4 +1,4 @@
-"""Turns of one shard's schema: what the operator does between a look and a status, without pods to make.
+"""Reconciles of one shard's schema: what the operator does between a look and a status, without pods to make.
 
 The decisions and the requests are the product's own; only Kubernetes is a `Record`, and a replica's pod is as ready as
 its ClickHouse answers.
@@ -22,7 +22,7 @@ from blockhouse_operator.adapters.secrets import Contents
 from blockhouse_operator.api.status import ClickHouseShardIngestStatus
 from blockhouse_operator.decide.seen import PodSeen, ReplicaSeen, ShardSeen
 from blockhouse_operator.decide.shard import plan_shard
-from blockhouse_operator.reconcile.observe import ShardLook, turn_of
+from blockhouse_operator.reconcile.observe import ShardLook, begun_step_of
 from blockhouse_operator.reconcile.report import as_json
 from blockhouse_operator.reconcile.services import Services
 from blockhouse_operator.reconcile.steps import ShardSteps
@@ -70,7 +70,7 @@ class _Endpoints:
         return self.replicas[replica].url
 
 
-class Turns:
+class Reconciles:
     """An operator of one shard. Everything it must remember is in `record`. `close` it."""
 
     def __init__(self, site: Site, record: Record) -> None:
@@ -95,10 +95,10 @@ class Turns:
         )
         self._tables = TableKeeper()
 
-    async def turn(self, desired: Desired) -> ClickHouseShardIngestStatus:
+    async def reconcile(self, desired: Desired) -> ClickHouseShardIngestStatus:
         """Look, take at most one step of each kind, write the status; returns it."""
         shard = shard_of(self._site, desired, self._record.status)
-        seen = replace(await self._look(), turn=turn_of(shard, datetime.now(UTC)))
+        seen = replace(await self._look(), begun=begun_step_of(shard, datetime.now(UTC)))
         # Empty: the admin APIs of this machine listen on loopback, where they ask for no token.
         contents = Contents(self._services.kubernetes, shard.namespace, self._services.folder)
         steps = ShardSteps(self._services, shard, {}, {}, ShardLook(seen), contents)

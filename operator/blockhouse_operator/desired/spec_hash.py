@@ -36,15 +36,15 @@ _NOT_IN_FORMER_PODS = {"kafka": _TOPIC, "clickhouse": {"managed": {"storage"}, "
 """The same of pods that have the passwords of users in their environment."""
 
 
-def revision(spec: ClickHouseShardIngestSpec, replica: Replica) -> str:
+def spec_hash(spec: ClickHouseShardIngestSpec, replica: Replica) -> str:
     """The hash of the spec that a replica's pod is made from: 12 hexadecimal digits."""
     if spec.clickhouse.managed is None:
-        return former_revision(spec, replica)
+        return former_spec_hash(spec, replica)
     # A word that no former hash has: their pods do not mount the Secret of users.
     return digest({**_inputs(spec, replica, _NOT_IN_PODS), "users": "Secret"})
 
 
-def former_revision(spec: ClickHouseShardIngestSpec, replica: Replica) -> str:
+def former_spec_hash(spec: ClickHouseShardIngestSpec, replica: Replica) -> str:
     """The hash as operators made it whose pods have the passwords of users in their environment.
 
     Such a pod runs the present spec and need not be restarted, until the users change: it could not know a new one.

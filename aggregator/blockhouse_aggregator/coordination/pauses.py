@@ -1,6 +1,6 @@
-"""Tables of a shard that a rollout holds: nothing of them is sealed or sent by any replica until they are released.
+"""Tables of a shard that a rollout pauses: nothing of them is sealed or sent by any replica until they are released.
 
-Durable, for a hold must outlive the aggregator that was asked for it, and every replica of the shard obeys it:
+Durable, for a pause must outlive the aggregator that was asked for it, and every replica of the shard obeys it:
 
     <root>/holds/<shard>/<table>    {"rollout": ..., "since_ms": ...}
 
@@ -19,8 +19,8 @@ from blockhouse_aggregator.coordination.session import Session
 from blockhouse_aggregator.coordination.znodes import Znode
 
 
-class Hold(BaseModel):
-    """Who holds a table (`rollout` is their name for what they do), since when in Unix milliseconds."""
+class Pause(BaseModel):
+    """Who pauses a table (`rollout` is their name for what they do), since when in Unix milliseconds."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")  # a newer version may know more
 
@@ -28,8 +28,8 @@ class Hold(BaseModel):
     since_ms: int
 
 
-class TableHolds:
-    """The holds of one shard. Thread-safe. Raises Retryable while ZooKeeper is unavailable."""
+class TablePauses:
+    """The pauses of one shard. Thread-safe. Raises Retryable while ZooKeeper is unavailable."""
 
     def __init__(self, session: Session, shard: str) -> None:
         self._session = session
@@ -37,46 +37,46 @@ class TableHolds:
         self._znodes = session.znodes
         self._root = session.path("holds", shard)
 
-    def all(self) -> Mapping[str, Hold]:
+    def all(self) -> Mapping[str, Pause]:
         """By `database.table`."""
         names = [unquote(node) for node in self._znodes.children(self._root)]
         nodes = self._znodes.get_many([self._path(name) for name in names])
         return {name: self._parse(name, node) for name, node in zip(names, nodes, strict=True) if node is not None}
 
-    def put(self, table: str, hold: Hold) -> Hold:
-        """Hold the table; returns the hold that counts, which is an older one of the same rollout if there is one.
+    def put(self, table: str, pause: Pause) -> Pause:
+        """Pause the table; returns the pause that counts, which is an older one of the same rollout if there is one.
 
-        Raises Blocked(reason="HeldByOther") when another rollout holds the table.
+        Raises Blocked(reason="HeldByOther") when another rollout pauses the table.
         """
-        if self._znodes.create(self._path(table), hold.model_dump_json().encode()):
-            return hold
+        if self._znodes.create(self._path(table), pause.model_dump_json().encode()):
+            return pause
         node = self._znodes.get(self._path(table))
         if node is None:
-            return self.put(table, hold)  # released in this moment
+            return self.put(table, pause)  # released in this moment
         found = self._parse(table, node)
-        if found.rollout != hold.rollout:
+        if found.rollout != pause.rollout:
             raise Blocked(
-                f"table {table} of shard {self._shard} is held by rollout {found.rollout}", reason="HeldByOther"
+                f"table {table} of shard {self._shard} is paused by rollout {found.rollout}", reason="HeldByOther"
             )
         return found
 
     def remove(self, table: str, rollout: str) -> bool:
-        """Release the table; False when it was not held. Raises Blocked(reason="HeldByOther") as `put` does."""
+        """Release the table; False when it was not paused. Raises Blocked(reason="HeldByOther") as `put` does."""
         node = self._znodes.get(self._path(table))
         if node is None:
             return False
         found = self._parse(table, node)
         if found.rollout != rollout:
             raise Blocked(
-                f"table {table} of shard {self._shard} is held by rollout {found.rollout}", reason="HeldByOther"
+                f"table {table} of shard {self._shard} is paused by rollout {found.rollout}", reason="HeldByOther"
             )
         return self._znodes.delete(self._path(table), node.version)
 
     def _path(self, table: str) -> str:
         return self._session.path("holds", self._shard, table)
 
-    def _parse(self, table: str, node: Znode) -> Hold:
+    def _parse(self, table: str, node: Znode) -> Pause:
         try:
-            return Hold.model_validate_json(node.data)
+            return Pause.model_validate_json(node.data)
         except ValidationError as error:
-            raise Permanent(f"zookeeper {self._path(table)}: not a hold: {error}", reason="HoldUnreadable") from error
+            raise Permanent(f"zookeeper {self._path(table)}: not a pause: {error}", reason="HoldUnreadable") from error
