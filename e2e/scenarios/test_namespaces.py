@@ -72,7 +72,7 @@ def both_come_back(site: Site, operator: OperatorProcess) -> None:
     site.namespace(DELETED)
     install(site)
     site.wait("all can be read again", lambda: unread(operator) == set(), timeout=300)
-    site.wait("what waited is made", lambda: shards(site, "late", KEPT) == 1, timeout=180)
+    site.wait("what waited is created", lambda: shards(site, "late", KEPT) == 1, timeout=180)
     site.wait("its change is carried out", lambda: shards(site, "in-forbidden", FORBIDDEN) == 2, timeout=180)
     site.wait("it is ready", lambda: is_ready(site.cluster.get("ba", "late", "-n", KEPT)), timeout=300)
 
