@@ -1,5 +1,5 @@
 // Command kube is the whole of Kubernetes that a test needs in one binary, etcd included: the name it is called by, or
-// its first argument, states which program runs. One binary links and caches in a seventh of the room of seven.
+// its first argument, says which program runs. One binary links and caches in a seventh of the room of seven.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command pause holds the namespaces of a pod: it waits for the signal to end, and reaps what its pod leaves behind.
+// Command pause holds the namespaces of a pod: it waits to be told to end, and reaps what its pod leaves behind.
 package main
 
 import (
