@@ -106,6 +106,7 @@ def _idle_loop() -> Any:
         queue=Queue(),
         sick=lambda: "",
         watch_ages=dict,
+        unread=frozenset({"billing"}),
         inventory=Inventory(),
         reassignments=SimpleNamespace(figures=dict),
     )

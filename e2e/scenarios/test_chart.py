@@ -39,6 +39,7 @@ VARIANTS = {
         *("--set", "replicas=1", "--set", "rbac.aggregate=false", "--set", "image.digest=sha256:" + "a" * 64),
         *("--set", "imagePullSecrets[0].name=pull", "--set", "extraArgs={--dry-run}"),
     ),
+    "two-namespaces": ("--set", "watchNamespaces={orders,billing}", "--set", "crds.install=false"),
 }
 
 
@@ -56,8 +57,12 @@ def rendered(*arguments: str) -> str:
 
 
 def objects(*arguments: str) -> dict[tuple[str, str], dict[str, Any]]:
-    found = [document for document in yaml.safe_load_all(rendered(*arguments)) if document]
-    return {(document["kind"], document["metadata"]["name"]): document for document in found}
+    return {(document["kind"], document["metadata"]["name"]): document for document in documents(*arguments)}
+
+
+def documents(*arguments: str) -> list[dict[str, Any]]:
+    """All objects: those of two namespaces may have one name."""
+    return [document for document in yaml.safe_load_all(rendered(*arguments)) if document]
 
 
 def test_it_is_valid() -> None:
@@ -69,8 +74,7 @@ def test_it_is_valid() -> None:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_it_renders_what_was_reviewed(variant: str) -> None:
     """Without the definitions: they have a test of their own."""
-    found = objects(*VARIANTS[variant])
-    kept = [document for (kind, _), document in found.items() if kind != "CustomResourceDefinition"]
+    kept = [each for each in documents(*VARIANTS[variant]) if each["kind"] != "CustomResourceDefinition"]
     text = yaml.safe_dump_all(kept, sort_keys=True, width=120)
     golden = GOLDEN / f"{variant}.yaml"
     if os.environ.get("UPDATE_GOLDEN"):
@@ -113,6 +117,31 @@ def test_an_operator_of_one_namespace_has_no_right_outside_it() -> None:
     assert not [kind for kind, _ in found if kind.startswith("ClusterRole")]
     assert found["Role", "blockhouse-operator"]["metadata"]["namespace"] == "data"
     assert found["RoleBinding", "blockhouse-operator"]["subjects"][0]["namespace"] == "blockhouse-system"
+
+
+def test_an_operator_of_several_namespaces_has_the_same_rights_in_each_and_none_elsewhere() -> None:
+    found = documents(*VARIANTS["two-namespaces"], "--set", "rbac.aggregate=false")
+    roles = [each for each in found if each["kind"] == "Role" and each["metadata"]["name"] == "blockhouse-operator"]
+    bindings = [
+        each for each in found if each["kind"] == "RoleBinding" and each["roleRef"]["name"] == "blockhouse-operator"
+    ]
+
+    assert not [each for each in found if each["kind"].startswith("ClusterRole")]
+    assert [each["metadata"]["namespace"] for each in roles] == ["orders", "billing"]
+    assert [each["metadata"]["namespace"] for each in bindings] == ["orders", "billing"]
+    assert [each["subjects"][0]["namespace"] for each in bindings] == ["blockhouse-system"] * 2
+    whole = objects()["ClusterRole", "blockhouse-operator"]["rules"]
+    assert [each["rules"] for each in roles] == [whole, whole]
+    election = next(each for each in found if each["metadata"]["name"] == "blockhouse-operator-election")
+    assert election["metadata"]["namespace"] == "blockhouse-system"
+
+
+def test_one_namespace_and_several_cannot_be_given_together() -> None:
+    both = ("--set", "watchNamespace=data", "--set", "watchNamespaces={orders}")
+    done = helm("template", "blockhouse", str(CHART), "--kube-version", KUBERNETES, *both)
+
+    assert done.returncode != 0
+    assert "give one of them" in done.stderr
 
 
 def test_no_right_is_granted_by_a_wildcard_and_secrets_are_never_listed() -> None:

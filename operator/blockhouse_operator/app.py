@@ -23,6 +23,7 @@ from blockhouse_operator.adapters.fence import Fence, LeadershipLost, OpenFence,
 from blockhouse_operator.adapters.figures import Figures
 from blockhouse_operator.adapters.kubernetes import Kubernetes
 from blockhouse_operator.adapters.lease import RENEW_SECONDS, FencedLock, lead
+from blockhouse_operator.adapters.namespaces import Namespaces
 from blockhouse_operator.adapters.pipeline_http import PipelineHttp
 from blockhouse_operator.handlers.loop import OperatorLoop
 from blockhouse_operator.health import HealthServer
@@ -38,7 +39,8 @@ STOPPED, LOST = 0, 75
 class OperatorSettings:
     """The command line's options. With `lease` None it leads without a lock: for a single process."""
 
-    namespace: str | None
+    namespaces: tuple[str, ...]
+    """Empty for all."""
     zones: frozenset[str] | None
     endpoints: Endpoints
     identity: str
@@ -90,7 +92,7 @@ class Operator:
                 return LOST
             if isinstance(result, Exception):
                 raise result
-        # kopf takes the signals over while it runs, and ends by itself then.
+        # kopf, where it runs, takes the signals over, and ends by itself then.
         return STOPPED
 
     async def _work(self, api: ApiClient) -> None:
@@ -121,7 +123,7 @@ class Operator:
             wall=lambda: datetime.now(UTC),
             secret=lambda: secrets.token_urlsafe(32),
             zones=settings.zones,
-            namespace=settings.namespace,
+            namespaces=Namespaces(settings.namespaces),
             resync=settings.resync,
             dry_run=settings.dry_run,
             release="/".join(settings.lease) if settings.lease is not None else None,

@@ -22,13 +22,15 @@ def _group() -> None:
 
 @app.command(
     epilog="Examples:\n\n"
-    "  blockhouse operator run --namespace ingest\n\n"
+    "  blockhouse operator run --namespace ingest --namespace billing\n\n"
     "  blockhouse operator run --zones dc-a --lease-name blockhouse-dc-a\n\n"
     "  blockhouse operator run --namespace ingest --dry-run --no-leader-election --kubeconfig ~/.kube/config\n\n"
     "Exit codes: 0 stopped in order, 1 failed, 2 wrong usage, 75 no longer the leader (a fresh process takes over)."
 )
 def run(
-    namespace: Annotated[str, typer.Option(help="Only resources of this namespace; without, of all.")] = "",
+    namespace: Annotated[
+        list[str] | None, typer.Option(help="Only resources of this namespace, several by several; without, of all.")
+    ] = None,
     zones: Annotated[str, typer.Option(help="Zones whose replicas this operator runs, a,b; without, all.")] = "",
     kubeconfig: Annotated[str, typer.Option(help="Way to the API server; without, the pod's own, or ~/.kube.")] = "",
     context: Annotated[str, typer.Option(help="Context of the kubeconfig.")] = "",
@@ -38,7 +40,7 @@ def run(
     ] = True,
     lease_name: Annotated[str, typer.Option(help="Name of the Lease.")] = "blockhouse-operator",
     lease_namespace: Annotated[
-        str, typer.Option(envvar="POD_NAMESPACE", help="Its namespace; without, --namespace or 'default'.")
+        str, typer.Option(envvar="POD_NAMESPACE", help="Its namespace; without, the first --namespace or 'default'.")
     ] = "",
     identity: Annotated[str, typer.Option(envvar="POD_NAME", help="Who holds the Lease; without, host and pid.")] = "",
     aggregator_url: Annotated[
@@ -78,12 +80,13 @@ def run(
     served = frozenset(zone.strip() for zone in zones.split(",") if zone.strip())
     if zones and not served:
         raise typer.BadParameter("--zones names no zone")
+    namespaces = tuple(filter(None, namespace or ()))
     settings = OperatorSettings(
-        namespace=namespace or None,
+        namespaces=namespaces,
         zones=served or None,
         endpoints=endpoints,
         identity=identity or f"{socket.gethostname()}_{os.getpid()}",
-        lease=(lease_namespace or namespace or "default", lease_name) if leader_election else None,
+        lease=(lease_namespace or next(iter(namespaces), "default"), lease_name) if leader_election else None,
         kubeconfig=kubeconfig or None,
         context=context or None,
         dry_run=dry_run,

@@ -43,9 +43,20 @@ class LoopFigures:
             "Reconciles that failed and are tried again.",
             value=queue.failures,
         )
+        yield self._unread(loop)
         yield self._watches(loop)
         yield from self._resources(loop)
         yield from throttle_figures(loop.reassignments.figures(), ("namespace", "reassignment"))
+
+    def _unread(self, loop: OperatorLoop) -> Metric:
+        unread = GaugeMetricFamily(
+            "blockhouse_operator_namespace_unread",
+            "1 for a namespace to be served that the API server does not let the operator read.",
+            labels=["namespace"],
+        )
+        for namespace in sorted(loop.unread):
+            unread.add_metric([namespace], 1.0)
+        return unread
 
     def _watches(self, loop: OperatorLoop) -> Metric:
         ages = GaugeMetricFamily(

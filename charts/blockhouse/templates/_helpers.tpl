@@ -27,6 +27,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
+{{/* The namespaces that are watched, as a JSON array; all when it is empty. */}}
+{{- define "blockhouse.namespaces" -}}
+{{- if and .Values.watchNamespace .Values.watchNamespaces -}}
+{{- fail "watchNamespace and watchNamespaces: give one of them" -}}
+{{- end -}}
+{{- (empty .Values.watchNamespace | ternary .Values.watchNamespaces (list .Values.watchNamespace)) | toJson -}}
+{{- end -}}
+
 {{- define "blockhouse.image" -}}
 {{- if .Values.image.digest -}}
 {{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}

@@ -71,7 +71,7 @@ class Kubernetes:
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         """The object, None when there is none. Raises Retryable or Permanent as the API server answers."""
-        store, place = self.stores.of(kind), (namespace, name)
+        store, place = self.stores.of(kind, namespace), (namespace, name)
         if store is not None and not self.fresh and (known := store.get(place)) is not None:
             return known
         asked = store.asked() if store is not None else 0
@@ -87,7 +87,7 @@ class Kubernetes:
 
     async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | None = None) -> list[Object]:
         """Every object of the kind with these labels, page by page; all namespaces without `namespace`."""
-        store = self.stores.of(kind)
+        store = self.stores.of(kind, namespace)
         if store is not None and not self.fresh and (known := store.list(namespace, labels or {})) is not None:
             return known
         query, asked = {"limit": str(PAGE)}, store.asked() if store is not None else 0
@@ -254,7 +254,7 @@ class Kubernetes:
             await self._permit()
         self._fence.check()
         log.debug("write", method=method, path=at.path, why=why)
-        store, place = self.stores.of(at.kind), (at.namespace, at.name)
+        store, place = self.stores.of(at.kind, at.namespace), (at.namespace, at.name)
         if store is None:
             return await self._request(method, at.path, query, body, content_type)
         store.doubt(place)

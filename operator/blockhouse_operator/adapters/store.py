@@ -206,32 +206,39 @@ class Stores:
     """The stores of all watched kinds."""
 
     def __init__(self) -> None:
-        self._by_kind: dict[Kind, Store] = {}
+        self._by_kind: dict[Kind, dict[str | None, Store]] = {}
         self._changes: dict[Group, int] = {}
         self._count = 0
 
     def add(self, kind: Kind, namespace: str | None, selector: Mapping[str, str], clock: Callable[[], float]) -> Store:
-        """A store for a watch to fill."""
-        store = self._by_kind[kind] = Store(kind, namespace, selector, clock, self._changed)
+        """A store for a watch to fill: of one namespace of several, or of all."""
+        store = Store(kind, namespace, selector, clock, self._changed)
+        self._by_kind.setdefault(kind, {})[namespace] = store
         return store
 
-    def of(self, kind: Kind) -> Store | None:
-        return self._by_kind.get(kind)
+    def of(self, kind: Kind, namespace: str | None) -> Store | None:
+        """The store that has the kind's objects of this namespace, or of all."""
+        return _covering(self._by_kind.get(kind, {}), namespace)
 
     @property
     def size(self) -> int:
         """Bytes of all packed objects."""
-        return sum(store.size for store in self._by_kind.values())
+        return sum(store.size for stores in self._by_kind.values() for store in stores.values())
 
     def state_of(self, group: Group) -> Hashable | None:
         """Changes whenever an object of the group does; None where something of it is not known for certain."""
-        if not self._by_kind or not all(store.certain(group) for store in self._by_kind.values()):
+        stores = [_covering(stores, group[0]) for stores in self._by_kind.values()]
+        if not stores or not all(store is not None and store.certain(group) for store in stores):
             return None
         return self._changes.get(group, 0)
 
     def _changed(self, group: Group) -> None:
         self._count += 1
         self._changes[group] = self._count
+
+
+def _covering(stores: Mapping[str | None, Store], namespace: str | None) -> Store | None:
+    return stores.get(namespace) or stores.get(None)
 
 
 def _place(found: Object) -> Place:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiohttp
@@ -32,11 +32,16 @@ Observed = Callable[[str, Object], None]
 """Called with the sort of the event (ADDED, MODIFIED, DELETED, or "" for what a list showed) and the object."""
 
 
-class Watch:
-    """The watch of one store."""
+async def _at_once() -> bool:
+    return False
 
-    def __init__(self, api: ApiClient, store: Store) -> None:
+
+class Watch:
+    """The watch of one store. Before it asks it awaits `readable`, which returns whether it had to wait."""
+
+    def __init__(self, api: ApiClient, store: Store, readable: Callable[[], Awaitable[bool]] = _at_once) -> None:
         self.store = store
+        self._readable = readable
         self._api = api
         self._path = store.kind.path(store.namespace)
         self._selector = {"labelSelector": selector(store.selector)} if store.selector else {}
@@ -46,6 +51,9 @@ class Watch:
         only take note."""
         version, failures = "", 0
         while True:
+            if await self._readable():
+                self.store.heard()
+                failures = 0
             try:
                 if not version:
                     version = await self._list(observed)

@@ -111,6 +111,10 @@ class Reason(StrEnum):
         "ClaimConflict",
         "An older pipeline already has this topic, group or ZooKeeper subtree, or an older mirror this group.",
     )
+    CLAIMS_UNKNOWN = (
+        "ClaimsUnknown",
+        "A namespace cannot be read, where an older resource may have this topic, group or ZooKeeper subtree.",
+    )
     NAME_TAKEN = "NameTaken", "An object of the needed name belongs to another owner."
     REMOVAL_FORBIDDEN = "RemovalForbidden", "Shards would be removed, which the spec does not allow."
     DATA_NOT_ELSEWHERE = "DataNotElsewhere", "A replica needs a new volume, and its data is not proven to be on others."

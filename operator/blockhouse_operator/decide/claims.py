@@ -6,11 +6,15 @@ long as they give it the same address.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.resolve import zookeeper_root
 from blockhouse_operator.api.resource import BlockAggregator
+
+Claim = tuple[str, str]
+"""Something on a server, and its name there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,31 @@ class Claimant:
         return self.created, self.pipeline.uid
 
 
+def undecided(claims: Collection[Claim], undisputed: Collection[Claim], unread: Collection[str]) -> str:
+    """Why it is not known whether an older resource has a claim already, in words; empty where it is known.
+
+    Claims that were `undisputed` before stay so: nothing that this operator cannot read is served by it meanwhile.
+    """
+    if not unread or set(claims) <= set(undisputed):
+        return ""
+    return (
+        f"namespace {', '.join(sorted(unread))} cannot be read, and an older resource there may have what this one "
+        "needs for itself: let the operator read it, or take it from the namespaces that it watches"
+    )
+
+
+def dispute(conflict: str, undecided: str) -> tuple[Reason, str] | None:
+    """Why nothing is created for a resource: another one has, or may have, what it needs for itself."""
+    if conflict:
+        return Reason.CLAIM_CONFLICT, conflict
+    return (Reason.CLAIMS_UNKNOWN, undecided) if undecided else None
+
+
+def claims_of(pipeline: BlockAggregator) -> frozenset[Claim]:
+    """What a pipeline must have for itself."""
+    return frozenset(claim for claim, _ in _claims(pipeline))
+
+
 def conflict(mine: Claimant, others: Sequence[Claimant]) -> str | None:
     """What an older pipeline has claimed already, in words; None when nothing is disputed."""
     claims = dict(_claims(mine.pipeline))
@@ -39,7 +68,7 @@ def conflict(mine: Claimant, others: Sequence[Claimant]) -> str | None:
     return None
 
 
-def _claims(pipeline: BlockAggregator) -> Iterator[tuple[tuple[str, str], str]]:
+def _claims(pipeline: BlockAggregator) -> Iterator[tuple[Claim, str]]:
     spec = pipeline.spec
     for cluster in spec.kafka.clusters:
         for server in cluster.bootstrap_servers.split(","):

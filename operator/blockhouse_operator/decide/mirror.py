@@ -11,6 +11,7 @@ from blockhouse.contract.mirror import OWN_ERRORS, MirrorPartition, MirrorStatus
 from blockhouse_operator.api import mirror as api
 from blockhouse_operator.api.conditions import Condition, ConditionType, Reason, condition
 from blockhouse_operator.api.mirror import WORST_PARTITIONS, KafkaMirrorSpec, KafkaMirrorStatus
+from blockhouse_operator.decide.claims import dispute
 from blockhouse_operator.decide.seen import PodSeen
 from blockhouse_operator.decide.words import counted, shown_rate
 
@@ -31,15 +32,21 @@ class MirrorSeen:
     answer: MirrorStatus | None = None
     silence: str = ""
     conflict: str = ""
+    undecided: str = ""  # why it is not known whether there is a conflict
     missing: tuple[str, ...] = ()
     taken: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
 
     @property
+    def dispute(self) -> tuple[Reason, str] | None:
+        return dispute(self.conflict, self.undecided)
+
+    @property
     def obstacle(self) -> tuple[Reason, str] | None:
         """What only a person can take out of the way."""
+        if self.dispute is not None:
+            return self.dispute
         for reason, texts in (
-            (Reason.CLAIM_CONFLICT, (self.conflict,) if self.conflict else ()),
             (Reason.FORBIDDEN, self.refused),
             (Reason.NAME_TAKEN, self.taken),
             (Reason.SECRET_MISSING, self.missing),
@@ -68,7 +75,7 @@ def describe_mirror(
 
 def phase_of(spec: KafkaMirrorSpec, seen: MirrorSeen) -> str:
     """One word for people."""
-    if spec.suspend and not seen.conflict:
+    if spec.suspend and seen.dispute is None:
         return "Suspended"
     if seen.answer is not None and seen.pod is not None and seen.pod.ready:
         return "Degraded" if _unwell(seen.answer) else "Mirroring"
@@ -137,8 +144,8 @@ def _served(page: MirrorStatus) -> bool:
 
 def _ready(spec: KafkaMirrorSpec, seen: MirrorSeen) -> Condition:
     kind, page = ConditionType.READY, seen.answer
-    if seen.conflict:
-        return condition(kind, False, Reason.CLAIM_CONFLICT, seen.conflict)
+    if seen.dispute is not None:
+        return condition(kind, False, *seen.dispute)
     if spec.suspend:
         return condition(kind, False, Reason.SUSPENDED, "spec.suspend is true: nothing is mirrored")
     if (seen.pod is None or not seen.pod.ready) and seen.obstacle is not None:

@@ -17,6 +17,7 @@ from blockhouse_operator.api.status import (
     StreamCount,
     VerifierStatus,
 )
+from blockhouse_operator.decide.claims import dispute
 from blockhouse_operator.decide.seen import State
 from blockhouse_operator.decide.shard_conditions import PAUSED, not_compared
 from blockhouse_operator.decide.words import counted
@@ -66,22 +67,23 @@ class PipelineSeen:
 
     shards: tuple[ShardState, ...]
     surplus: tuple[int, ...] = ()
-    draining: str = ""
-    """Why the surplus shard of the highest number cannot be removed yet."""
+    draining: str = ""  # why the surplus shard of the highest number cannot be removed yet
     verifier: VerifierStatus | None = None
     verifier_silence: str = ""
     verifier_elsewhere: bool = False
     conflict: str = ""
+    undecided: str = ""  # why it is not known whether there is a conflict
     missing_references: tuple[str, ...] = ()
-    unpublished: tuple[str, ...] = ()
-    """Users of ClickHouse that have no password, a sentence each."""
-    unusable_files: tuple[str, ...] = ()
-    """Configuration files of ClickHouse that are not published as they are in the spec, a sentence each."""
+    unpublished: tuple[str, ...] = ()  # users of ClickHouse that have no password, a sentence each
+    unusable_files: tuple[str, ...] = ()  # files that are not published as they are in the spec, a sentence each
     files_missing: bool = False  # the source of the first of them
     taken: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
-    paused: bool = False
-    """Whether it is only observed."""
+    paused: bool = False  # whether it is only observed
+
+    @property
+    def dispute(self) -> tuple[Reason, str] | None:
+        return dispute(self.conflict, self.undecided)
 
     @property
     def carried_out(self) -> bool:
@@ -167,8 +169,8 @@ def _cut(message: str, longest: int) -> str:
 
 def _obstacle(seen: PipelineSeen) -> tuple[Reason, str] | None:
     """What only a person can take out of the way, in this resource or in a shard."""
-    if seen.conflict:
-        return Reason.CLAIM_CONFLICT, seen.conflict
+    if seen.dispute is not None:
+        return seen.dispute
     if seen.refused:
         return Reason.FORBIDDEN, seen.refused[0]
     if seen.taken:
@@ -185,8 +187,7 @@ def _obstacle(seen: PipelineSeen) -> tuple[Reason, str] | None:
 
 
 def _about_files(seen: PipelineSeen) -> tuple[Reason, str]:
-    reason = Reason.SECRET_MISSING if seen.files_missing else Reason.INVALID_FILE
-    return reason, "; ".join(seen.unusable_files[:5])
+    return Reason.SECRET_MISSING if seen.files_missing else Reason.INVALID_FILE, "; ".join(seen.unusable_files[:5])
 
 
 def _reason(found: Condition) -> Reason:
@@ -195,14 +196,13 @@ def _reason(found: Condition) -> Reason:
 
 def _ready(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition:
     kind = ConditionType.READY
-    if seen.conflict:
-        return condition(kind, False, Reason.CLAIM_CONFLICT, seen.conflict)
+    if seen.dispute is not None:
+        return condition(kind, False, *seen.dispute)
     if spec.stop and seen.carried_out:
         return condition(kind, False, Reason.SHUT_DOWN, "spec.stop is true: nothing is loaded, and no query answered")
     if spec.suspend and seen.carried_out:
         return condition(kind, False, Reason.SUSPENDED, "spec.suspend is true: nothing is loaded")
-    ready = sum(shard.ready for shard in seen.shards)
-    if ready == spec.shards:
+    if (ready := sum(shard.ready for shard in seen.shards)) == spec.shards:
         return condition(kind, True, Reason.ALL_CONSUMING, f"{counted(ready, 'shard is', 'shards are')} ready")
     if obstacle := _obstacle(seen):
         return condition(kind, False, *obstacle)
@@ -212,8 +212,8 @@ def _ready(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition:
         if only is not None and only.status == "False" and seen.shards[0].current:
             return condition(kind, False, _reason(only), only.message)
     names = ", ".join(f"{shard.shard} ({shard.reason})" for shard in worst[:5])
-    expected = counted(spec.shards, "shard is", "shards are")
-    return condition(kind, False, Reason.SHARDS_NOT_READY, f"{ready} of {expected} ready; not: {names}")
+    text = f"{ready} of {counted(spec.shards, 'shard is', 'shards are')} ready; not: {names}"
+    return condition(kind, False, Reason.SHARDS_NOT_READY, text)
 
 
 def _reconciling(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition | None:
@@ -271,7 +271,7 @@ def _worst_of(kind: ConditionType, seen: PipelineSeen) -> Condition:
 def _published(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Iterator[Condition]:
     """Of a managed ClickHouse."""
     managed, users, files = spec.clickhouse.managed, ConditionType.USERS_PUBLISHED, ConditionType.FILES_PUBLISHED
-    if managed is None or seen.conflict:
+    if managed is None or seen.dispute is not None:
         return
     if seen.paused:
         yield not_compared(users)

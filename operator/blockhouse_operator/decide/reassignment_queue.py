@@ -30,6 +30,8 @@ class Queue:
 
     candidates: tuple[Candidate, ...]
     leaving: Mapping[str, str] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
+    """Namespaces of whose reassignments nothing is known."""
 
 
 def goes_first(queue: Queue, me: str, cluster_id: str) -> str:
@@ -43,7 +45,12 @@ def goes_first(queue: Queue, me: str, cluster_id: str) -> str:
         if other.cluster_id == cluster_id and not other.finished and (other.approved or other.executing)
     ]
     ordered = sorted(rivals, key=lambda other: (not other.executing, other.created, other.place))
-    return ordered[0].place if ordered and ordered[0].place != me else ""
+    if ordered and ordered[0].place != me:
+        return ordered[0].place
+    # One that executes went first when that was decided; one that does not must not begin beside one that is not seen.
+    if queue.unread and not (ordered and ordered[0].executing):
+        return f"what may be in namespace {', '.join(queue.unread)}, which cannot be read,"
+    return ""
 
 
 def parse_status(live: Object) -> KafkaReassignmentStatus:

@@ -1,6 +1,7 @@
 """kopf's handlers: an event is a hint that a key is due, and nothing else.
 
-Shards, of which there are thousands, and all children have watches of our own (`adapters.watch`).
+Shards, of which there are thousands, and all children have watches of our own (`adapters.watch`); so has everything
+where namespaces are named, for kopf stops a watch for good that is refused, and ends the process.
 
 Only `on.event`: kopf's other handlers put finalizers and annotations on resources, and a finalizer of an operator that
 is gone keeps a namespace from being deleted.
@@ -17,6 +18,7 @@ from blockhouse_operator.adapters.kinds import BLOCK_AGGREGATOR, KAFKA_MIRROR, K
 from blockhouse_operator.adapters.watch import Observed
 from blockhouse_operator.api.labels import GROUP, VERSION
 
+BY_KOPF = (BLOCK_AGGREGATOR, KAFKA_REASSIGNMENT, KAFKA_MIRROR)
 SERVER_SECONDS = 240
 CLIENT_SECONDS = 300
 
@@ -30,7 +32,7 @@ def registry_of(observed: Observed, configuration: Configuration) -> kopf.Operat
         found = kopf.login_with_service_account(**context)
         return found or connection(configuration)
 
-    for kind in (BLOCK_AGGREGATOR, KAFKA_REASSIGNMENT, KAFKA_MIRROR):
+    for kind in BY_KOPF:
 
         @kopf.on.event(GROUP, VERSION, kind.plural, registry=registry)
         def note(type: str | None, body: kopf.Body, **_: Any) -> None:

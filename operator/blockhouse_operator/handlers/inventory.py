@@ -29,14 +29,16 @@ class Condition(NamedTuple):
 
 
 class Inventory:
-    """Replaced as a whole by each list."""
+    """The part of a namespace is replaced by each list of it."""
 
     def __init__(self) -> None:
         self.ready: Mapping[Resource, bool] = {}
         """Of resources that should be: not of those that are suspended. One that has not reported yet is not ready."""
         self.conditions: Mapping[Condition, int] = {}
+        self._parts: dict[str | None, tuple[Mapping[Resource, bool], Counter[Condition]]] = {}
 
-    def replace(self, found: Iterable[Object]) -> None:
+    def replace(self, found: Iterable[Object], scope: str | None = None) -> None:
+        """All resources of a namespace, or of the cluster. Those of other namespaces stay as they were listed last."""
         ready: dict[Resource, bool] = {}
         conditions: Counter[Condition] = Counter()
         for resource in found:
@@ -45,4 +47,6 @@ class Inventory:
             if kind not in ENDING and reported.get("Suspended") != "True":
                 ready[Resource(kind, meta["namespace"], meta["name"])] = reported.get("Ready") == "True"
             conditions.update(Condition(kind, type_, status) for type_, status in reported.items())
-        self.ready, self.conditions = ready, conditions
+        self._parts[scope] = ready, conditions
+        self.ready = {resource: well for part, _ in self._parts.values() for resource, well in part.items()}
+        self.conditions = sum((counts for _, counts in self._parts.values()), Counter[Condition]())

@@ -4,38 +4,34 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from random import Random
 from typing import Protocol
 
 import kopf
-import structlog
 from kubernetes.aio.client import ApiClient
 
-from blockhouse.errors import Permanent, Retryable
 from blockhouse_operator.adapters.figures import Figures
 from blockhouse_operator.adapters.kinds import (
-    BLOCK_AGGREGATOR,
     CONFIG_MAP,
     DEPLOYMENT,
     DISRUPTION_BUDGET,
-    KAFKA_MIRROR,
-    KAFKA_REASSIGNMENT,
     NETWORK_POLICY,
     POD,
     SERVICE,
     SHARD_INGEST,
     STATEFUL_SET,
     VOLUME_CLAIM,
-    Kind,
     Object,
 )
-from blockhouse_operator.adapters.refusals import NotFound
+from blockhouse_operator.adapters.store import Store
 from blockhouse_operator.adapters.watch import Watch
 from blockhouse_operator.api.labels import CHILD, PIPELINE
-from blockhouse_operator.handlers.events import registry_of, settings_of
+from blockhouse_operator.handlers.events import BY_KOPF, registry_of, settings_of
 from blockhouse_operator.handlers.freshness import Freshness
 from blockhouse_operator.handlers.inventory import Inventory
 from blockhouse_operator.handlers.keys import Key, asks_by_annotation, of_child, of_resource
+from blockhouse_operator.handlers.listing import Listing
 from blockhouse_operator.reconcile.leftovers import Leftovers
 from blockhouse_operator.reconcile.mirror import MirrorReconciler
 from blockhouse_operator.reconcile.pipeline import PipelineReconciler
@@ -44,8 +40,6 @@ from blockhouse_operator.reconcile.scope import Scope
 from blockhouse_operator.reconcile.services import Services
 from blockhouse_operator.reconcile.shard import ShardReconciler
 from blockhouse_operator.reconcile.workers import WorkQueue
-
-log = structlog.get_logger(__name__)
 
 WATCHED = (
     POD,
@@ -100,21 +94,28 @@ class OperatorLoop:
             ended=lambda key, outcome, seconds: figures.reconcile_seconds.labels(key.sort, outcome).observe(seconds),
         )
         self.inventory = Inventory()
-        stores = services.kubernetes.stores
-        self._watches = [Watch(api, stores.add(kind, services.namespace, CHILD, services.clock)) for kind in WATCHED]
+        self._listing = Listing(services, self._freshness, self.inventory, self.queue.add)
+        stores, clock, scopes = services.kubernetes.stores, services.clock, services.namespaces.scopes
+        self._watches = [self._watch(stores.add(kind, scope, CHILD, clock)) for scope in scopes for kind in WATCHED]
         # Of ours, those of which there are thousands; one made by hand has no labels.
-        self._shards = Watch(api, stores.add(SHARD_INGEST, services.namespace, {}, services.clock))
-        self._listed_at = services.clock()
+        self._ours = [self._watch(stores.add(SHARD_INGEST, scope, {}, clock)) for scope in scopes]
+        # kopf ends the process when one namespace is refused. The other reconciles read these from the API server.
+        named = services.namespaces.names
+        self._ours += [self._watch(Store(kind, scope, {}, clock)) for scope in named for kind in BY_KOPF]
 
     async def run(self) -> None:
         """Until cancelled; raises when a part of it ends, above all LeadershipLost."""
+        named = bool(self._services.namespaces.names)
+        if named:
+            await self._listing.once()  # those that are refused are known before twelve watches of each ask
         tasks = [
             asyncio.create_task(self.queue.run()),
-            asyncio.create_task(self._kopf()),
-            asyncio.create_task(self._resync()),
-            asyncio.create_task(self._shards.run(self._observed)),
+            asyncio.create_task(self._listing.run()),
+            *(asyncio.create_task(watch.run(self._observed)) for watch in self._ours),
             *(asyncio.create_task(watch.run(self._child_observed)) for watch in self._watches),
         ]
+        if not named:
+            tasks.append(asyncio.create_task(self._kopf()))
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -132,29 +133,42 @@ class OperatorLoop:
         for age in self.watch_ages().values():
             if age > WATCH_SECONDS:
                 return "a watch has not been heard of for too long"
-        if now - self._listed_at > WATCH_SECONDS + self._services.resync:
+        if now - self._listing.ended_at > WATCH_SECONDS + self._services.resync:
             return "the resources have not been listed for too long"
         return ""
 
     def watch_ages(self) -> Mapping[str, float]:
-        """By kind, the seconds since the API server was last heard on its watch."""
-        now = self._services.clock()
-        stores = [watch.store for watch in (*self._watches, self._shards)]
-        return {store.kind.name: now - store.heard_at for store in stores}
+        """By kind, the seconds since the API server was last heard on its watch: the longest of those of the namespaces
+        that can be read."""
+        now, unread = self._services.clock(), self.unread
+        ages: dict[str, float] = {}
+        for store in [watch.store for watch in (*self._watches, *self._ours)]:
+            if store.namespace not in unread:
+                ages[store.kind.name] = max(now - store.heard_at, ages.get(store.kind.name, 0.0))
+        return ages
+
+    @property
+    def unread(self) -> frozenset[str]:
+        """Namespaces that should be served and cannot be read."""
+        return self._services.namespaces.unread
 
     async def _reconcile(self, key: Key) -> float | None:
+        if key.namespace in self.unread:
+            return self._services.resync
         again = await self._reconcilers[key.sort].reconcile(key.namespace, key.name)
         # Spread, so that many resources do not come back in the same second.
         return again if again is None else again * (1 + self._chance.random() / 5)
 
+    def _watch(self, store: Store) -> Watch:
+        return Watch(self._api, store, partial(self._services.namespaces.readable, store.namespace))
+
     async def _kopf(self) -> None:
-        namespace = self._services.namespace
+        """The watches of our other kinds, over the whole cluster."""
         await kopf.operator(
             registry=registry_of(self._observed, self._api.configuration),
             settings=settings_of(),
             standalone=True,
-            clusterwide=namespace is None,
-            namespaces=[namespace] if namespace else [],
+            clusterwide=True,
         )
 
     def _observed(self, sort: str, resource: Object) -> None:
@@ -192,45 +206,14 @@ class OperatorLoop:
 
     def _wake_shards(self, namespace: str, pipeline: str) -> None:
         """All of a pipeline that the watch has reported; the others are reconciled once it does."""
-        store = self._shards.store
-        for live in store.list(namespace, {PIPELINE: pipeline}) or ():
+        store = self._services.kubernetes.stores.of(SHARD_INGEST, namespace)
+        for live in (store.list(namespace, {PIPELINE: pipeline}) if store is not None else None) or ():
             self._wake_shard(namespace, live["metadata"]["name"])
 
     def _child_observed(self, _: str, child: Object) -> None:
         key = of_child(child)
         if key is not None:
             self.queue.hint(key, after=TOGETHER)
-
-    async def _resync(self) -> None:
-        """List our resources now and then: what no event reported is reconciled all the same."""
-        while True:
-            try:
-                await self._list()
-            except (Retryable, Permanent) as error:
-                log.warning("resync_failed", error=str(error))
-            await asyncio.sleep(self._services.resync)
-
-    async def _list(self) -> None:
-        uids: set[str] = set()
-        resources: list[Object] = []
-        for kind in (BLOCK_AGGREGATOR, SHARD_INGEST, KAFKA_REASSIGNMENT, KAFKA_MIRROR):
-            for resource in await self._listed(kind):
-                meta, key = resource["metadata"], of_resource(resource)
-                uids.add(meta["uid"])
-                resources.append(resource)
-                if key and self._freshness.found(meta["uid"], meta["generation"], self._services.clock()):
-                    self.queue.add(key)
-        self._freshness.keep_only(uids)
-        self.inventory.replace(resources)
-        self._listed_at = self._services.clock()
-
-    async def _listed(self, kind: Kind) -> list[Object]:
-        try:
-            return await self._services.kubernetes.list(kind, self._services.namespace)
-        except NotFound:
-            if kind not in (KAFKA_REASSIGNMENT, KAFKA_MIRROR):
-                raise
-            return []  # its definition came with a later version than the others, and is not installed
 
 
 def _without_shard(resource: Object) -> dict[str, str]:

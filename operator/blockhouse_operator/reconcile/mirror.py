@@ -48,6 +48,7 @@ from blockhouse_operator.reconcile.children import (
 from blockhouse_operator.reconcile.report import report, with_times
 from blockhouse_operator.reconcile.scope import Scope
 from blockhouse_operator.reconcile.services import Services
+from blockhouse_operator.reconcile.undisputed import Undisputed, accepted_before
 
 log = structlog.get_logger(__name__)
 
@@ -63,6 +64,7 @@ class MirrorReconciler:
         self._scope = scope
         self._left: set[tuple[str, str]] = set()
         """UIDs of mirrors that another release runs, and what was reported of it."""
+        self._undisputed = Undisputed()
         self._passed_on: set[str] = set()
         """UIDs of mirrors whose annotation cannot be taken away, for want of a right: a request is passed on once."""
 
@@ -80,8 +82,9 @@ class MirrorReconciler:
         except InvalidSpec as error:
             await self._refuse(live, error)
             return self._services.resync
-        if conflict := await self._conflict(mirror, live):
-            await self._write(mirror, live, MirrorSeen(conflict=conflict), config)
+        seen = await self._disputed(mirror, live)
+        if seen.dispute is not None:
+            await self._write(mirror, live, seen, config)
             return self._services.resync
         return await self._reconcile(mirror, live, config)
 
@@ -121,14 +124,20 @@ class MirrorReconciler:
         raise_refused(mirror.name, applied)
         return services.resync if asked and _calm(after) and not applied.ending else SOON
 
-    async def _conflict(self, mirror: KafkaMirror, live: Object) -> str:
+    async def _disputed(self, mirror: KafkaMirror, live: Object) -> MirrorSeen:
+        """As far as other mirrors are concerned."""
         others = []
-        for other in await self._services.kubernetes.list(KAFKA_MIRROR, self._services.namespace):
+        found, unread = await self._services.namespaces.list(self._services.kubernetes, KAFKA_MIRROR)
+        for other in found:
             try:
                 others.append(MirrorClaimant(parse_mirror(other), other["metadata"].get("creationTimestamp", "")))
             except InvalidSpec:
                 continue  # it mirrors nothing, so it claims nothing
-        return mirror_conflict(MirrorClaimant(mirror, live["metadata"].get("creationTimestamp", "")), others)
+        mine, status = MirrorClaimant(mirror, live["metadata"].get("creationTimestamp", "")), mirror.status
+        conflict = mirror_conflict(mine, others)
+        accepted = accepted_before(status.conditions, status.observed_generation, mirror.generation)
+        why = self._undisputed.judge(mirror.uid, mine.claims, conflict, unread, accepted=accepted)
+        return MirrorSeen(conflict=conflict, undecided=why)
 
     async def _token(self, mirror: KafkaMirror, applied: Applied) -> str:
         """The token of the admin API, from the Secret that is made once; empty when that cannot be written."""

@@ -28,7 +28,7 @@ from blockhouse_operator.api.resource import (
     parse_block_aggregator,
 )
 from blockhouse_operator.api.status import BlockAggregatorStatus, VerifierStatus
-from blockhouse_operator.decide.claims import Claimant, conflict
+from blockhouse_operator.decide.claims import Claimant, claims_of, conflict
 from blockhouse_operator.decide.pipeline import PipelineSeen, describe_pipeline
 from blockhouse_operator.decide.references import Reference, references, references_of_pods
 from blockhouse_operator.decide.shard_conditions import PAUSED
@@ -47,6 +47,7 @@ from blockhouse_operator.reconcile.scope import Scope
 from blockhouse_operator.reconcile.services import Services, proven
 from blockhouse_operator.reconcile.shard_ingests import ShardIngests
 from blockhouse_operator.reconcile.surplus import remove_surplus, surplus_shards
+from blockhouse_operator.reconcile.undisputed import Undisputed, accepted_before
 from blockhouse_operator.reconcile.users import publish_users
 
 log = structlog.get_logger(__name__)
@@ -65,6 +66,7 @@ class PipelineReconciler:
         self._wake = wake
         self._shards = ShardIngests()
         self._reported: set[tuple[str, str]] = set()
+        self._undisputed = Undisputed()
 
     async def reconcile(self, namespace: str, name: str) -> float | None:
         """Returns after how many seconds it wants the next reconcile; None when it is gone or going: its children go by
@@ -87,9 +89,9 @@ class PipelineReconciler:
         if other := await self._scope.other(namespace, zones):
             await self._leave(services, live, other)
             return services.resync
-        disputed = await self._conflict(services, pipeline, live)
-        if disputed:
-            await self._write_status(services, pipeline, live, PipelineSeen(shards=(), conflict=disputed))
+        seen = await self._disputed(services, pipeline, live)
+        if seen.dispute is not None:
+            await self._write_status(services, pipeline, live, seen)
             return services.resync
         if pipeline.spec.paused:
             return await self._observe(services, pipeline, live)
@@ -169,15 +171,21 @@ class PipelineReconciler:
         settled = credentials is None or not credentials.step
         return services.resync if settled and _calm(after) and not applied.ending else SOON
 
-    async def _conflict(self, services: Services, pipeline: BlockAggregator, live: Object) -> str | None:
+    async def _disputed(self, services: Services, pipeline: BlockAggregator, live: Object) -> PipelineSeen:
+        """As far as other pipelines are concerned, which nothing is created for before."""
         others = []
-        for other in await services.kubernetes.list(BLOCK_AGGREGATOR, services.namespace):
+        found, unread = await services.namespaces.list(services.kubernetes, BLOCK_AGGREGATOR)
+        for other in found:
             try:
                 parsed = parse_block_aggregator(other)
             except InvalidSpec:
                 continue  # it loads nothing, so it claims nothing
             others.append(Claimant(parsed, other["metadata"].get("creationTimestamp", "")))
-        return conflict(Claimant(pipeline, live["metadata"].get("creationTimestamp", "")), others)
+        disputed = conflict(Claimant(pipeline, live["metadata"].get("creationTimestamp", "")), others) or ""
+        status = pipeline.status
+        accepted = accepted_before(status.conditions, status.observed_generation, pipeline.generation)
+        why = self._undisputed.judge(pipeline.uid, claims_of(pipeline), disputed, unread, accepted=accepted)
+        return PipelineSeen(shards=(), conflict=disputed, undecided=why)
 
     async def _prune(self, services: Services, pipeline: BlockAggregator, manifests: Sequence[Object]) -> None:
         """Take away the verifier where it was switched off."""

@@ -156,9 +156,12 @@ class KafkaClusters:
 
     async def ahead(self, resource: KafkaReassignment, cluster_id: str) -> str:
         """Which reassignment of the same Kafka cluster goes first; empty when this one does."""
-        kubernetes, scope = self._services.kubernetes, self._services.namespace
-        live = await kubernetes.list(KAFKA_REASSIGNMENT, scope)
-        records = await kubernetes.list(CONFIG_MAP, scope, {labels.COMPONENT: "reassignment"})
+        kubernetes, namespaces = self._services.kubernetes, self._services.namespaces
+        live, unread = await namespaces.list(kubernetes, KAFKA_REASSIGNMENT)
+        records, without = await namespaces.list(kubernetes, CONFIG_MAP, {labels.COMPONENT: "reassignment"})
+        # A namespace may have become unreadable in between: its records are not those of deleted reassignments.
+        unread = tuple(sorted({*unread, *without}))
+        records = [found for found in records if found["metadata"]["namespace"] not in unread]
         uids = {found["metadata"]["uid"] for found in live}
         leaving = {}
         for found in records:
@@ -170,5 +173,5 @@ class KafkaClusters:
                 meta = found["metadata"]
                 leaving[record.plan.cluster_id] = f"{meta['namespace']}/{meta['labels'][labels.REASSIGNMENT]}"
         return goes_first(
-            Queue(tuple(map(candidate_of, live)), leaving), f"{resource.namespace}/{resource.name}", cluster_id
+            Queue(tuple(map(candidate_of, live)), leaving, unread), f"{resource.namespace}/{resource.name}", cluster_id
         )

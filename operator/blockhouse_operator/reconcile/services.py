@@ -18,6 +18,7 @@ from blockhouse_operator.adapters.endpoints import Endpoints
 from blockhouse_operator.adapters.ensemble import Ensemble
 from blockhouse_operator.adapters.fence import Fence
 from blockhouse_operator.adapters.kubernetes import Kubernetes
+from blockhouse_operator.adapters.namespaces import Namespaces
 from blockhouse_operator.adapters.pipeline_http import PipelineHttp
 from blockhouse_operator.adapters.refusals import Conflict, Unproven
 from blockhouse_operator.adapters.shared_objects import SharedObjects
@@ -122,7 +123,7 @@ class Services:
     fresh: bool = True
     """Whether reads are from the API server alone; see `by_watches`."""
     zones: frozenset[str] | None = None
-    namespace: str | None = None
+    namespaces: Namespaces = field(default_factory=Namespaces)
     resync: float = 60.0
     dry_run: bool = False
     release: str | None = None

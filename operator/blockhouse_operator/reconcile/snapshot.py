@@ -163,7 +163,7 @@ def replicas_of(live: Children, owners: Collection[str]) -> list[str]:
 def _state_of(services: Services, shard: ClickHouseShardIngest) -> Hashable | None:
     """Changes whenever the shard's resource or an object of it does; None where the watches do not know."""
     stores = services.kubernetes.stores
-    resources = stores.of(SHARD_INGEST)
+    resources = stores.of(SHARD_INGEST, shard.namespace)
     version = resources.version((shard.namespace, shard.name)) if resources is not None else None
     objects = stores.state_of((shard.namespace, shard.spec.pipeline, str(shard.spec.shard)))
     return None if version is None or objects is None else (shard.uid, version, objects)

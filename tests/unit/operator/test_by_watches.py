@@ -167,7 +167,7 @@ async def test_a_status_that_another_wrote_meanwhile_is_not_overwritten_unread(f
 
 
 async def test_a_shard_of_which_a_write_had_no_answer_is_read_again(fleet: Fleet) -> None:
-    store = fleet.services.kubernetes.stores.of(next(k for k in fleet.kinds if k.plural == "pods"))
+    store = fleet.services.kubernetes.stores.of(next(k for k in fleet.kinds if k.plural == "pods"), None)
     assert store is not None
     store.doubt(POD)
 

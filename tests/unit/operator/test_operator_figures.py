@@ -62,6 +62,15 @@ def test_a_resource_that_is_gone_has_no_series() -> None:
     assert {condition.kind for condition in inventory.conditions} == {"BlockAggregator"}
 
 
+def test_what_is_in_a_namespace_that_is_not_listed_stays_as_it_was() -> None:
+    inventory = Inventory()
+    inventory.replace(FOUND, "data")
+    inventory.replace([], "other")
+
+    assert len(inventory.ready) == 4
+    assert inventory.conditions[Condition("ClickHouseShardIngest", "Ready", "True")] == 1
+
+
 def test_the_metrics_of_a_leader() -> None:
     class Queue:
         reconciles, failures = 7, 2
@@ -78,6 +87,7 @@ def test_the_metrics_of_a_leader() -> None:
         queue=Queue(),
         sick=lambda: "",
         watch_ages=lambda: {"Pod": 12.0},
+        unread=frozenset({"billing"}),
         inventory=inventory,
         reassignments=SimpleNamespace(figures=dict),
     )
@@ -90,6 +100,7 @@ def test_the_metrics_of_a_leader() -> None:
     assert value("leader") == 1
     assert value("queue_overdue_seconds") == 1.5
     assert value("watch_age_seconds", kind="Pod") == 12
+    assert value("namespace_unread", namespace="billing") == 1
     shard = {"kind": "ClickHouseShardIngest", "namespace": "data"}
     assert value("resource_ready", **shard, name="events-0") == 0
     assert value("resource_ready", **shard, name="events-1") == 1
