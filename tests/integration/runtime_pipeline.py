@@ -34,6 +34,13 @@ SETTINGS: Mapping[str, Any] = {
 }
 
 
+NOTHING_MOVES = {
+    "kafka": {"sessionTimeout": "120s"},
+    "handoverAfter": "10m",
+    "quorum": {"timeout": "4s"},
+    "spark": {"lease": "20s"},
+}
+"""Settings with which no stream moves to another aggregator while a fault lasts."""
 NEIGHBOUR = ("a", 1)
 NEIGHBOUR_SECONDS = float(os.environ.get("NEIGHBOUR_SECONDS", "60"))
 """Seconds until a neighbour's rows have to be stored; 5 on a machine that does nothing else."""

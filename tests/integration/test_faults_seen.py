@@ -16,26 +16,19 @@ from confluent_kafka import Producer
 from e2e.pipeline import AggregatorProcess
 from e2e.stack import Stack
 from e2e.stack.tables import create_replicated_table
-from tests.integration.runtime_pipeline import healed, loading
+from tests.integration.runtime_pipeline import NOTHING_MOVES, healed, loading
 from tests.integration.seen_outside import STANDS_STILL, UNAVAILABLE, UNFIT, Fault, Outside, prometheus_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.seen]
 
 STREAM = ("a", 0)
-SETTINGS = {
-    "kafka": {"sessionTimeout": "120s"},
-    "handoverAfter": "10m",
-    "quorum": {"timeout": "4s"},
-    "spark": {"lease": "20s"},
-}
-"""Nothing moves to another aggregator while a fault lasts."""
 
 
 @pytest.fixture(scope="module")
 def running(running_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outside]:
     folder = tmp_path_factory.mktemp("seen")
     with (
-        loading(running_stack, folder, "seen", partitions=1, settings=SETTINGS) as found,
+        loading(running_stack, folder, "seen", partitions=1, settings=NOTHING_MOVES) as found,
         prometheus_of(found, folder / "prometheus") as prometheus,
     ):
         yield Outside(found, prometheus)

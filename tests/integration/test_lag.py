@@ -17,25 +17,18 @@ from blockhouse.contract.aggregator import StreamStatus
 from e2e.pipeline import AggregatorProcess
 from e2e.stack import Stack
 from e2e.stack.tables import create_replicated_table
-from tests.integration.runtime_pipeline import Loading, eventually, healed, loading
+from tests.integration.runtime_pipeline import NOTHING_MOVES, Loading, eventually, healed, loading
 
 pytestmark = pytest.mark.integration
 
 SHOWN_WITHIN = float(os.environ.get("SHOWN_WITHIN", "60"))
 """Seconds until a fault has to show; 15 on a machine that does nothing else."""
 STREAM = ("a", 0)
-SETTINGS = {
-    "kafka": {"sessionTimeout": "120s"},
-    "handoverAfter": "10m",
-    "quorum": {"timeout": "4s"},
-    "spark": {"lease": "20s"},
-}
-"""Nothing moves to another aggregator while a fault lasts."""
 
 
 @pytest.fixture(scope="module")
 def running(running_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loading]:
-    with loading(running_stack, tmp_path_factory.mktemp("lag"), "lag", partitions=1, settings=SETTINGS) as found:
+    with loading(running_stack, tmp_path_factory.mktemp("lag"), "lag", partitions=1, settings=NOTHING_MOVES) as found:
         yield found
 
 

@@ -64,7 +64,7 @@ def add_columns(replica: Replica, declared: Declaration, added: Sequence[Declare
 
 
 def _restart(replica: Replica, declared: Declaration, lacking: int, unfinished: Retryable) -> None:
-    """Raises Retryable also when it is forbidden: the ALTER may still happen, so the table must stay held."""
+    """Raises Retryable also when it is forbidden: the ALTER may still happen, so the table must stay paused."""
     if lacking > ATTACHED and not replica.features().deduplication_token:
         why = f"this server would refuse the restarted table, which lacks {lacking} columns"
         text = f"{unfinished}; {why}: restore it by hand (docs/schema-changes.md)"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from blockhouse.contract.faults import FaultRequest
 
 
 class Point(StrEnum):
@@ -64,24 +66,13 @@ class Injection(BaseModel):
     seconds: float = 0
 
 
-class ArmedFault(BaseModel):
-    """A fault that waits for its point to be reached: the `FaultRequest` of a point, if it makes sense there.
+class ArmedFault(FaultRequest):
+    """A `FaultRequest` at its point, which makes sense there, and waits for the point to be reached."""
 
-    It strikes `count` times (null: without end), after letting the first `skip` matching passes through, for at most
-    `lasts` seconds from now, and only for `stream` (`cluster/topic/partition`) and `table` where they are given.
-    `seconds` is the length of a delay.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(strict=False)  # the action is a text in the request
 
     point: Point
     action: Action
-    count: int | None = Field(default=1, ge=1)
-    skip: int = Field(default=0, ge=0)
-    lasts: float | None = Field(default=None, gt=0)
-    seconds: float = Field(default=0, ge=0, le=3600)
-    stream: str = ""
-    table: str = ""
 
     @model_validator(mode="after")
     def _sensible(self) -> ArmedFault:
