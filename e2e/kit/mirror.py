@@ -23,6 +23,7 @@ from blockhouse.placement.model import TopicPartition as Key
 from blockhouse_mirror.audit.compare import PartitionAudit
 from blockhouse_mirror.audit.judge import audit
 from blockhouse_mirror.kafka.bounds import LogBounds
+from blockhouse_mirror.runtime.driver import EXIT_FENCED, EXIT_OK
 from e2e.stack.kafka import KafkaClusterServers
 from e2e.stack.ports import Ports
 from e2e.stack.process import is_alive, signal_session, spawn
@@ -145,6 +146,14 @@ class MirrorProcess:
         assert self._process is not None
         self._process.terminate()
         return self.wait()
+
+    def restart(self) -> None:
+        """In order, as its pod is. One that lost its target may have ended by itself, fenced, or be about to."""
+        if self.ended:
+            assert self.wait() == EXIT_FENCED
+        else:
+            assert self.terminate() in {EXIT_OK, EXIT_FENCED}
+        self.start()
 
     def kill_driver(self) -> None:
         """The driver alone: its workers find out by themselves."""
