@@ -38,6 +38,14 @@ class Firing:
     about: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class AlertReport:
+    """Each time an alert fired, in order; and the addresses that Prometheus did not get metrics of at the end."""
+
+    fired: tuple[Firing, ...]
+    unscraped: tuple[str, ...] = ()
+
+
 def firings(series: Sequence[Series], zero: float, until: float) -> tuple[Firing, ...]:
     """Each time an alert fired, in order. An alert fires while any of its `series` is there, which were sampled every
     STEP seconds up to the Unix time `until`; the run's clock began at `zero`."""
@@ -72,10 +80,11 @@ def _unbroken(times: Sequence[float]) -> Iterator[list[float]]:
 
 
 class Alerting:
-    """The Prometheus of a run that scrapes its aggregators and its verifier. `clock` is in seconds of the run."""
+    """The Prometheus of a run that scrapes the `targets`, addresses host:port. `clock` is in seconds of the run."""
 
-    def __init__(self, server: PrometheusServer, clock: Callable[[], float]) -> None:
+    def __init__(self, server: PrometheusServer, targets: Collection[str], clock: Callable[[], float]) -> None:
         self._server = server
+        self._targets = targets
         self._clock = clock
         self._began = time.time()
 
@@ -83,10 +92,12 @@ class Alerting:
         """Whether no alert fires any more, within `timeout` seconds."""
         return wait_until(lambda: not self._server.query(_FIRING), timeout=timeout, interval=STEP)
 
-    def fired(self) -> tuple[Firing, ...]:
-        """Each time an alert has fired so far."""
+    def report(self) -> AlertReport:
+        """What has fired so far, and what is not scraped now."""
         now = time.time()
-        return firings(self._server.during(_FIRING, self._began, now, step=STEP), now - self._clock(), now)
+        fired = firings(self._server.during(_FIRING, self._began, now, step=STEP), now - self._clock(), now)
+        scraped = {labels["instance"] for labels in self._server.query("up == 1")}
+        return AlertReport(fired, tuple(sorted(set(self._targets) - scraped)))
 
 
 @contextmanager
@@ -98,15 +109,15 @@ def alerting(world: World, folder: Path, clock: Callable[[], float], named: Coll
     folder.mkdir(parents=True)
     rules = folder / "rules.yaml"
     rules.write_text(yaml.safe_dump({"groups": groups}))
-    targets = {"aggregators": [each.url for each in world.aggregators.values()], "verifier": [world.verifier.url]}
-    jobs = {job: [url.removeprefix("http://") for url in urls] for job, urls in targets.items()}
+    urls = {"aggregators": [each.url for each in world.aggregators.values()], "verifier": [world.verifier.url]}
+    jobs = {job: [url.removeprefix("http://") for url in those] for job, those in urls.items()}
     ports = Ports()
     server = PrometheusServer(folder, port=ports["prometheus"], jobs=jobs, rules=[rules])
     with ExitStack() as ending:
         ending.callback(ports.release)
         server.start()
         ending.callback(server.stop)
-        yield Alerting(server, clock)
+        yield Alerting(server, [target for targets in jobs.values() for target in targets], clock)
 
 
 def shipped() -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ def show(console: Console, outcome: Outcome) -> None:
         faults.add_row(f"{injected.began:.1f} s", str(injected.fault), injected.victim, *times, f"{found.lag_peak:,}")
     console.print(faults)
     if outcome.alerts is not None:
-        console.print(_alerts(outcome.alerts))
+        console.print(_alerts(outcome.alerts.fired))
     grid = Table("process", "longest life", "MB at its end", "MB an hour", box=box.SIMPLE_HEAD)
     for line in outcome.memory:
         slope = "too short" if line.slope is None else f"{line.slope:+,.0f}"
@@ -71,7 +71,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
             }
             for injected, found in outcome.faults
         ],
-        "alerts": None if outcome.alerts is None else [_firing(firing) for firing in outcome.alerts],
+        "alerts": None if outcome.alerts is None else [_firing(firing) for firing in outcome.alerts.fired],
         "memory": [
             {"name": m.name, "seconds": m.seconds, "megabytes": m.megabytes, "perHour": m.slope} for m in outcome.memory
         ],

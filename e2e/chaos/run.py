@@ -15,7 +15,7 @@ from blockhouse_aggregator.audit import ValuesSpec
 from blockhouse_aggregator.audit import run as run_audit
 from blockhouse_aggregator.coordination.schema_store import SchemaStore
 from blockhouse_aggregator.coordination.session import Session
-from e2e.chaos.alerting import Alerting, Firing, alerting
+from e2e.chaos.alerting import Alerting, AlertReport, alerting
 from e2e.chaos.catalogue import CALM_SECONDS, RECOVERY_TIMEOUT
 from e2e.chaos.evidence import keep
 from e2e.chaos.figures import Memory, Recovery, memory, recoveries, steady_since
@@ -47,7 +47,7 @@ class Outcome:
     scenario: Scenario
     checks: tuple[Check, ...]
     faults: tuple[tuple[Injected, Recovery], ...]
-    alerts: tuple[Firing, ...] | None
+    alerts: AlertReport | None
     """None: no Prometheus ran beside it."""
     memory: tuple[Memory, ...]
     lag_peak: int
@@ -126,7 +126,7 @@ def perform(scenario: Scenario, folder: Path, log: Log, *, isolated: bool, alert
         not_acknowledged = f" ({unknown:,} messages never acknowledged by the brokers)" if unknown else ""
         timeline.log(f"produced {sum(load.rows):,} rows{not_acknowledged}; waiting until everything is stored")
         _quiesce(world)
-        fired = _fired(watch, timeline)
+        alarmed = _alarmed(watch, timeline)
         observer.look()
         timeline.log("quiet; auditing every replica")
         audits = _audit(world, load)
@@ -136,7 +136,7 @@ def perform(scenario: Scenario, folder: Path, log: Log, *, isolated: bool, alert
         verified = world.verifier.settled(VERIFIER_TIMEOUT)
         seconds = time.monotonic() - began
         anomalies = world.verifier.anomalies()
-        return _outcome(scenario, world, observer, injector, fired, audits, verified, anomalies, timeline, seconds)
+        return _outcome(scenario, world, observer, injector, alarmed, audits, verified, anomalies, timeline, seconds)
 
 
 def _warm_up(load: Production, observer: Observer) -> None:
@@ -187,13 +187,13 @@ def _quiesce(world: World) -> None:
         pipeline.wait_for("every stream quiet", pipeline.quiet, DRAIN_TIMEOUT)
 
 
-def _fired(watch: Alerting | None, timeline: Timeline) -> tuple[Firing, ...] | None:
-    """Each time an alert has fired, once none does any more or RESOLVE_TIMEOUT has passed."""
+def _alarmed(watch: Alerting | None, timeline: Timeline) -> AlertReport | None:
+    """Which alerts have fired, once none does any more or RESOLVE_TIMEOUT has passed."""
     if watch is None:
         return None
     timeline.log("waiting until no alert fires")
     watch.wait_resolved(RESOLVE_TIMEOUT)
-    return watch.fired()
+    return watch.report()
 
 
 def _audit(world: World, production: Production) -> list[Audited]:
@@ -215,7 +215,7 @@ def _outcome(
     world: World,
     observer: Observer,
     injector: Injector,
-    fired: tuple[Firing, ...] | None,
+    alarmed: AlertReport | None,
     audits: Sequence[Audited],
     verified: Verdict,
     anomalies: Sequence[AnomalyReport],
@@ -239,7 +239,7 @@ def _outcome(
             for line in aggregator.logged("aggregator.failed")
         ],
         isolation=isolated(injector.done, samples, scenario.layout, scenario.rate, demanded=scenario.outages),
-        alerts=() if fired is None else judge_alerts(scenario.alerts, fired, injector.done),
+        alerts=() if alarmed is None else judge_alerts(scenario.alerts, alarmed, injector.done),
     )
     pause = min((fault.at for fault in scenario.faults), default=0.0) if scenario.in_turn else 0.0
     recovered = recoveries(injector.done, samples, scenario.rate, pause)
@@ -247,7 +247,7 @@ def _outcome(
         scenario,
         checks,
         faults=tuple(zip(injector.done, recovered, strict=True)),
-        alerts=fired,
+        alerts=alarmed,
         memory=memory(observer.memory),
         lag_peak=max((sample.lag for sample in samples), default=0),
         rows=sum(audited.rows for audited in audits),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from blockhouse.contract.aggregator import Phase, StatusPage
 from blockhouse.contract.verifier import AnomalyReport, Verdict
 from blockhouse_aggregator.audit import AuditReport
-from e2e.chaos.alerting import Firing
+from e2e.chaos.alerting import AlertReport
 from e2e.chaos.injecting import Injected
 from e2e.kit.checks import Check, exact
 
@@ -61,9 +61,10 @@ def judge(
     )
 
 
-def judge_alerts(demanded: Collection[str], fired: Sequence[Firing], faults: Sequence[Injected]) -> tuple[Check, ...]:
-    """One check for what had to fire, where something had to, and one for what fired at all: none before the first
-    fault had begun, and none to the end."""
+def judge_alerts(demanded: Collection[str], report: AlertReport, faults: Sequence[Injected]) -> tuple[Check, ...]:
+    """One check for what had to fire, where something had to; one for what fired at all: none before the first fault
+    had begun, and none to the end; and one that anything could fire."""
+    fired, unscraped = report.fired, report.unscraped
     names = sorted({firing.alert for firing in fired})
     missing = sorted(set(demanded) - set(names))
     begun = min((fault.began for fault in faults), default=0.0)
@@ -77,7 +78,9 @@ def judge_alerts(demanded: Collection[str], fired: Sequence[Firing], faults: Seq
         seen + (f"; never fired: {', '.join(missing)}" if missing else ""),
     )
     of_all = Check("no alert fired without a fault, and each was resolved", not wrong, "; ".join(wrong) or seen)
-    return (of_demand, of_all) if demanded else (of_all,)
+    silent = ", ".join(unscraped)
+    of_sight = Check("Prometheus scrapes every aggregator and the verifier", not unscraped, silent or "all of them")
+    return (of_demand, of_all, of_sight) if demanded else (of_all, of_sight)
 
 
 def _exact(audited: Audited, replicas: int, tables: Collection[str], shards: int) -> Check:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from e2e.chaos.alerting import GROUPS, Firing, firings, shipped
+from e2e.chaos.alerting import GROUPS, AlertReport, Firing, firings, shipped
 from e2e.chaos.injecting import Injected
 from e2e.chaos.scenario import Fault, Kind, Scenario
 from e2e.chaos.verdict import judge_alerts
@@ -69,9 +69,17 @@ def test_nothing_fires_without_a_series() -> None:
 def test_a_run_fails_for_an_alert_that_is_missing_early_or_never_resolved(
     demanded: list[str], fired: list[Firing], failed: list[str]
 ) -> None:
-    unmet = [check.demand for check in judge_alerts(demanded, fired, FAULTS) if not check.holds]
+    unmet = [check.demand for check in judge_alerts(demanded, AlertReport(tuple(fired)), FAULTS) if not check.holds]
     assert len(unmet) == len(failed)
     assert all(demand.startswith(begin) for demand, begin in zip(unmet, failed, strict=True))
+
+
+@pytest.mark.parametrize("demanded", [[], ["LagGrows"]])
+def test_a_run_whose_programs_are_not_scraped_fails_however_quiet_it_is(demanded: list[str]) -> None:
+    report = AlertReport((LAG,), unscraped=("127.0.0.1:8080",))
+    (unmet,) = [check for check in judge_alerts(demanded, report, FAULTS) if not check.holds]
+    assert unmet.demand.startswith("Prometheus scrapes every")
+    assert unmet.found == "127.0.0.1:8080"
 
 
 def test_the_scenario_names_at_least_three_alerts_and_each_is_shipped() -> None:
