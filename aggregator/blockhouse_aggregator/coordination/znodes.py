@@ -22,7 +22,7 @@ from blockhouse.errors import BlockhouseError, Permanent, Retryable
 
 @dataclass(frozen=True, slots=True)
 class Znode:
-    """A node: `version` counts writes of its content, `children_version` children created or deleted since it was, and
+    """A node: `version` counts writes of its content, `children_version` creations and deletions of children, and
     `children_zxid` changes with each of them; `children` is how many there are.
 
     `created_ms` and `modified_ms` are Unix milliseconds of the ensemble's clock.
