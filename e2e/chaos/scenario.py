@@ -149,4 +149,4 @@ class Scenario(BaseModel):
 
 
 DISK = "clickhouse-r2"
-"""The replica whose data is on a file system of its own, which can be made full."""
+"""The replica whose data is on a file system of its own, which can be filled."""

@@ -142,7 +142,7 @@ class Site:
         return found
 
     def wait_settled(self, name: str, namespace: str, *, timeout: float = 600) -> None:
-        """Waits until it is Ready, every pod runs the newest revision and nothing is being made any more."""
+        """Waits until it is Ready, every pod runs the newest revision and nothing is being created any more."""
         self.wait_ready(name, namespace, timeout=timeout)
 
         def settled() -> bool:
@@ -194,8 +194,8 @@ class Site:
             seen = f"; last seen: {json.dumps(show(), indent=1)}" if show else ""
             raise ClusterError(f"not within {timeout:g} s: {what}{seen}")
 
-    def refused(self, since: int = 0, release: str = RELEASE) -> list[Request]:
-        """What operators tried to do without having the right."""
+    def refused(self, since: int, release: str = RELEASE) -> list[Request]:
+        """What operators tried to do without having the right, since that mark: other scenarios take rights away."""
         return self.cluster.audit.refused(account_of(release), since=since)
 
     def writes(self, since: int = 0) -> list[Request]:

@@ -77,7 +77,7 @@ class Living:
 
     @property
     def moved(self) -> set[str]:
-        """Look at all programs; the families that have moved in any since `forget`."""
+        """Scrape all programs; the families that have moved in any since `forget`."""
         for each in self.scraped:
             each.look()
         return set().union(*(each.moved for each in self.scraped))
