@@ -167,7 +167,7 @@ def _oldest(page: StatusPage) -> str:
     ages = [stream.lag_seconds for stream in page.streams]
     known = [age for age in ages if age is not None]
     if len(known) == len(ages):
-        return _seconds(max(known, default=None))
+        return _seconds(max(known)) if known else ""
     return f"{_seconds(max(known))} ?" if any(known) else "?"
 
 

@@ -132,7 +132,14 @@ def test_what_is_not_known_is_not_shown_as_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("ages", "behind"),
-    [([0.0, 0.0], "0.0 s"), ([0.0, None], "?"), ([None], "?"), ([3.0, None], "3.0 s ?"), ([3.0, 1.0], "3.0 s")],
+    [
+        ([0.0, 0.0], "0.0 s"),
+        ([0.0, None], "?"),
+        ([None], "?"),
+        ([3.0, None], "3.0 s ?"),
+        ([3.0, 1.0], "3.0 s"),
+        ([], ""),
+    ],
 )
 def test_an_aggregator_is_behind_by_its_oldest_stream_and_one_of_unknown_age_is_not_taken_for_new(
     ages: list[float | None], behind: str
