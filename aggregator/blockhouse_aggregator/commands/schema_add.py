@@ -55,7 +55,7 @@ def _check(settings: AggregatorConfig, name: str) -> None:
     with Replica(settings.clickhouse) as replica:
         server = describe(replica, *name.split(".", 1))
         if server is None:
-            text = f"replica {replica.name} has no table {name}: `blockhouse schema apply` creates it"
+            text = f"{replica.name} has no table {name}: `blockhouse schema apply` creates it"
             raise Permanent(text, reason="UnknownTable")
     check_loadable(settings)(extend(TableHistory(id=1, name=name), server.columns), server)
 
