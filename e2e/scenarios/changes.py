@@ -142,6 +142,7 @@ def _of_no_pod() -> dict[str, Any]:
             "windows": [{"days": ["Sun"], "start": "02:30", "duration": "2h", "timeZone": "Europe/Berlin"}],
             "stepTimeout": "10m",
             "strategy": "Reload",
+            "onSecretChange": "Restart",
             "paused": True,
             "abort": True,
         },
@@ -203,7 +204,7 @@ def _back() -> dict[str, Any]:
         "clickhouse__remoteServers": "Full",
         "clickhouse__managed__storage": {"size": "600Gi", "deletionPolicy": "Retain"},
         "kafka__topic__deletionPolicy": "Retain",
-        "rollout": {"maxParallelShards": 2, "stepTimeout": "10m"},
+        "rollout": {"maxParallelShards": 2, "stepTimeout": "10m", "onSecretChange": "Restart"},
         "networkPolicy": {"enabled": True},
         "verifier": {"enabled": True, "image": "blockhouse/aggregator:0.1.1", "resources": resources}
         | _of_the_verifier(),

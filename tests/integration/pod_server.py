@@ -9,8 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+import pytest
+
 from blockhouse_operator.api.resolve import all_replicas, resolve
 from blockhouse_operator.desired import clickhouse
+from e2e.clickhouse_choice import CURRENT
 from e2e.stack.clickhouse import ClickHouseServer
 from e2e.stack.ports import Ports
 from e2e.stack.server import Server
@@ -112,6 +115,12 @@ def replica_of(kind: type[Kind], folder: Path, ports: Ports, number: int, zookee
         zookeeper_port=zookeeper_port,
         dies_with_parent=True,
     )
+
+
+def skip_on_the_stand_in(why: str) -> None:
+    """`why` is what the stand-in of the current server lacks."""
+    if StackSpec().clickhouse == CURRENT:
+        pytest.skip(f"the stand-in of the current server {why}: give CLICKHOUSE=/path/to/clickhouse-server")
 
 
 @contextmanager

@@ -23,14 +23,14 @@ from blockhouse_operator.adapters.fence import OpenFence
 from blockhouse_operator.api.resolve import all_replicas, resolve
 from blockhouse_operator.desired import clickhouse
 from blockhouse_operator.desired.clickhouse import CLUSTER_USER
-from e2e.clickhouse_choice import CURRENT, OLDEST
+from e2e.clickhouse_choice import OLDEST
 from e2e.cluster.pki import Authority
 from e2e.stack.ports import Ports
 from e2e.stack.process import wait_until
 from e2e.stack.spec import StackSpec
 from e2e.stack.zookeeper import ZooKeeperServer
 from tests.integration.kafka_authority import authority_of_brokers
-from tests.integration.pod_server import CLUSTER, PodServer, replica_of, running
+from tests.integration.pod_server import CLUSTER, PodServer, replica_of, running, skip_on_the_stand_in
 from tests.unit.operator.resources import pipeline
 
 pytestmark = [pytest.mark.integration, pytest.mark.clickhouse]
@@ -89,18 +89,11 @@ class WithPlainPorts(SecureServer):
         return {**super().ports_here(), **self.plain}
 
 
-def skip_on_the_stand_in() -> None:
-    if StackSpec().clickhouse == CURRENT:
-        pytest.skip(
-            "the stand-in of the current server has no port with TLS: give CLICKHOUSE=/path/to/clickhouse-server"
-        )
-
-
 @pytest.fixture(scope="module")
 def replicas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[SecureServer]]:
     if StackSpec().clickhouse == OLDEST:
         pytest.skip("18.16 does not start without a port without TLS")
-    skip_on_the_stand_in()
+    skip_on_the_stand_in("has no port with TLS")
     folder, ports = tmp_path_factory.mktemp("secure"), Ports()
     authority = authority_of_brokers(folder / "authority")
     zookeeper = ZooKeeperServer("zookeeper", folder / "zookeeper", port=ports["zookeeper"], dies_with_parent=True)
@@ -151,7 +144,7 @@ def test_no_port_answers_without_tls(replicas: list[SecureServer]) -> None:
 
 
 def test_beside_its_plain_ports_a_server_has_those_with_tls(tmp_path: Path) -> None:
-    skip_on_the_stand_in()
+    skip_on_the_stand_in("has no port with TLS")
     ports = Ports()
     zookeeper = ZooKeeperServer("zookeeper", tmp_path / "zookeeper", port=ports["zookeeper"], dies_with_parent=True)
     server = replica_of(WithPlainPorts, tmp_path, ports, 1, zookeeper.port)

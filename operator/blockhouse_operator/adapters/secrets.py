@@ -63,6 +63,11 @@ class Contents:
         except (binascii.Error, UnicodeDecodeError):
             return None
 
+    def found(self, references: Iterable[Reference]) -> dict[Reference, str]:
+        """The values that were read, as Kubernetes encodes them, without those that are missing."""
+        data = {each: (self._objects.get((each.kind, each.name)) or {}).get("data") or {} for each in references}
+        return {each: values[each.key] for each, values in data.items() if each.key in values}
+
     async def object(self, name: str) -> Object | None:
         """A Secret, read once; None when it does not exist."""
         place = ("Secret", name)

@@ -40,6 +40,7 @@ def resolve(pipeline: BlockAggregator, shard: int) -> ClickHouseShardIngestSpec:
         clickhouse=_clickhouse(spec.clickhouse),
         config_files=pipeline.files,
         user_files=spec.clickhouse.managed is not None and bool(spec.clickhouse.managed.user_files),
+        secrets_hash=pipeline.secrets_hash,
         zookeeper=_zookeeper(pipeline, ensemble),
         tables=spec.tables,
         blocks=spec.blocks,

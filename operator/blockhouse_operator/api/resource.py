@@ -65,6 +65,8 @@ class Resource(Generic[Spec, Status]):
     """The owner reference of its controller: of a shard, the pipeline."""
     files: tuple[MountedFile, ...] = ()
     """Of a pipeline, the files of its ClickHouse servers as its Secret has them: what its shards are given."""
+    secrets_hash: str = ""
+    """Of a pipeline whose pods restart when a Secret changes: what shards are given of the contents."""
 
     def owners(self) -> frozenset[str]:
         """UIDs that children may have as their controller: of a shard its own, and the pipeline's for its volumes."""

@@ -71,6 +71,9 @@ class Rollout(RolloutSettings):
     max_parallel_shards: Parallel = "1"
     """Shards restarted at the same time, a number or a percentage, rounded down and at least 1; within a shard it is
     always one replica at a time."""
+    on_secret_change: Literal["Reload", "Restart"] = "Reload"
+    """When a Secret that pods read has another content, or the ConfigMap of `settingsFrom`: let processes read again
+    what they can, or replace the pods."""
 
 
 class ShardRollout(RolloutSettings):

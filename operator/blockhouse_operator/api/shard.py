@@ -68,6 +68,8 @@ class ClickHouseShardIngestSpec(Part):
     """Further files of its ClickHouse servers, as the pipeline's Secret has them."""
     user_files: bool = False
     """Whether its servers read further files of users."""
+    secrets_hash: Annotated[str, Field(max_length=12)] = ""
+    """What its pods read from Secrets, where another content restarts them."""
     zookeeper: ShardEnsemble
     """Its ZooKeeper."""
     tables: Tables = ()

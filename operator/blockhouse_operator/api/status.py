@@ -68,6 +68,15 @@ class VerifierStatus(Part):
     """Since when it has watched."""
 
 
+class SecretHash(Part):
+    """What a Secret, or the ConfigMap of `settingsFrom`, contains."""
+
+    name: Name
+    """The object."""
+    hash: Annotated[str, Field(max_length=12)]
+    """Keyed hash of the keys that pods read: another one is another content."""
+
+
 class BlockAggregatorStatus(Part):
     """State of a pipeline."""
 
@@ -85,6 +94,8 @@ class BlockAggregatorStatus(Part):
     """The ten worst shards."""
     verifier: VerifierStatus | None = None
     """What the verifier reports."""
+    secrets: Annotated[tuple[SecretHash, ...], Field(max_length=128)] = ()
+    """What pods read from Secrets now."""
 
 
 class ReplicaStatus(Part):

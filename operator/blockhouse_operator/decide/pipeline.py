@@ -13,6 +13,7 @@ from blockhouse_operator.api.status import (
     BlockAggregatorStatus,
     ClickHouseShardIngestStatus,
     ReadyCount,
+    SecretHash,
     ShardSummary,
     StreamCount,
     VerifierStatus,
@@ -79,6 +80,7 @@ class PipelineSeen:
     files_missing: bool = False  # the source of the first of them
     taken: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
+    secrets: tuple[SecretHash, ...] = ()
     paused: bool = False  # whether it is only observed
 
     @property
@@ -117,6 +119,7 @@ def describe_pipeline(
         ),
         worst_shards=_worst(spec, seen),
         verifier=seen.verifier,
+        secrets=seen.secrets,
     )
     return status, _conditions(spec, seen)
 

@@ -144,6 +144,7 @@ def internal_secret(pipeline: BlockAggregator, credentials: Credentials) -> Mani
         "password-b": credentials.passwords[1],
         "former-token": credentials.former_token,
         "active": USERS[1] if credentials.active else "",
+        "salt": credentials.salt,
     }
     found = manifest(
         "Secret",

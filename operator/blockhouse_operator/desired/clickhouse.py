@@ -140,6 +140,8 @@ def users(managed: ManagedClickHouse, passwords: Passwords) -> str:
     put(profiles, "default", _DEFAULT_PROFILE)
     put(profiles, "readonly", {"readonly": "1"})
     shared = {profile.name: profile.settings for profile in managed.profiles}
+    for name, settings in shared.items():  # for users of files: those of the spec have one of their own
+        put(profiles, name, {**_DEFAULT_PROFILE, **settings})
     for user in published:
         if user.settings or user.profile:
             basis = {"readonly": "1"} if user.read_only else _DEFAULT_PROFILE

@@ -68,6 +68,7 @@ def usable_users(text: str, clickhouse: ClickHouseSpec) -> str:
                 raise ValueError(f"{section.tag}/{one.tag} is the operator's, or is in the spec")
             if section.tag == "users":
                 _has_password(one)
+                _has_profile(one, {*taken["profiles"], *(each.tag for each in root.iterfind("profiles/*"))})
     return document(root)
 
 
@@ -103,6 +104,13 @@ def _has_password(account: Element) -> None:
         raise ValueError(f"users/{account.tag} has no password")
     if account.attrib or any(one.tag == "no_password" for one in account):
         raise ValueError(f"users/{account.tag}: neither no_password nor attributes are allowed")
+
+
+def _has_profile(account: Element, known: Collection[str]) -> None:
+    """A server whose user has a profile that does not exist does not start."""
+    for profile in account.iterfind("profile"):
+        if (name := (profile.text or "").strip()) not in known:
+            raise ValueError(f"users/{account.tag}: profile {name[:64]} is neither in the file nor in the spec")
 
 
 def files_secret(

@@ -13,7 +13,8 @@ can have the name of the second one."""
 class Credentials:
     """`token` is that of the admin APIs, `former_token` the one before it while they change. `passwords` are those of
     USERS, empty for one that does not exist; `active` is the number of the one in use. `demand` is the last demand to
-    rotate that was followed, `step` where that is, since Unix time `since`."""
+    rotate that was followed, `step` where that is, since Unix time `since`. `salt` keys the hashes of other Secrets'
+    contents, and stays."""
 
     token: str
     passwords: tuple[str, str]
@@ -22,6 +23,7 @@ class Credentials:
     demand: str = ""
     step: str = ""
     since: float = 0.0
+    salt: str = ""
 
     def __repr__(self) -> str:
         return f"Credentials(active={USERS[self.active]}, demand={self.demand!r}, step={self.step!r})"

@@ -15,9 +15,9 @@ from blockhouse_operator.api.shard import ClickHouseShardIngestSpec, Replica
 from blockhouse_operator.desired.manifest import content_of
 
 _POD = ("pipeline", "shard", "quorum", "kafka", "clickhouse", "zookeeper", "blocks", "aggregator", "security")
-_FILES = ("configFiles", "userFiles")
-"""Inputs of pods that are absent where nothing is given, as in every hash that was made before there were such files:
-keys that change with their contents, and whether there are files of users."""
+_CONTENTS = ("configFiles", "userFiles", "secretsHash")
+"""Inputs of pods that are absent where nothing is given, as in every hash that was made before there were such: keys
+of files that change with their contents, whether there are files of users, and the contents of Secrets."""
 """Inputs of pods. Not among them: DDL (tables change without a restart), other replicas (`remote_servers` is read
 again), rollout, suspend, pull secrets, the network policy."""
 _POD_TEMPLATES = ("pod", "clickhouseContainer", "aggregatorContainer")
@@ -56,7 +56,7 @@ def _inputs(
     spec: ClickHouseShardIngestSpec, replica: Replica, left_out: Mapping[str, Mapping[str, set[str]]]
 ) -> dict[str, object]:
     content = content_of(spec)
-    inputs = {name: content[name] for name in (*_POD, *_FILES) if name in content}
+    inputs = {name: content[name] for name in (*_POD, *_CONTENTS) if name in content}
     for section, parts in left_out.items():
         inputs[section] = _without(inputs.get(section, {}), parts)
     zone = content_of(spec.zone(replica.zone))

@@ -67,6 +67,7 @@ def spec_hash(pipeline: BlockAggregator) -> str:
             "topic": kafka["topic"]["nameTemplate"],
             "clusters": kafka["clusters"],
             **({"settings": own} if own else {}),
+            **({"secrets": pipeline.secrets_hash} if pipeline.secrets_hash else {}),
         }
     )
 

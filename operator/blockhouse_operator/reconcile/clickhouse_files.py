@@ -10,12 +10,12 @@ import binascii
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from blockhouse_operator.adapters.kinds import POD, SECRET, SHARD_INGEST, STATEFUL_SET, Object
+from blockhouse_operator.adapters.kinds import POD, SECRET, STATEFUL_SET, Object
 from blockhouse_operator.adapters.secrets import Contents
 from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.clickhouse import ClickHouseSpec
-from blockhouse_operator.api.clickhouse_files import ConfigFile, MountedFile
-from blockhouse_operator.api.resource import BlockAggregator, InvalidSpec, parse_shard_ingest
+from blockhouse_operator.api.clickhouse_files import ConfigFile
+from blockhouse_operator.api.resource import BlockAggregator
 from blockhouse_operator.decide.clickhouse_files import FilesPlan, GivenFile, PublishedFiles, plan_files
 from blockhouse_operator.decide.pipeline import ShardState
 from blockhouse_operator.decide.references import references
@@ -31,6 +31,7 @@ from blockhouse_operator.desired.clickhouse_files import (
 )
 from blockhouse_operator.reconcile.children import Applied, Children, apply_children
 from blockhouse_operator.reconcile.services import Services
+from blockhouse_operator.reconcile.shard_ingests import given_spec
 
 NO_ROOM = "pods mount files of before still, and the Secret has no room for this one beside them"
 
@@ -64,7 +65,8 @@ async def read_files(services: Services, pipeline: BlockAggregator, contents: Co
     spec, salt = pipeline.spec.clickhouse, data.get(SALT) or services.secret()
     config = [await _given(file, contents, spec, usable_config) for file in managed.config_files]
     given = [await _given(file, contents, spec, usable_users) for file in managed.user_files]
-    before = PublishedFiles(_mounted(shards), users)
+    former = given_spec(shards)  # the first shard speaks for all
+    before = PublishedFiles(former.config_files if former is not None else None, users)
     files = Files(plan_files(config, given, before, salt), salt, live)
     if total_size(files.plan.data.values()) + total_size(files.former.values()) > LARGEST_SECRET:
         config = [replace(file, problem=NO_ROOM) for file in config]
@@ -125,17 +127,6 @@ async def _given(
         return GivenFile(file.name, usable(text, spec))
     except ValueError as error:
         return GivenFile(file.name, problem=str(error))
-
-
-def _mounted(shards: Children) -> tuple[MountedFile, ...] | None:
-    """What the shards were given: the first one speaks for all."""
-    for (kind, _), live in sorted(shards.items()):
-        if kind == SHARD_INGEST.name:
-            try:
-                return parse_shard_ingest(live).spec.config_files
-            except InvalidSpec:
-                continue
-    return None
 
 
 def _decoded(value: str) -> str:

@@ -10,6 +10,7 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import structlog
 
@@ -35,18 +36,19 @@ async def ensure_credentials(services: Services, pipeline: BlockAggregator, appl
     if found is not None and (whose := belongs_to_another(found, pipeline.owners())):
         applied.taken.append(f"Secret {name} {whose}; rename this pipeline, or remove that object")
         return None
-    present = credentials_in(found) if found is not None else None
+    written = present = credentials_in(found) if found is not None else None
     if present is None:
         present = services.remembered.get(place) or await _recovered(services, pipeline)
         log.warning("credentials_created", pipeline=place, secret=name, known=place in services.remembered)
     demand = pipeline.annotations.get(labels.ROTATE_CREDENTIALS, "")
-    due = present.step or (demand and demand != present.demand)
-    if due:
+    if present.step or (demand and demand != present.demand):
         fresh = (services.secret(), services.secret())
         own = await _password_is_ours(services, pipeline)
         waited = _waited(services, place, present)
         present = rotated(present, demand, services.wall().timestamp(), fresh, waited=waited, password=own)
-    if due or found is None or credentials_in(found) is None:
+    if not present.salt:  # of a version that hashed no Secret
+        present = replace(present, salt=services.secret())
+    if present != written:
         await services.kubernetes.apply(internal_secret(pipeline, present), found)
     services.remembered[place] = present
     return present
@@ -74,6 +76,7 @@ def credentials_in(secret: Object) -> Credentials | None:
         demand=str(note.get("demand", "")),
         step=str(note.get("step", "")),
         since=float(str(note.get("since", 0))),
+        salt=data.get("salt", ""),
     )
 
 
@@ -82,6 +85,13 @@ async def cluster_logins(contents: Contents, pipeline: str) -> dict[str, str]:
     found = await contents.object(names.internal_secret(pipeline))
     known = credentials_in(found) if found is not None else None
     return known.of_cluster if known is not None else {}
+
+
+async def secrets_salt(contents: Contents, pipeline: str) -> str:
+    """The key of the hashes of Secrets; empty before there is one."""
+    found = await contents.object(names.internal_secret(pipeline))
+    known = credentials_in(found) if found is not None else None
+    return known.salt if known is not None else ""
 
 
 async def _password_is_ours(services: Services, pipeline: BlockAggregator) -> bool:

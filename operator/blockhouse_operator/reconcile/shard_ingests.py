@@ -15,6 +15,7 @@ from blockhouse_operator.adapters.kinds import SHARD_INGEST, Object
 from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.resolve import resolve
 from blockhouse_operator.api.resource import BlockAggregator, InvalidSpec, parse_shard_ingest
+from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 from blockhouse_operator.decide.pipeline import ShardState
 from blockhouse_operator.decide.unchanged import differences, status_holds
 from blockhouse_operator.desired.aggregator import shard_ingest
@@ -82,10 +83,21 @@ class ShardIngests:
         return state if live is not None and version == _version(pipeline, live) else None
 
 
+def given_spec(shards: Children) -> ClickHouseShardIngestSpec | None:
+    """What the first shard was given; None where there is none that can be read."""
+    for (kind, _), live in sorted(shards.items()):
+        if kind == SHARD_INGEST.name:
+            try:
+                return parse_shard_ingest(live).spec
+            except InvalidSpec:
+                continue
+    return None
+
+
 def _version(pipeline: BlockAggregator, live: Object) -> Hashable:
     """Changes whenever the shard does, or what the pipeline makes of it: an annotation changes no generation."""
     desired = (pipeline.uid, pipeline.generation, pipeline.annotations.get(labels.RESTART, ""))
-    return desired, pipeline.files, live["metadata"]["uid"], live["metadata"]["resourceVersion"]
+    return desired, pipeline.files, pipeline.secrets_hash, live["metadata"]["uid"], live["metadata"]["resourceVersion"]
 
 
 def _state_of(pipeline: BlockAggregator, number: int, live: Object | None, *, written: bool) -> ShardState:

@@ -78,6 +78,7 @@ def test_what_is_the_operators_or_no_file_is_refused(text: str, why: str) -> Non
         ("<clickhouse><profiles><default><x>1</x></default></profiles></clickhouse>", "profiles/default"),
         ("<clickhouse><quotas><of_analyst/></quotas></clickhouse>", "quotas/of_analyst"),
         ("<clickhouse><zookeeper/></clickhouse>", "expected users, profiles or quotas"),
+        (users("<bob><password>x</password><profile>gone</profile></bob>"), "profile gone is neither in the file nor"),
     ],
 )
 def test_a_file_of_users_takes_nothing_away_and_opens_no_door(text: str, why: str) -> None:
@@ -94,6 +95,13 @@ def test_users_with_a_password_or_another_login_are_taken() -> None:
     )
 
     assert [one.tag for one in fromstring(found).findall("users/*")] == ["bob", "eve"]
+
+
+def test_a_user_of_a_file_may_have_a_profile_of_the_spec_or_of_the_file() -> None:
+    spec = pipeline((f"{MANAGED}.profiles", [{"name": "analysts"}])).spec.clickhouse
+    for name, beside in (("analysts", ""), ("readonly", ""), ("own", "<profiles><own/></profiles>")):
+        account = f"<bob><password>x</password><profile>{name}</profile></bob>"
+        assert name in usable_users(f"<clickhouse>{beside}<users>{account}</users></clickhouse>", spec)
 
 
 def test_another_content_is_another_key_and_the_same_one_the_same_key() -> None:

@@ -99,13 +99,17 @@ async def test_it_is_made_once(operator: Operator) -> None:
     assert operator.kubernetes.writes == 1
 
 
-async def test_a_secret_of_an_earlier_operator_is_left_as_it_is(operator: Operator) -> None:
+async def test_a_secret_of_an_earlier_operator_gets_a_salt_and_keeps_the_rest(operator: Operator) -> None:
     data = {key: b64encode(value).decode() for key, value in {"token": b"t", "password": b"p"}.items()}
     metadata = {"labels": labels.CHILD, "name": SECRET}
     operator.kubernetes.secrets[SECRET] = {"metadata": metadata, "data": data}
 
-    assert await operator.reconcile() == Credentials("t", ("p", ""))
-    assert operator.kubernetes.writes == 0
+    found = await operator.reconcile()
+
+    assert found.salt
+    assert found == Credentials("t", ("p", ""), salt=found.salt)
+    assert await operator.reconcile() == found
+    assert operator.kubernetes.writes == 1
 
 
 async def test_one_that_is_deleted_comes_back_with_the_same_content(operator: Operator) -> None:
