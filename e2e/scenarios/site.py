@@ -194,8 +194,8 @@ class Site:
             seen = f"; last seen: {json.dumps(show(), indent=1)}" if show else ""
             raise ClusterError(f"not within {timeout:g} s: {what}{seen}")
 
-    def refused(self, since: int = 0, release: str = RELEASE) -> list[Request]:
-        """What operators tried to do without having the right."""
+    def refused(self, since: int, release: str = RELEASE) -> list[Request]:
+        """What operators tried to do without having the right, since that mark: other scenarios take rights away."""
         return self.cluster.audit.refused(account_of(release), since=since)
 
     def writes(self, since: int = 0) -> list[Request]:

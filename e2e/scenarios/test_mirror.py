@@ -47,6 +47,7 @@ def asked(site: Site, namespace: str) -> int:
 def test_the_life_of_a_mirror(site: Site, namespace: str) -> None:
     level = "pod-security.kubernetes.io/enforce=restricted"
     site.cluster.kubectl("label", "namespace", namespace, level, "--overwrite")
+    began = site.cluster.audit.mark()
     with site.operator():
         site.apply(mirror(namespace))
         stalled = site.wait_condition(NAME, namespace, "Stalled", "True", "SecretMissing", kind="km", timeout=60)
@@ -82,7 +83,7 @@ def test_the_life_of_a_mirror(site: Site, namespace: str) -> None:
         site.wait(
             "nothing is left", lambda: left(site, namespace) == [], timeout=90, show=lambda: left(site, namespace)
         )
-        assert site.refused() == [], "the chart gives every right that is needed"
+        assert site.refused(began) == [], "the chart gives every right that is needed"
 
 
 def annotated(site: Site, namespace: str) -> dict[str, str]:

@@ -64,6 +64,7 @@ def test_a_mirror_moves_records_through_its_whole_life(site: Site, namespace: st
     pod = MirrorPod(site, namespace, tmp_path)
     manifest = between(site, namespace, f"{topic}.*", pod)
     feed = Feed(source.bootstrap, topic, range(PARTITIONS), seed=1, rate=800)
+    began = site.cluster.audit.mark()
     with site.operator(), pod:
         site.apply(manifest)
         first = wait_mirroring(site, namespace)
@@ -78,7 +79,7 @@ def test_a_mirror_moves_records_through_its_whole_life(site: Site, namespace: st
         site.cluster.kubectl("delete", "km", NAME, "-n", namespace, "--timeout=30s", timeout=60)
         site.wait("nothing is left", lambda: left(site, namespace) == [], timeout=90)
         site.wait("the process has ended in order", lambda: pod.exits == [0, 0], timeout=90)
-        assert site.refused() == [], "the chart gives every right that is needed"
+        assert site.refused(began) == [], "the chart gives every right that is needed"
     found = {(each.topic, each.partition): each for each in pod.process.audit()}
     assert [each for each in found.values() if not each.exact] == []
     assert found[f"{topic}-early", 0].refused.tolist() == [0]
