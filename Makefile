@@ -1,6 +1,6 @@
 # The ways to build, check and try Blockhouse. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup lock generate lint test unit seen browser certify demo demo-mirror chaos simulate mutate bench images e2e e2e-faults e2e-node docs clean
+.PHONY: help setup lock generate lint test unit seen browser certify demo demo-mirror chaos alerts simulate mutate bench images e2e e2e-faults e2e-node docs clean
 
 BIN := .venv/bin
 ARGS ?=
@@ -46,6 +46,9 @@ demo-mirror: setup ## A mirror between two Kafka clusters follows its load, with
 
 chaos: setup ## Random faults on real servers, then an audit (SEED=n MINUTES=3 SHARDS=1 REPLICAS=4 RATE=200)
 	@$(BIN)/blockhouse chaos random $(ARGS)
+
+alerts: setup ## Faults on real servers until the shipped alerts fire, and each is resolved; some minutes
+	@$(BIN)/blockhouse chaos run e2e/chaos/scenarios/alerts.yaml $(ARGS)
 
 simulate: setup ## The real driver in thousands of simulated worlds (SEED=n repeats them; ARGS="--seeds 100000")
 	@$(BIN)/python -m tests.simulation $(ARGS)

@@ -47,10 +47,10 @@ PROVENANCE = {
 ORDER_BY, PARTITION_BY = "country, event_id", "toYYYYMM(ts)"
 ROWS_PER_MESSAGE = 10
 CHUNK = 100_000
-"""Rows are made in chunks of this many, each from its own seed: a larger dataset begins with the smaller one."""
+"""Rows are generated in chunks of this many, each from its own seed: a larger dataset begins with the smaller one."""
 
 _VERSION = 2
-"""Part of the files' names: raise it when other rows are made."""
+"""Part of the files' names: raise it when other rows are generated."""
 _LENGTH = struct.Struct("<I")
 _KINDS = ("VIEW", "CLICK", "BUY", "RETURN")
 _COUNTRIES = ("US", "DE", "GB", "FR", "JP", "BR", "IN", "IT", "ES", "CA")

@@ -26,7 +26,7 @@ _MIB = 1 << 20
 _CONTEXT = Context()
 _CONTEXT.client_settings = {"use_numpy": False, "strings_as_bytes": True, "strings_encoding": "utf-8"}
 _CONTEXT.settings = {}
-# The driver would look at every value of a DateTime and an Enum, which are numbers here already.
+# The driver would inspect every value of a DateTime and an Enum, which are numbers here already.
 _STORED_AS = {"DateTime": "UInt32", "Enum8": "Int8"}
 
 Rows = Sequence[Any]

@@ -96,7 +96,7 @@ def cost(kafka: KafkaCluster, topics: dict[str, int], samples: int) -> None:
 
 
 def parts(kafka: KafkaCluster, partitions: int) -> None:
-    """What a sample is made of, and 100,000 partitions of three replicas from these parts."""
+    """The parts of a sample, and 100,000 partitions of three replicas from these parts."""
     looks, sampler = ClusterLooks(kafka), Sampler()
     with uncollected():
         begin = time.process_time()

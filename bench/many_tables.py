@@ -34,7 +34,7 @@ from e2e.stack.tables import create_replicated_table
 COLUMNS = "id UInt64, text String, price Float64, at DateTime"
 PINNED = "default.pinned"
 WARM_UP = 5.0
-"""Seconds of load before anything is counted: workers start, decoders are made."""
+"""Seconds of load before anything is counted: workers start, decoders are built."""
 ROWS = 10
 LATENCY = "blockhouse_message_latency_seconds_bucket"
 

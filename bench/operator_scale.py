@@ -2,7 +2,7 @@
 
     .venv/bin/python bench/operator_scale.py --shards 50 --shards 200 --shards 1000 --shards 2050
 
-Prints, for each size, how soon a change of the pipeline's spec is heard while its shards are made, the time from
+Prints, for each size, how soon a change of the pipeline's spec is heard while its shards are created, the time from
 `kubectl apply` to Ready, the operator's requests and writes per shard and its processor time until then; and then, in a
 minute in which nothing changes, its requests a second with those of its own Lease, its writes but for Leases, and the
 part of a core that it takes; and its memory. With several sizes a second table has the slope: what each further shard
@@ -45,7 +45,7 @@ class Figures:
 
     shards: int
     heard_after: float
-    """From a change of the pipeline's spec, while its first shards were being made, to its `observedGeneration`."""
+    """From a change of the pipeline's spec, while its first shards were being created, to its `observedGeneration`."""
     ready_after: float
     requests: int
     writes: int
@@ -136,7 +136,7 @@ def heard(site: Site, resource: Manifest) -> float:
     def first_shard_has_a_status() -> bool:
         return any(shard.get("status") for shard in site.cluster.get("csi", "-n", NAMESPACE)["items"])
 
-    site.wait("the first shards are being made", first_shard_has_a_status, timeout=600)
+    site.wait("the first shards are being created", first_shard_has_a_status, timeout=600)
     began = time.monotonic()
     site.apply(patched(resource, rollout__stepTimeout="16m"))
 

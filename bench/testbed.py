@@ -1,6 +1,6 @@
 """The servers of a measurement: one Kafka cluster, ZooKeeper and two ClickHouse replicas, with fresh tables and topics.
 
-Loaders begin when a prepared topic is made visible: its messages lie in an open transaction, and readers with
+Loaders begin when a prepared topic becomes visible: its messages lie in an open transaction, and readers with
 `read_committed` (Blockhouse and librdkafka's default) see all of them at once when it commits. So every loader has
 joined, connected and waits when the clock starts.
 """

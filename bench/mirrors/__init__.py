@@ -1,1 +1,1 @@
-"""What `bench/mirror.py` is made of: two clusters, contestants, rounds of a backlog, a steady stream, a hand-over."""
+"""The parts of `bench/mirror.py`: two clusters, contestants, rounds of a backlog, a steady stream, a hand-over."""

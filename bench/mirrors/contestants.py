@@ -208,7 +208,7 @@ CONTESTANTS: dict[str, tuple[str, Start]] = {
     "at-least-once": ("Blockhouse, AtLeastOnce", partial(Ours, delivery="AtLeastOnce")),
     "mirror-maker": ("MirrorMaker 2", MirrorMaker),
 }
-"""By name: what it is called in a table, and how it is made for a field and a topic."""
+"""By name: what it is called in a table, and how it is built for a field and a topic."""
 BASELINE = "loop"
 
 assert PARTITIONS % 4 == 0, "tasks get equal parts"

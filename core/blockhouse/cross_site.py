@@ -35,7 +35,7 @@ def _own_name(host: str) -> bool:
     """A name that no stranger can lead here: an address, or localhost."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
-    except ValueError:  # brackets around no address
+    except ValueError:  # brackets without an address in them
         return False
     return name == "localhost" or _is_address(name)
 

@@ -6,6 +6,7 @@ import json
 import secrets
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -28,6 +29,7 @@ Json = Annotated[Path | None, typer.Option("--json", help="Write what was found 
 Replicas = Annotated[int, typer.Option(envvar="REPLICAS", min=2, max=8, help="Each shard's, with an aggregator each.")]
 Rate = Annotated[float, typer.Option(envvar="RATE", min=1, help="Messages a second to each shard, ten rows each.")]
 Shards = Annotated[int, typer.Option(envvar="SHARDS", min=1, max=MAX_SHARDS, help="Each with a topic of its own.")]
+Alerts = Annotated[bool, typer.Option("--alerts", help="Run a Prometheus with the shipped rules beside it.")]
 Seed = Annotated[int | None, typer.Option(envvar="SEED", min=0, help="Default: a fresh one, which is printed.")]
 
 
@@ -40,6 +42,7 @@ def at_random(
     rate: Rate = 200,
     folder: Folder = DEFAULT_FOLDER,
     json_file: Json = None,
+    alerts: Alerts = False,
     clickhouse: ClickHouseOption = OLDEST,  # noqa: ARG001 - its callback has set it for everything that runs from here
 ) -> None:
     """Random faults from a seed. Exit code 0 only if every row is on every replica once and a block was replayed.
@@ -60,7 +63,7 @@ def at_random(
     typer.echo(f"SEED={seed}")
     without = _without(isolated)
     scenario = plan(seed, minutes * 60, replicas, rate, shards=shards, without=without)
-    _finish([_perform(scenario, folder, isolated)], json_file)
+    _finish([_perform(scenario, folder, isolated, alerts=alerts)], json_file)
 
 
 @app.command("run")
@@ -68,18 +71,23 @@ def run_file(
     scenario: Annotated[Path, typer.Argument(help="YAML, as docs/testing.md describes it.")],
     folder: Folder = DEFAULT_FOLDER,
     json_file: Json = None,
+    alerts: Alerts = False,
     clickhouse: ClickHouseOption = OLDEST,  # noqa: ARG001 - its callback has set it for everything that runs from here
 ) -> None:
     """The faults of a scenario file.
 
-    Example: blockhouse chaos run e2e/chaos/scenarios/zones.yaml
+    Examples:
+
+      blockhouse chaos run e2e/chaos/scenarios/zones.yaml
+
+      blockhouse chaos run --alerts e2e/chaos/scenarios/rolling.yaml
     """
     isolated = _isolated()
     try:
         requested = Scenario.model_validate(yaml.safe_load(scenario.read_text()))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise typer.BadParameter(f"{scenario}: {error}", param_hint="SCENARIO") from error
-    _finish([_perform(requested, folder, isolated)], json_file)
+    _finish([_perform(requested, folder, isolated, alerts=alerts)], json_file)
 
 
 @app.command("table")
@@ -159,7 +167,7 @@ def _isolated() -> bool:
     return True
 
 
-def _perform(scenario: Scenario, folder: Path, isolated: bool) -> Outcome:
+def _perform(scenario: Scenario, folder: Path, isolated: bool, *, alerts: bool = False) -> Outcome:
     from e2e.chaos.report import show
     from e2e.chaos.run import perform
     from e2e.kit.workspace import stderr_to, workspace
@@ -169,7 +177,8 @@ def _perform(scenario: Scenario, folder: Path, isolated: bool) -> Outcome:
         for fault in () if scenario.in_turn else scenario.faults:
             console.print(f"plan: {fault.at:6.1f} s  {fault}", highlight=False)
         try:
-            outcome = perform(scenario, home, lambda line: console.print(line, highlight=False), isolated=isolated)
+            log = partial(console.print, highlight=False)
+            outcome = perform(scenario, home, log, isolated=isolated, alerts=alerts)
         except BaseException:
             console.print(f"SEED={scenario.seed}: failed; logs and configurations are in {home}")
             raise

@@ -108,7 +108,7 @@ class Network:
 
 
 class SmallDisk:
-    """A file system of its own for one folder, which can be made full at once. Only inside `enter`."""
+    """A file system of its own for one folder, which can be filled at once. Only inside `enter`."""
 
     def __init__(self, folder: Path, size: int) -> None:
         self._folder = folder

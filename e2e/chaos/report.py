@@ -11,6 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from e2e.chaos.alerting import Firing
 from e2e.chaos.figures import Recovery
 from e2e.chaos.run import Outcome
 from e2e.kit.checks import show_checks
@@ -24,6 +25,8 @@ def show(console: Console, outcome: Outcome) -> None:
         times = (_seconds(found.from_begin), _seconds(found.from_end), _seconds(found.takeover, "-"))
         faults.add_row(f"{injected.began:.1f} s", str(injected.fault), injected.victim, *times, f"{found.lag_peak:,}")
     console.print(faults)
+    if outcome.alerts is not None:
+        console.print(_alerts(outcome.alerts.fired))
     grid = Table("process", "longest life", "MB at its end", "MB an hour", box=box.SIMPLE_HEAD)
     for line in outcome.memory:
         slope = "too short" if line.slope is None else f"{line.slope:+,.0f}"
@@ -37,6 +40,16 @@ def show(console: Console, outcome: Outcome) -> None:
         soft_wrap=True,
     )
     show_checks(console, outcome.checks)
+
+
+def _alerts(fired: Sequence[Firing]) -> Table:
+    grid = Table("alert", "fired at", "resolved at", "series", "about", box=box.SIMPLE_HEAD)
+    for firing in fired:
+        first, count = firing.about[0], len(firing.about)
+        about = first if count == 1 else f"{first}; ..."
+        times = f"{firing.began:.1f} s", _seconds(firing.ended, "never")
+        grid.add_row(firing.alert, *times, str(count), about)
+    return grid
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
@@ -58,6 +71,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
             }
             for injected, found in outcome.faults
         ],
+        "alerts": None if outcome.alerts is None else [_firing(firing) for firing in outcome.alerts.fired],
         "memory": [
             {"name": m.name, "seconds": m.seconds, "megabytes": m.megabytes, "perHour": m.slope} for m in outcome.memory
         ],
@@ -69,6 +83,10 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
         "seconds": outcome.seconds,
         "timeline": list(outcome.timeline),
     }
+
+
+def _firing(firing: Firing) -> dict[str, Any]:
+    return {"alert": firing.alert, "fired": firing.began, "resolved": firing.ended, "about": list(firing.about)}
 
 
 def table(outcome: Outcome) -> str:

@@ -15,6 +15,7 @@ from blockhouse_aggregator.audit import ValuesSpec
 from blockhouse_aggregator.audit import run as run_audit
 from blockhouse_aggregator.coordination.schema_store import SchemaStore
 from blockhouse_aggregator.coordination.session import Session
+from e2e.chaos.alerting import Alerting, AlertReport, alerting
 from e2e.chaos.catalogue import CALM_SECONDS, RECOVERY_TIMEOUT
 from e2e.chaos.evidence import keep
 from e2e.chaos.figures import Memory, Recovery, memory, recoveries, steady_since
@@ -23,7 +24,7 @@ from e2e.chaos.isolation import isolated
 from e2e.chaos.observing import Observer
 from e2e.chaos.production import FIRST_MESSAGES, Production, manifest, production_of
 from e2e.chaos.scenario import Scenario
-from e2e.chaos.verdict import Audited, judge, rows_in_kafka
+from e2e.chaos.verdict import Audited, judge, judge_alerts, rows_in_kafka
 from e2e.chaos.world import LOADED, World
 from e2e.kit.checks import Check
 from e2e.kit.supervisor import Supervisor
@@ -32,7 +33,7 @@ from e2e.stack.server import StackError
 
 WARM_TIMEOUT = 180.0
 FAULT_TIMEOUT = DRAIN_TIMEOUT = 300.0
-AUDIT_WAIT = VERIFIER_TIMEOUT = 120.0
+AUDIT_WAIT = VERIFIER_TIMEOUT = RESOLVE_TIMEOUT = 120.0
 VALUES_SAMPLE = 2_000
 """Messages of each table whose values are compared."""
 
@@ -46,6 +47,8 @@ class Outcome:
     scenario: Scenario
     checks: tuple[Check, ...]
     faults: tuple[tuple[Injected, Recovery], ...]
+    alerts: AlertReport | None
+    """None: no Prometheus ran beside it."""
     memory: tuple[Memory, ...]
     lag_peak: int
     rows: int
@@ -82,9 +85,9 @@ class Timeline:
             self._log(line)
 
 
-def perform(scenario: Scenario, folder: Path, log: Log, *, isolated: bool) -> Outcome:
-    """Run the scenario in `folder`. Raises BlockhouseError when the run itself could not be done; whether the system
-    has passed is in the outcome."""
+def perform(scenario: Scenario, folder: Path, log: Log, *, isolated: bool, alerts: bool = False) -> Outcome:
+    """Run the scenario in `folder`; with `alerts`, or for a scenario that names some, beside a Prometheus. Raises
+    BlockhouseError when the run itself could not be done; whether the system has passed is in the outcome."""
     began = time.monotonic()
     timeline = Timeline(log)
     with ExitStack() as exits:
@@ -105,6 +108,9 @@ def perform(scenario: Scenario, folder: Path, log: Log, *, isolated: bool) -> Ou
                 aggregator.wait_ready()
         load = exits.enter_context(production_of(scenario, world, schemas))
         observer = exits.enter_context(Observer(world, lambda: load.messages, timeline.clock))
+        watch = None
+        if alerts or scenario.alerts:
+            watch = exits.enter_context(alerting(world, folder / "prometheus", timeline.clock, scenario.alerts))
         _warm_up(load, observer)
         supervisor = exits.enter_context(Supervisor(world.servers, timeline.log))
         injector = Injector(world, supervisor, timeline.clock, timeline.log)
@@ -120,6 +126,7 @@ def perform(scenario: Scenario, folder: Path, log: Log, *, isolated: bool) -> Ou
         not_acknowledged = f" ({unknown:,} messages never acknowledged by the brokers)" if unknown else ""
         timeline.log(f"produced {sum(load.rows):,} rows{not_acknowledged}; waiting until everything is stored")
         _quiesce(world)
+        alarmed = _alarmed(watch, timeline)
         observer.look()
         timeline.log("quiet; auditing every replica")
         audits = _audit(world, load)
@@ -129,7 +136,7 @@ def perform(scenario: Scenario, folder: Path, log: Log, *, isolated: bool) -> Ou
         verified = world.verifier.settled(VERIFIER_TIMEOUT)
         seconds = time.monotonic() - began
         anomalies = world.verifier.anomalies()
-        return _outcome(scenario, world, observer, injector, audits, verified, anomalies, timeline, seconds)
+        return _outcome(scenario, world, observer, injector, alarmed, audits, verified, anomalies, timeline, seconds)
 
 
 def _warm_up(load: Production, observer: Observer) -> None:
@@ -180,6 +187,15 @@ def _quiesce(world: World) -> None:
         pipeline.wait_for("every stream quiet", pipeline.quiet, DRAIN_TIMEOUT)
 
 
+def _alarmed(watch: Alerting | None, timeline: Timeline) -> AlertReport | None:
+    """Which alerts have fired, once none does any more or RESOLVE_TIMEOUT has passed."""
+    if watch is None:
+        return None
+    timeline.log("waiting until no alert fires")
+    watch.wait_resolved(RESOLVE_TIMEOUT)
+    return watch.report()
+
+
 def _audit(world: World, production: Production) -> list[Audited]:
     """Every shard's topic with every one of its replicas: each row, and the values of a sample."""
     with Session(ZooKeeper(servers=world.stack.zookeeper.connect, root=world.pipelines[0].root)) as session:
@@ -199,6 +215,7 @@ def _outcome(
     world: World,
     observer: Observer,
     injector: Injector,
+    alarmed: AlertReport | None,
     audits: Sequence[Audited],
     verified: Verdict,
     anomalies: Sequence[AnomalyReport],
@@ -222,6 +239,7 @@ def _outcome(
             for line in aggregator.logged("aggregator.failed")
         ],
         isolation=isolated(injector.done, samples, scenario.layout, scenario.rate, demanded=scenario.outages),
+        alerts=() if alarmed is None else judge_alerts(scenario.alerts, alarmed, injector.done),
     )
     pause = min((fault.at for fault in scenario.faults), default=0.0) if scenario.in_turn else 0.0
     recovered = recoveries(injector.done, samples, scenario.rate, pause)
@@ -229,6 +247,7 @@ def _outcome(
         scenario,
         checks,
         faults=tuple(zip(injector.done, recovered, strict=True)),
+        alerts=alarmed,
         memory=memory(observer.memory),
         lag_peak=max((sample.lag for sample in samples), default=0),
         rows=sum(audited.rows for audited in audits),

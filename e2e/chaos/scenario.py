@@ -115,6 +115,9 @@ class Scenario(BaseModel):
     window: Annotated[int, Field(ge=1, description="deduplication window of the tables, in blocks")] = 10_000
     replays: Annotated[bool, Field(description="fail a run in which no block was replayed")] = True
     outages: Annotated[bool, Field(description="fail a run in which no outage of a whole shard was judged")] = False
+    alerts: Annotated[
+        tuple[str, ...], Field(description="shipped alerts: fail a run in which one of them did not fire and resolve")
+    ] = ()
     in_turn: Annotated[
         bool, Field(description="each fault waits until the one before is recovered from; `at` counts from there")
     ] = False
@@ -146,4 +149,4 @@ class Scenario(BaseModel):
 
 
 DISK = "clickhouse-r2"
-"""The replica whose data is on a file system of its own, which can be made full."""
+"""The replica whose data is on a file system of its own, which can be filled."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from blockhouse.contract.aggregator import Phase, StatusPage
 from blockhouse.contract.verifier import AnomalyReport, Verdict
 from blockhouse_aggregator.audit import AuditReport
+from e2e.chaos.alerting import AlertReport
 from e2e.chaos.injecting import Injected
 from e2e.kit.checks import Check, exact
 
@@ -37,10 +38,12 @@ def judge(
     anomalies: Sequence[AnomalyReport],
     crashes: Sequence[str],
     isolation: Sequence[Check] = (),
+    alerts: Sequence[Check] = (),
 ) -> tuple[Check, ...]:
     """All checks, in the order of the report. `replicas` are those of one shard; `replays` is None when none
     is demanded; `verified` is the verifier's verdict about everything that was committed, `anomalies` are all it has
-    found, `crashes` internal errors found in the logs, `isolation` the checks of shards during each other's outages."""
+    found, `crashes` internal errors found in the logs, `isolation` the checks of shards during each other's outages,
+    `alerts` those of the alerts."""
     failed = [f"{injected.fault}: {injected.error}" for injected in faults if injected.error]
     done = len(faults) - len(failed)
     wrong = standing_still(statuses)
@@ -52,9 +55,32 @@ def judge(
         Check("every fault was carried out", bool(faults) and not failed, "; ".join(failed) or f"{done} faults"),
         watched(verified, 2 * replicas * len(audits), anomalies),
         *isolation,
+        *alerts,
         Check("everything resumed by itself", not wrong, "; ".join(wrong) or "no stream stopped, no table blocked"),
         Check("no aggregator failed internally", not crashes, "; ".join(crashes[:3]) or "no internal error logged"),
     )
+
+
+def judge_alerts(demanded: Collection[str], report: AlertReport, faults: Sequence[Injected]) -> tuple[Check, ...]:
+    """One check for what had to fire, where something had to; one for what fired at all: none before the first fault
+    had begun, and none to the end; and one that anything could fire."""
+    fired, unscraped = report.fired, report.unscraped
+    names = sorted({firing.alert for firing in fired})
+    missing = sorted(set(demanded) - set(names))
+    begun = min((fault.began for fault in faults), default=0.0)
+    early = [firing for firing in fired if firing.began < begun]
+    wrong = [f"{firing.alert} fired at {firing.began:.1f} s, before any fault" for firing in early]
+    wrong += [f"{firing.alert} still fires" for firing in fired if firing.ended is None]
+    seen = f"{len(names)} alerts: {', '.join(names)}" if names else "no alert fired"
+    of_demand = Check(
+        "every alert that had to fire fired",
+        not missing,
+        seen + (f"; never fired: {', '.join(missing)}" if missing else ""),
+    )
+    of_all = Check("no alert fired without a fault, and each was resolved", not wrong, "; ".join(wrong) or seen)
+    silent = ", ".join(unscraped)
+    of_sight = Check("Prometheus scrapes every aggregator and the verifier", not unscraped, silent or "all of them")
+    return (of_demand, of_all, of_sight) if demanded else (of_all, of_sight)
 
 
 def _exact(audited: Audited, replicas: int, tables: Collection[str], shards: int) -> Check:

@@ -1,6 +1,6 @@
 """What scenarios ask of a Kubernetes, no matter how it was created: kubectl and helm as its administrator.
 
-`Cluster` is one that is made here and dies with the test, `GivenCluster` one that the user brings. What only the
+`Cluster` is one that is created here and dies with the test, `GivenCluster` one that the user brings. What only the
 first has (its audit log, its programs) is not here.
 """
 

@@ -76,7 +76,7 @@ class Cluster(Access, Stage):
 
     @property
     def audit(self) -> AuditLog:
-        """Every request since the cluster was made; ClusterError when the spec switched it off."""
+        """Every request since the cluster was created; ClusterError when the spec switched it off."""
         if not self.spec.audit:
             raise ClusterError("this cluster writes no audit log: ClusterSpec(audit=True)")
         return AuditLog(self.api.audit_log)

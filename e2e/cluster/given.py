@@ -2,7 +2,7 @@
 
 It is used only when it is named: `BLOCKHOUSE_E2E_KUBECONFIG` is a file, and no `KUBECONFIG` or `~/.kube/config`
 is ever read. Where Blockhouse is installed already it is refused before anything is written. What was there before
-is never changed, and what was made here is removed at the end.
+is never changed, and what was created here is removed at the end.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class GivenCluster(Access, Stage):
         return written(path, with_token(self._content, self.token_of(service_account, namespace)))
 
     def close(self) -> None:
-        """Takes away what was made here: resources first, then their definitions, then the rights of the operator."""
+        """Removes what was created here: resources first, then their definitions, then the rights of the operator."""
         if not self._made:
             return
         self.kubectl("delete", "--ignore-not-found", "--timeout=300s", "-f", str(CRDS), timeout=330)

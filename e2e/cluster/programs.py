@@ -45,7 +45,7 @@ class Program(Server):
             return False
 
     def _tls(self) -> ssl.SSLContext | None:
-        """None for a health page without TLS. Their own certificates are made up at each start: not checked."""
+        """None for a health page without TLS. Their own certificates are generated at each start: not checked."""
         if not self.health.startswith("https"):
             return None
         context = ssl.create_default_context()

@@ -45,10 +45,10 @@ class Seen:
 
 
 class Watcher(Periodic):
-    """Keeps the latest look at each aggregator, and the tally: one of its own, if none is given. Thread-safe."""
+    """Keeps what was last seen of each aggregator, and the tally: one of its own, if none is given. Thread-safe."""
 
     def __init__(self, pipeline: Pipeline, tally: Tally | None = None) -> None:
-        super().__init__(self._look_at_all, INTERVAL, name="watcher")
+        super().__init__(self._look_everywhere, INTERVAL, name="watcher")
         self.tally = Tally() if tally is None else tally
         self._aggregators = pipeline.aggregators
         self._seen = {name: Seen(name, "starting", {}, {}, {}, (), frozenset()) for name in self._aggregators}
@@ -59,7 +59,7 @@ class Watcher(Periodic):
         return tuple(self._seen[name] for name in sorted(self._seen))
 
     def look(self, name: str) -> Seen:
-        """Look at one aggregator now."""
+        """Asks one aggregator now."""
         aggregator = self._aggregators[name]
         condition = "frozen" if aggregator.frozen else "starting" if aggregator.alive else "down"
         status: StatusPage | None = None
@@ -79,7 +79,7 @@ class Watcher(Periodic):
         if pid is not None:
             self.tally.note(aggregator.replica, pid, read_counters(page))
 
-    def _look_at_all(self) -> None:
+    def _look_everywhere(self) -> None:
         list(self._pool.map(self.look, self._aggregators))
 
     def over(self) -> None:

@@ -35,8 +35,8 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Aged:
-    """A block of the table, whose oldest message was made at Unix time `made`, was acknowledged at `at`. `stream` and
-    `begin` are where that message lies."""
+    """A block of the table, whose oldest message was produced at Unix time `made`, was acknowledged at `at`. `stream`
+    and `begin` are where that message lies."""
 
     table: str
     made: float

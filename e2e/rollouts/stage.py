@@ -54,7 +54,7 @@ def added(number: int) -> tuple[str, str]:
 class Stage:
     """Everything that runs. A context manager: nothing outlives it.
 
-    With `faults`, aggregators can be made to die at a point of their work.
+    With `faults`, aggregators can be ordered to die at a point of their work.
     """
 
     def __init__(

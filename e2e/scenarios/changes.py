@@ -28,7 +28,7 @@ def changes(pipeline: Manifest) -> tuple[Change, ...]:
     spec = pipeline["spec"]
     return (
         Change(
-            "what pods are made of",
+            "the inputs of pods",
             {**_of_pods(spec), **_of_clients(spec), **template_changes.of_pods()},
             restarts=True,
         ),
@@ -79,7 +79,7 @@ def _files(content: str) -> list[dict[str, Any]]:
 
 
 def _of_clients(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What the aggregators' configuration is made from."""
+    """The inputs of the aggregators' configuration."""
     clusters = spec["kafka"]["clusters"]
     ensembles = spec["zookeeper"]["ensembles"]
     limits = {"maxBytes": "4Mi", "maxRows": 20000, "maxAge": "3s"}
@@ -182,7 +182,7 @@ def _of_users() -> dict[str, Any]:
 
 
 def _of_the_verifier() -> dict[str, Any]:
-    """What the verifier's configuration is made from; its pod is another one than those of replicas."""
+    """The inputs of the verifier's configuration; its pod is another one than those of replicas."""
     return {
         "tableNames": {"1": "db.clicks"},
         "stalledAfter": "4m",

@@ -1,6 +1,6 @@
 """One Kubernetes, two Kafka clusters and a ZooKeeper for all scenarios; a namespace of its own for each.
 
-The Kubernetes is made here, unless `BLOCKHOUSE_E2E_KUBECONFIG` names one: then scenarios that need more than its API
+The Kubernetes is created here, unless `BLOCKHOUSE_E2E_KUBECONFIG` names one: then scenarios that need more than its API
 are skipped, each with its reason.
 """
 

@@ -50,7 +50,7 @@ class Place:
         return any((one["type"], one["status"]) == (condition, status) for one in found)
 
     def shown(self) -> str:
-        """What a person would look at first."""
+        """What a person would read first."""
         looks = (("get", "ba,csi,km"), ("get", "pods", "-o", "wide"), ("describe", "ba,km"))
         return "\n".join(f"$ kubectl {' '.join(look)}\n{self.look(*look)}" for look in looks)
 

@@ -142,7 +142,7 @@ class Site:
         return found
 
     def wait_settled(self, name: str, namespace: str, *, timeout: float = 600) -> None:
-        """Waits until it is Ready, every pod runs the newest revision and nothing is being made any more."""
+        """Waits until it is Ready, every pod runs the newest revision and nothing is being created any more."""
         self.wait_ready(name, namespace, timeout=timeout)
 
         def settled() -> bool:

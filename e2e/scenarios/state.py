@@ -62,7 +62,7 @@ def essence(cluster: Access, pipeline: str, namespace: str) -> dict[str, Any]:
 
 
 def _revisions(pipeline: dict[str, Any], found: list[dict[str, Any]]) -> set[str]:
-    """What pods are marked with that are made from the present spec."""
+    """What pods are marked with that were created from the present spec."""
     shards = [parse_shard_ingest(child).spec for child in found if child["kind"] == "ClickHouseShardIngest"]
     replicas = {spec_hash.spec_hash(spec, replica) for spec in shards for replica in spec.replicas}
     return replicas | {verifier.spec_hash(parse_block_aggregator(pipeline))}

@@ -139,7 +139,7 @@ async def test_an_orphan_of_ours_is_adopted_and_what_is_anothers_is_left_alone(
     assert site.cluster.get("configmap", "stranger", "-n", namespace)["data"] == {"a": "theirs"}
 
 
-async def test_one_refused_object_does_not_keep_the_others_from_being_made(
+async def test_one_refused_object_does_not_keep_the_others_from_being_written(
     namespace: str, kubernetes: Kubernetes, owner: Owner
 ) -> None:
     wrong = config_map(owner, namespace, "wrong", **{"not a key": "x"})

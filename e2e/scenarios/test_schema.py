@@ -63,7 +63,7 @@ def uids(site: Site, name: str, namespace: str) -> set[str]:
     return {pod["metadata"]["uid"] for pod in pods(site.cluster, name, namespace)}
 
 
-def is_made(site: Site, manifest: Manifest, name: str, namespace: str) -> None:
+def create(site: Site, manifest: Manifest, name: str, namespace: str) -> None:
     site.apply(manifest)
     site.wait_settled(name, namespace)
     site.wait_condition(name, namespace, "SchemaUpToDate", "True")
@@ -73,7 +73,7 @@ def test_columns_are_added_by_an_apply_with_progress_in_conditions_and_events(si
     name = "schema"
     manifest = pipeline(site, name, namespace)
     with site.operator():
-        is_made(site, manifest, name, namespace)
+        create(site, manifest, name, namespace)
         before = uids(site, name, namespace)
         site.apply(declaring(manifest, wider))
         site.wait_condition(name, namespace, "SchemaUpToDate", "False", "SchemaChanging")
@@ -103,7 +103,7 @@ def test_a_bad_change_leaves_the_old_revision_serving_and_is_reported(site: Site
         "cannot be read": lambda ddl: ddl.replace("url String", "url String("),
     }
     with site.operator():
-        is_made(site, manifest, name, namespace)
+        create(site, manifest, name, namespace)
         for reason, change in bad.items():
             site.apply(declaring(manifest, change))
             site.wait(
@@ -124,7 +124,7 @@ def test_an_operator_killed_after_every_step_is_followed_by_one_that_continues(s
     name = "steps"
     manifest = pipeline(site, name, namespace)
     with site.operator():
-        is_made(site, manifest, name, namespace)
+        create(site, manifest, name, namespace)
     site.apply(declaring(manifest, wider))
     expected = [*CHANGE_EVENTS, *["Restarting"] * REPLICAS]
     assert len(expected) == len(CHANGE) + REPLICAS * len([step for step in RESTART if "Restart" in step.__name__])
@@ -148,7 +148,7 @@ def test_an_operator_killed_after_every_step_is_followed_by_one_that_continues(s
             # It is dead for certain: the next leader need not wait until its lease has expired.
             site.cluster.kubectl("delete", "lease", "blockhouse-operator", "-n", SYSTEM, "--ignore-not-found")
     with site.operator():
-        site.wait("the change is made", over, timeout=300)
+        site.wait("the change is complete", over, timeout=300)
         site.wait_settled(name, namespace)
     found = table_status(site, name, namespace)
     assert (found["revision"], found["state"], found["heldSince"]) == (2, "AsSpecified", "")
@@ -162,7 +162,7 @@ def test_a_change_is_held_back_by_pause_and_abandoned_by_abort(site: Site, names
     name = "paused"
     manifest = pipeline(site, name, namespace)
     with site.operator():
-        is_made(site, manifest, name, namespace)
+        create(site, manifest, name, namespace)
         for stop, reason in (("paused", "Paused"), ("abort", "Aborted")):
             site.apply(declaring(manifest, wider, rollout={stop: True}))
             site.wait_condition(name, namespace, "SchemaUpToDate", "False", reason)

@@ -7,6 +7,7 @@ import shutil
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -15,6 +16,14 @@ import yaml
 
 from e2e.stack.server import Server, StackError
 from e2e.stack.spec import HOST
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One series of a range: its labels, and the Unix times at which it was there."""
+
+    labels: Mapping[str, str]
+    times: tuple[float, ...]
 
 
 class PrometheusServer(Server):
@@ -62,12 +71,23 @@ class PrometheusServer(Server):
     def query(self, expr: str, *, at: float | None = None) -> list[Mapping[str, str]]:
         """The labels of each series that the expression has now, or at a Unix time: in the future of what was scraped
         last. StackError: Prometheus refuses it, in its words."""
-        asked = {"query": expr} if at is None else {"query": expr, "time": f"{at:.3f}"}
+        when = {} if at is None else {"time": f"{at:.3f}"}
+        return [series["metric"] for series in self._result("query", {"query": expr, **when})]
+
+    def during(self, expr: str, began: float, until: float, *, step: float) -> list[Series]:
+        """Each series that the expression had between two Unix times, sampled every `step` seconds: 11,000 times at
+        most. StackError: Prometheus refuses it, in its words."""
+        span = {"start": f"{began:.3f}", "end": f"{until:.3f}", "step": f"{step:g}"}
+        found = self._result("query_range", {"query": expr, **span})
+        return [Series(series["metric"], tuple(float(at) for at, _ in series["values"])) for series in found]
+
+    def _result(self, resource: str, asked: Mapping[str, str]) -> list[dict[str, Any]]:
         try:
-            answer: dict[str, Any] = json.loads(self._get("/api/v1/query?" + urlencode(asked)))
+            answer: dict[str, Any] = json.loads(self._get(f"/api/v1/{resource}?" + urlencode(asked)))
         except urllib.error.HTTPError as error:
-            raise StackError(f"{self.name} refuses {expr}: {error.read().decode()}") from None
-        return [series["metric"] for series in answer["data"]["result"]]
+            raise StackError(f"{self.name} refuses {asked['query']}: {error.read().decode()}") from None
+        result: list[dict[str, Any]] = answer["data"]["result"]
+        return result
 
     def _get(self, path: str) -> bytes:
         with urllib.request.urlopen(f"http://{HOST}:{self._port}{path}", timeout=5) as answer:

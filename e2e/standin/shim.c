@@ -7,7 +7,7 @@
  *   1. Context::getInterserverIOAddress answers with our address, and fills in scheme and (no) credentials.
  *   2., 3. The second HTTP port that is opened serves replicas instead of queries.
  *   4. system.zookeeper exists.
- *   5. Tables of the Kafka engine can be made: clickhouse-local's registry of them believes that the server is ending.
+ *   5. Tables of the Kafka engine can be created: clickhouse-local's registry of them believes that the server is ending.
  *
  * The addresses hold for one build alone. So its build id is compared first, then all bytes that will be replaced, and
  * only then is anything written: a library of another build is refused and left as it was.

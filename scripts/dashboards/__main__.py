@@ -18,7 +18,7 @@ for; elsewhere, import the files. They ask any Prometheus that scrapes the progr
 without Kubernetes: "All" in a choice also takes series that lack its label. A panel's text in Grafana is what is here.
 What a metric means is in [metrics.md](metrics.md), what to do about an alert in [alerts.md](alerts.md).
 
-This page and the files are made from `scripts/dashboards` by `scripts/generate`.
+This page and the files are generated from `scripts/dashboards` by `scripts/generate`.
 """
 
 

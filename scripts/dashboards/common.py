@@ -1,4 +1,4 @@
-"""What several dashboards share: their choices, the series they look at, and the panels of what is at risk."""
+"""What several dashboards share: their choices, the series they read, and the panels of what is at risk."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Habits that `CONTRIBUTING.md` asks for, counted. Reads the tree; never changes a file but its own baseline.
+"""Habits that `CONTRIBUTING.md` asks for, counted. Reads the tree; must never change a file.
 
-A rule finds faults. What is justified stands with its reason in `reasons.toml`; what is older than the rule stands in
-`baseline.tsv`, whose counts may only shrink. Everything else fails `make lint`.
+A rule finds faults. What is justified stands with its reason in `reasons.toml` or, for a word, in `words.toml`.
+Everything else fails `make lint`.
 """

@@ -1,4 +1,4 @@
-"""A real Chromium without internet, and the real admin API of an aggregator for it to look at."""
+"""A real Chromium without internet, and the real admin API of an aggregator for it to show."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Page:
         return len(self.driver.find_elements(By.CSS_SELECTOR, selector))
 
     def requested(self) -> set[str]:
-        """Every address that the browser was made to ask since the last call, whether or not it could be reached."""
+        """Every address that the browser requested since the last call, whether or not it could be reached."""
         events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
         return {e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"}
 

@@ -57,7 +57,7 @@ def prometheus_of(loading: Loading, folder: Path) -> Iterator[PrometheusServer]:
 
 
 @dataclass(frozen=True)
-class Outside:
+class Monitored:
     """A pipeline and the Prometheus that scrapes it."""
 
     loading: Loading

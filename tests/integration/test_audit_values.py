@@ -106,7 +106,7 @@ def test_a_default_is_asked_for_again_and_a_materialized_column_too(
     others = [numbered("json", n, **row) for n, row in enumerate([*rows[1:], rows[0]])]
     server.replica.query(f"TRUNCATE TABLE {server.name}")
     store(server, table, others)
-    assert judged(server, table, messages).wrong["a"] == len(messages), "columns it is made of differ"
+    assert judged(server, table, messages).wrong["a"] == len(messages), "the columns that it is computed from differ"
 
 
 def test_a_default_of_the_time_is_the_time_of_the_message_and_a_changed_one_is_wrong(server: Server) -> None:

@@ -124,7 +124,7 @@ def hazard(pipeline: Loading, table: str, reason: str) -> bool:
     return aggregator.metric("blockhouse_table_hazard", table=table, reason=reason) == 1
 
 
-def test_a_view_that_is_made_later_is_a_hazard_as_one_that_was_there(pipeline: Loading) -> None:
+def test_a_view_that_is_created_later_is_a_hazard_as_one_that_was_there(pipeline: Loading) -> None:
     feed, server = pipeline.feed, pipeline.stack.clickhouse[1, 1]
     table = feed.table("looped")
     feed.send(table, 3)

@@ -17,7 +17,7 @@ from e2e.pipeline import AggregatorProcess
 from e2e.stack import Stack
 from e2e.stack.tables import create_replicated_table
 from tests.integration.runtime_pipeline import NOTHING_MOVES, healed, loading
-from tests.integration.seen_outside import STANDS_STILL, UNAVAILABLE, UNFIT, Fault, Outside, prometheus_of
+from tests.integration.seen_outside import STANDS_STILL, UNAVAILABLE, UNFIT, Fault, Monitored, prometheus_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.seen]
 
@@ -25,24 +25,24 @@ STREAM = ("a", 0)
 
 
 @pytest.fixture(scope="module")
-def running(running_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outside]:
+def running(running_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
     folder = tmp_path_factory.mktemp("seen")
     with (
         loading(running_stack, folder, "seen", partitions=1, settings=NOTHING_MOVES) as found,
         prometheus_of(found, folder / "prometheus") as prometheus,
     ):
-        yield Outside(found, prometheus)
+        yield Monitored(found, prometheus)
 
 
 @pytest.fixture
-def outside(running: Outside) -> Iterator[Outside]:
+def monitored(running: Monitored) -> Iterator[Monitored]:
     with healed(running.loading):
         yield running
 
 
-def loaded(outside: Outside, name: str) -> tuple[str, AggregatorProcess, str]:
+def loaded(monitored: Monitored, name: str) -> tuple[str, AggregatorProcess, str]:
     """A table of which a few rows are stored, the owner of the first stream, and the stream."""
-    pipeline = outside.loading
+    pipeline = monitored.loading
     table = pipeline.feed.table(name)
     pipeline.feed.send(table, 3)
     pipeline.settle(table)
@@ -61,38 +61,38 @@ def stopped(pids: list[int]) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-def test_a_frozen_replica(outside: Outside) -> None:
-    pipeline = outside.loading
-    table, owner, stream = loaded(outside, "seen_replica")
+def test_a_frozen_replica(monitored: Monitored) -> None:
+    pipeline = monitored.loading
+    table, owner, stream = loaded(monitored, "seen_replica")
     alerts = (STANDS_STILL, UNFIT)
     fault = Fault("ClickHouse replica frozen", frozenset({"ReplicaUnfit"}), lag=3, alerts=alerts)
     server = next(s for s in pipeline.stack.clickhouse.values() if s.replica == owner.replica)
     with pipeline.feed.flowing(table, to=[STREAM]):
         server.freeze()
-        outside.shows(fault, owner, stream)
+        monitored.shows(fault, owner, stream)
         server.thaw()
     pipeline.settle(table)
-    outside.clear(fault)
+    monitored.clear(fault)
 
 
-def test_a_worker_that_hangs(outside: Outside) -> None:
-    pipeline = outside.loading
-    table, owner, stream = loaded(outside, "seen_worker")
+def test_a_worker_that_hangs(monitored: Monitored) -> None:
+    pipeline = monitored.loading
+    table, owner, stream = loaded(monitored, "seen_worker")
     fault = Fault("Spark's worker frozen", frozenset({"TaskSilent"}), lag=5)
     with stopped(owner.members("worker")):
         pipeline.feed.send(table, 5, to=[STREAM])
-        outside.shows(fault, owner, stream)
+        monitored.shows(fault, owner, stream)
     pipeline.settle(table)
-    outside.clear(fault)
+    monitored.clear(fault)
 
 
-def test_a_worker_that_is_dead_is_replaced_before_it_need_be_seen(outside: Outside) -> None:
-    pipeline = outside.loading
-    table, owner, stream = loaded(outside, "seen_worker_dead")
+def test_a_worker_that_is_dead_is_replaced_before_it_need_be_seen(monitored: Monitored) -> None:
+    pipeline = monitored.loading
+    table, owner, stream = loaded(monitored, "seen_worker_dead")
     owner.kill_member("worker")
     pipeline.feed.send(table, 5, to=[STREAM])
     last = max(offset for *of, offset in pipeline.feed.places(table) if tuple(of) == STREAM)
-    outside.stored("Spark's worker dead", owner, stream, last + 1)
+    monitored.stored("Spark's worker dead", owner, stream, last + 1)
     pipeline.settle(table)
 
 
@@ -105,21 +105,21 @@ def test_spark_without_its_scratch_folder(running_stack: Stack, tmp_path: Path) 
         loading(running_stack, tmp_path, "seenscratch", aggregators=1, clusters=1, settings=settings) as pipeline,
         prometheus_of(pipeline, tmp_path / "prometheus") as prometheus,
     ):
-        outside = Outside(pipeline, prometheus)
-        table, owner, stream = loaded(outside, "seen_scratch")
+        monitored = Monitored(pipeline, prometheus)
+        table, owner, stream = loaded(monitored, "seen_scratch")
         with pipeline.feed.flowing(table, to=[STREAM]):
             for folder in scratch.iterdir():
                 shutil.rmtree(folder)
-            outside.shows(fault, owner, stream)
+            monitored.shows(fault, owner, stream)
             pipeline.wait("the process to end by itself", lambda: owner.exit_code is not None)
         owner.start()
         pipeline.settle(table)
-        outside.clear(fault)
+        monitored.clear(fault)
 
 
-def test_an_open_transaction(outside: Outside) -> None:
-    pipeline = outside.loading
-    table, owner, stream = loaded(outside, "seen_transaction")
+def test_an_open_transaction(monitored: Monitored) -> None:
+    pipeline = monitored.loading
+    table, owner, stream = loaded(monitored, "seen_transaction")
     fault = Fault("transaction open", frozenset({"OpenTransaction"}), lag=5)
     settings = {"bootstrap.servers": pipeline.stack.kafka["a"].bootstrap, "transactional.id": "seen", "log_level": 0}
     producer = Producer(settings)
@@ -128,54 +128,54 @@ def test_an_open_transaction(outside: Outside) -> None:
     producer.produce(pipeline.pipeline.spec.topic, b"never committed", partition=0, headers={"table": table})
     producer.flush(30)
     pipeline.feed.send(table, 4, to=[STREAM])
-    assert outside.shows(fault, owner, stream).lag == 5, "the message that is not committed, and four behind it"
+    assert monitored.shows(fault, owner, stream).lag == 5, "the message that is not committed, and four behind it"
     producer.abort_transaction(30)
     pipeline.settle(table)
-    outside.clear(fault)
+    monitored.clear(fault)
 
 
-def test_a_message_of_an_unknown_revision(outside: Outside) -> None:
-    pipeline = outside.loading
-    table, owner, stream = loaded(outside, "seen_revision")
+def test_a_message_of_an_unknown_revision(monitored: Monitored) -> None:
+    pipeline = monitored.loading
+    table, owner, stream = loaded(monitored, "seen_revision")
     unknown = frozenset({"RevisionUnknown"})
     fault = Fault("unknown schema revision", unknown, lag=1, alerts=(UNAVAILABLE,), table=table)
     value, headers = pipeline.feed.encode(table, [{"id": 7, "text": "early"}])
     pipeline.feed.raw(value, {**headers, "schema": "2"}, to=STREAM, rows=1)
-    outside.shows(fault, owner, stream)
+    monitored.shows(fault, owner, stream)
     pipeline.stack.clickhouse[1, 1].execute(f"ALTER TABLE {table} ADD COLUMN later UInt8 AFTER id")
     pipeline.settle(table)
-    outside.clear(fault)
+    monitored.clear(fault)
 
 
-def test_a_message_of_an_unknown_table(outside: Outside) -> None:
-    pipeline = outside.loading
-    known, owner, stream = loaded(outside, "seen_known")
+def test_a_message_of_an_unknown_table(monitored: Monitored) -> None:
+    pipeline = monitored.loading
+    known, owner, stream = loaded(monitored, "seen_known")
     table = "default.seen_unknown"
     unknown = frozenset({"UnknownTable"})
     fault = Fault("unknown table", unknown, lag=1, alerts=(UNAVAILABLE,), table=table)
     value, headers = pipeline.feed.encode(known, [{"id": 7, "text": "early"}])
     pipeline.feed.raw(value, {**headers, "table": table}, to=STREAM, rows=1)
-    outside.shows(fault, owner, stream)
+    monitored.shows(fault, owner, stream)
     create_replicated_table(pipeline.stack, "seen_unknown", "id UInt64, text String", order_by="id")
     pipeline.settle(table)
-    outside.clear(fault)
+    monitored.clear(fault)
 
 
 @pytest.mark.parametrize(
     ("name", "how"), [("Kafka broker frozen", "freeze"), ("one Kafka cluster dead", "kill")], ids=["frozen", "dead"]
 )
-def test_a_kafka_cluster_that_does_not_answer(outside: Outside, name: str, how: str) -> None:
+def test_a_kafka_cluster_that_does_not_answer(monitored: Monitored, name: str, how: str) -> None:
     """How many messages wait cannot be known then, so no lag is shown; the other cluster's streams stay right."""
-    pipeline = outside.loading
-    table, owner, stream = loaded(outside, f"seen_broker_{how}")
+    pipeline = monitored.loading
+    table, owner, stream = loaded(monitored, f"seen_broker_{how}")
     fault = Fault(name, frozenset({"KafkaSilent", "KafkaUnavailable"}), lag=None)
     (broker,) = pipeline.stack.kafka["a"].brokers
     getattr(broker, how)()
-    seen = outside.shows(fault, owner, stream)
+    seen = monitored.shows(fault, owner, stream)
     assert seen.standing is not None
     other = pipeline.owner("b", 0).stream(pipeline.stream("b", 0))
     assert other is not None
     assert (other.lag, other.standing) == (0, None)
     pipeline.stack.heal()
     pipeline.settle(table)
-    outside.clear(fault)
+    monitored.clear(fault)

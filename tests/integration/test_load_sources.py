@@ -139,7 +139,7 @@ def test_what_a_group_reads_is_sent_by_the_leader(kafka: KafkaClusterServers, so
     assert sample.brokers[3].quality is Quality.ESTIMATED
 
 
-def test_a_topic_that_was_made_again_has_no_rate_once(kafka: KafkaClusterServers, source: SampledSource) -> None:
+def test_a_topic_that_was_created_again_has_no_rate_once(kafka: KafkaClusterServers, source: SampledSource) -> None:
     create(kafka, "again", [[1]])
     write(kafka, "again", {0: 20})
     source.sample()

@@ -44,7 +44,7 @@ def partitions(cluster: KafkaCluster, topic: str) -> int:
     return len(observe_topics(cluster, [topic]).of_topic(topic))
 
 
-def test_a_topic_is_made_grown_repaired_and_then_left_alone(stack: Stack, names: Names) -> None:
+def test_a_topic_is_created_grown_repaired_and_then_left_alone(stack: Stack, names: Names) -> None:
     cluster = KafkaCluster(name="a", bootstrap_servers=stack.kafka["a"].bootstrap)
     desired = DesiredTopic(names.topic, 2, 1, {"retention.ms": "86400000"})
 

@@ -100,7 +100,7 @@ def test_a_part_of_a_lost_writer_is_refused_while_it_may_return_and_abandoned_af
     assert named.exit_code == 1
     behind = run.pipeline.aggregators[asking]
     run.wait("the queue seen", lambda: behind.metric("blockhouse_replication_queue_entries", table=table) > 0)
-    # Only the replica that asks is made to fetch again, and without both that are left there is no quorum.
+    # Only the replica that asks is ordered to fetch again, and without both that are left there is no quorum.
     run.wait("both others asking", lambda: sorted(askers(run, table)) == sorted({"r1", "r2", "r3"} - {lost.replica}))
     # in the words of 18.16 and of 26.9
     assert re.search("Fetching of part was cancelled|replicated fetches are cancelled", named.stdout)
@@ -121,7 +121,7 @@ def test_a_part_of_a_lost_writer_is_refused_while_it_may_return_and_abandoned_af
     assert done.exit_code == 0, done.stdout
     assert len(state(run, table).failed) == 1
 
-    # A part that was abandoned before the command came to it left no replica to be made to fetch again.
+    # A part that was abandoned before the command came to it left no replica to order to fetch again.
     for server in run.stack.clickhouse.values():
         if server is not lost:
             server.execute(f"SYSTEM START FETCHES {table}")
@@ -169,7 +169,7 @@ def test_a_part_whose_partition_was_dropped_blocks_its_table_until_it_is_abandon
 
 
 def test_parts_of_current_servers_are_read_and_abandoned_unless_a_replica_came_back(three: Stack) -> None:
-    """Current servers keep a node per part and more kinds of hashes; the nodes are made by hand in a real ZooKeeper."""
+    """Current servers keep a node per part and more kinds of hashes; the test writes them to a real ZooKeeper."""
     path = "/current/table"
     with Session(ZooKeeper(servers=three.zookeeper.connect)) as session:
         znodes = session.znodes

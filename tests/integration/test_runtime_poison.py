@@ -141,7 +141,7 @@ def test_letters_that_their_topic_has_no_room_for_are_written_without_what_does_
     assert letters[f"{stream}/{offsets[50]}"]["blockhouse.omitted"] == b"value 50002"
 
 
-def test_a_dead_letter_topic_that_was_deleted_is_made_again(pipeline: Loading) -> None:
+def test_a_dead_letter_topic_that_was_deleted_is_created_again(pipeline: Loading) -> None:
     feed, stream = pipeline.feed, pipeline.stream(*STREAM)
     table = feed.table("letters_gone")
     _, headers = feed.encode(table, [{"id": 1}])

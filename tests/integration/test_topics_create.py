@@ -82,7 +82,7 @@ def test_a_cluster_that_does_not_answer_is_named_and_holds_up_no_other(
     assert wait_until(lambda: partitions(stack, names.topic) == [2, 2], timeout=60)
 
 
-def test_what_cannot_be_made_is_named_before_anything_is(stack: Stack, names: Names, config: Path) -> None:
+def test_what_cannot_be_created_is_named_before_anything_is(stack: Stack, names: Names, config: Path) -> None:
     too_many = create(config, names.topic, "--partitions", "2", "--replication", "9", "--execute")
     assert too_many.exit_code == 1
     assert "9 replicas cannot be placed on 1 brokers" in too_many.stderr

@@ -91,7 +91,7 @@ def test_compaction_is_no_anomaly_and_hides_none(cleaning: Stack, names: Names, 
         last = rounds(rogue, start, 5)
         clean_eagerly(cleaning)
         try:
-            # Given a verifier that has seen the beginning and is gone while most of the history is made and cleaned
+            # Given a verifier that has seen the beginning and is gone while most of the history is written and cleaned
             verifier.start()
             seen = verifier.settled()
             assert (seen.verdict, seen.coverage["a"].unseen) == ("clean", 0)

@@ -28,7 +28,7 @@ class Rogue:
             {"bootstrap.servers": kafka.bootstrap, "group.id": group, "enable.auto.commit": False}
         )
         self.history: list[tuple[int, str]] = []
-        # On a cluster without any group yet the coordinator is only being made.
+        # On a cluster without any group yet the coordinator is only being created.
         assert wait_until(self._has_coordinator, timeout=60)
 
     def _has_coordinator(self) -> bool:

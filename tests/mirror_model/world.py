@@ -1,4 +1,4 @@
-"""What exists, as one immutable value. The mirror's own objects are made of it for one step and read off again."""
+"""What exists, as one immutable value. The mirror's own objects are built from it for one step and read off again."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def block_is_abandoned(history: Sequence[Commit], random: Random) -> Injected | 
     assert block is not None
     made = replace(_next(history), window=_sealed(last, -block.messages))
     if made.window.sealed < 0:
-        return None  # the window was never closed over a block in flight, so this cannot be
+        return None  # the window was never closed over a block in flight: this defect cannot occur
     made = _with(made, TableEntry(entry.table, None, block.begin, entry.pending + block.messages))
     return _committed(made), Finding(Kind.RECUT, "", str(entry.table), block.begin, block.end)
 

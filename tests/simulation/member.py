@@ -22,7 +22,7 @@ from tests.simulation.kafka import Cluster, SimSession
 from tests.simulation.world import World
 
 opening: list[SimMember] = []
-"""The member whose session is being made: the product's code asks its module for a session, not us."""
+"""The member whose session is being opened: the product's code asks its module for a session, not us."""
 
 
 def open_session(*arguments: Any, **callbacks: Any) -> SimSession:

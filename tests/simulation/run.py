@@ -157,17 +157,17 @@ def universe(setting: Setting, *, keep_story: bool = False) -> Iterator[Universe
 
 def simulate(seed: int, *, keep_story: bool = False) -> Outcome:
     """Run the seed's world to its end."""
-    with universe(setting_of(seed), keep_story=keep_story) as made:
-        world = made.world
-        _produce(world, made.clusters)
-        made.misfortunes.begin()
-        made.events.begin()
+    with universe(setting_of(seed), keep_story=keep_story) as built:
+        world = built.world
+        _produce(world, built.clusters)
+        built.misfortunes.begin()
+        built.events.begin()
         if world.setting.event:
-            made.operator.begin()
-        made.run(world.setting.seconds)
-        longer = max(0.0, made.misfortunes.asleep_until - world.loop.time())
-        made.run(longer, lambda: not made.misfortunes.asleep_until)
-        made.settle()
+            built.operator.begin()
+        built.run(world.setting.seconds)
+        longer = max(0.0, built.misfortunes.asleep_until - world.loop.time())
+        built.run(longer, lambda: not built.misfortunes.asleep_until)
+        built.settle()
         story = tuple(world.story or ())
         return Outcome(seed, world.harm, world.loop.time(), world.loop.steps, world.counts, story, world.loop.trace)
 

@@ -29,7 +29,7 @@ OUTSIDE = {
     "foreign-block-asked-of-provenance": "no metadata of another aggregator is there",
     "looked-up-column-trusted": "no simulated table has a MATERIALIZED column",
     "marker-of-a-former-topic-enough": "it takes three events in a row",
-    "marker-replaced-by-a-late-one": "a freeze between two writes as a topic is made again: 1 world in 2,000",
+    "marker-replaced-by-a-late-one": "a freeze between two writes as a topic is re-created: 1 world in 2,000",
     "member-without-a-password-gone": "no simulated client has a password",
     "missing-files-ignored": "no simulated process reads files",
     "proof-without-the-lock": "the claim of the same transaction refuses the same inserts here",

@@ -31,7 +31,7 @@ TESTS = {
     "test_partitions_that_are_added_to_a_topic_are_loaded_from_their_first_message",
     "22": "integration/test_bug_reports.py::test_a_block_of_many_partitions_is_stored_once",
     "24": "integration/test_bug_reports.py::test_values_of_other_serializers_are_dead_letters_of_their_own",
-    "25": "integration/test_bug_reports.py::test_a_view_that_is_made_later_is_a_hazard_as_one_that_was_there",
+    "25": "integration/test_bug_reports.py::test_a_view_that_is_created_later_is_a_hazard_as_one_that_was_there",
 }
 
 

@@ -204,7 +204,7 @@ class Inserter:
         by_token: bool = False,
     ) -> bool | None:
         """Send rows of the block; returns whether the server had them already. Raises Retryable when the grant is over:
-        since the last look at the clock this process may have been frozen, or provenance asked, and its answer be as
+        since the clock was last read this process may have been frozen, or provenance asked, and its answer be as
         old as that freeze was long."""
         replica = self._replica()
         lifetime = _left(grant)

@@ -95,7 +95,7 @@ def _rows(
 
 
 def _newest_parts(replica: Replica, table: ServerTable) -> list[str]:
-    """Names of the parts that were made last, of NEWEST_ROWS together; none if that is the whole table."""
+    """Names of the parts that were written last, of NEWEST_ROWS together; none if that is the whole table."""
     parts = replica.query(
         "SELECT name, rows FROM system.parts WHERE database = %(database)s AND table = %(table)s AND active"
         " ORDER BY modification_time DESC",

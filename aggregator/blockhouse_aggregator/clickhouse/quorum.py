@@ -49,7 +49,7 @@ class QuorumSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class _Ages:
-    """When each child of a node was made (Unix milliseconds, ascending), and the node itself just before."""
+    """When each child of a node was created (Unix milliseconds, ascending), and the node itself just before."""
 
     of: Znode
     made_ms: array[int]
@@ -129,7 +129,7 @@ class QuorumProbe:
         return _since(self._made(parent), since_ms)
 
     def _made(self, parent: str) -> array[int]:
-        """When each child was made (Unix milliseconds), ascending."""
+        """When each child was created (Unix milliseconds), ascending."""
         names = self._znodes.children(parent)
         made = array("q")
         for at in range(0, len(names), _BATCH):
@@ -170,7 +170,7 @@ def acknowledgeable(before: QuorumSnapshot, after: QuorumSnapshot) -> bool:
 
 
 def few_enough(window: int) -> int:
-    """How many entries may have been made since an intent, that its block is certainly still in a window of so many."""
+    """How many entries may be added after an intent, that its block is certainly still in a window of so many."""
     return window // SAFETY
 
 

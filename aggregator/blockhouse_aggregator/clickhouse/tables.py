@@ -149,8 +149,8 @@ def replicated_tables(replica: Replica) -> dict[str, str]:
 
 
 def fingerprints(replica: Replica) -> dict[str, int]:
-    """By `database.table` a number that changes when any column does, how the table was made (engine, keys, settings,
-    TTL), where it is replicated, or what views hang on it: another table may have its name now."""
+    """By `database.table` a number that changes when any column does, how the table was created (engine, keys,
+    settings, TTL), where it is replicated, or what views hang on it: another table may have its name now."""
     rows = replica.query(
         "SELECT of, sum(print) FROM (SELECT concat(database, '.', table) AS of,"
         " cityHash64(name, type, default_kind, default_expression) AS print"

@@ -7,10 +7,10 @@ offset. The rows of one would then answer for blocks of the other. So each claim
         {"czxid": 4711, "claimants": {"/blockhouse shard 01 group g": {"topics": [["a", "events-01/Qm9u"]]}}}
 
 From the ensemble's root, as the table's own node is, for pipelines of different roots have to meet there. Beside that
-node, never under it: a DROP would remove the claim, and what is made under it afterwards keeps CREATE from succeeding.
-`czxid` is of the table's node: a table that was dropped and made again has no claim. It must only be written with the
-table's lock of the same place held (`locks.py`), so that what was read under it stays true. Every login may write
-there, as by default into ClickHouse's own nodes: pipelines that share a table need not share a login.
+node, never under it: a DROP would remove the claim, and what is created under it afterwards keeps CREATE from
+succeeding. `czxid` is of the table's node: a table that was dropped and created again has no claim. It must only be
+written with the table's lock of the same place held (`locks.py`), so that what was read under it stays true. Every
+login may write there, as by default into ClickHouse's own nodes: pipelines that share a table need not share a login.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ class StreamMarkers:
             self._claimed[stream] = (claim.owner, version if unchanged else version + 1, after)
 
     def _as_claimed(self, stream: StreamId, claim: Claim) -> tuple[int, StreamMarker]:
-        """Version and content of the marker, if the claim may be made on it."""
+        """Version and content of the marker, if the claim may be written to it."""
         with self._guard:
             claimed = self._claimed.get(stream)
         ours = claimed is not None and claimed[0] == claim.owner

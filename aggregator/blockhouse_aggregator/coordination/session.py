@@ -28,7 +28,7 @@ class SessionState(StrEnum):
     SUSPENDED = "suspended"
     """No connection: the session may or may not still live on the server."""
     LOST = "lost"
-    """The session is over, its ephemeral nodes are gone. A new one is made as soon as the ensemble answers."""
+    """The session is over, its ephemeral nodes are gone. A new one is opened as soon as the ensemble answers."""
 
 
 _STATES = {

@@ -22,7 +22,7 @@ from blockhouse.errors import BlockhouseError, Permanent, Retryable
 
 @dataclass(frozen=True, slots=True)
 class Znode:
-    """A node: `version` counts writes of its content, `children_version` children made or gone since it was made, and
+    """A node: `version` counts writes of its content, `children_version` creations and deletions of children, and
     `children_zxid` changes with each of them; `children` is how many there are.
 
     `created_ms` and `modified_ms` are Unix milliseconds of the ensemble's clock.
@@ -36,7 +36,7 @@ class Znode:
     children: int = 0
     children_version: int = 0
     created_zxid: int = 0
-    """Of the transaction that made it: a node that is made again has another one."""
+    """Of the transaction that created it: a node that is re-created has another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Znodes:
         self._result(self._client.ensure_path_async(path, acl), path)
 
     def create(self, path: str, data: bytes, *, of_all: bool = False) -> bool:
-        """Make the node; False when it exists. Parents are made as needed. `of_all` as in `ensure`."""
+        """Create the node; False when it exists. Parents are created as needed. `of_all` as in `ensure`."""
         made = self._client.create_async(path, data, OPEN_ACL_UNSAFE if of_all else None, makepath=True)
         return self._result(made, path, absent=kazoo.NodeExistsError, of=lambda _: True) or False
 

@@ -1,4 +1,4 @@
-"""Messages that could not be loaded: list them, look at one, send them again."""
+"""Messages that could not be loaded: list them, show one, send them again."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ class Point(StrEnum):
     AFTER_COMMIT = "after-commit"
     """Kafka has the intent; nothing of it is granted yet."""
     BEFORE_INSERT = "before-insert"
-    """The worker is about to send a granted block; its last look at the deadline is over."""
+    """The worker is about to send a granted block; its last check of the deadline is over."""
     AFTER_INSERT = "after-insert"
     """The server answered "ok"; no one knows yet."""
     DURING_FETCH = "during-fetch"

@@ -51,7 +51,7 @@ class Health:
             self._suspicion = error
 
     def absent(self, error: BlockhouseError) -> None:
-        """There is no session, for `error`; one that is made later is probed, and so found to be well."""
+        """There is no session, for `error`; one that is opened later is probed, and so found to be well."""
         self._fail(error)
 
     def _explained(self) -> bool:

@@ -99,7 +99,7 @@ class StreamState:
 
 
 def metadata_of(state: StreamState, now_ms: int) -> Metadata:
-    """The metadata that records `state`: the next one in sequence, and the only place where one is made."""
+    """The metadata that records `state`: the next one in sequence, and the only place where one is built."""
     entries = tuple(TableEntry(t.table, t.block.intent if t.block else None, t.cursor, t.pending) for t in state.tables)
     return Metadata(
         replica=state.replica,

@@ -102,7 +102,7 @@ class GrantedInsert:
         self._table, self._buffered = table, (block, builder)
 
     async def insert(self, grant: Grant, lock: Lock) -> Result:
-        """With the table's lock held. Raises what the last look at the world raised: nothing was sent then."""
+        """With the table's lock held. Raises what the last check of the world raised: nothing was sent then."""
         assert self._table is not None, "nothing is buffered"
         assert self._buffered is not None
         await asyncio.to_thread(self._world.check_no_insert_runs, self._table.server)

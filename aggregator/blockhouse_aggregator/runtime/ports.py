@@ -127,7 +127,7 @@ class Shard(Protocol):
 
     async def blocks_since(self, table: ServerTable, since_ms: int, *, older_than_ms: int) -> int:
         """How many blocks of all writers the deduplication window has got since Unix milliseconds; more than any window
-        holds where the window itself was made at `older_than_ms` or later."""
+        holds where the window itself was created at `older_than_ms` or later."""
         ...
 
     async def altered_since(self, table: ServerTable, since_ms: int) -> bool:

@@ -72,7 +72,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   resources: [leases]
   resourceNames: [blockhouse-pipelines]
   verbs: [get, update]
-# Secrets that specs refer to are read one by one, never listed; one per pipeline is made.
+# Secrets that specs refer to are read one by one, never listed; one per pipeline is created.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get, create, patch]

@@ -55,7 +55,7 @@ def offending(
 def _advice(key: TopicPartition, rate: float, limits: TaskLimits, partitions: int, total: float) -> str:
     """More partitions help where the topic is even; a better key where this one has far more than its share."""
     if rate <= limits.usable:
-        return "it is late though its task has nothing else: raise the task's capacity, or look at source and target"
+        return "it is late though its task has nothing else: raise the task's capacity, or check source and target"
     share = rate / total if total else 1.0
     if partitions > 1 and share > 2 / partitions:
         return (

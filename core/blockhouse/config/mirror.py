@@ -134,7 +134,7 @@ class Rebalance(Settings):
     cooldown: Duration = Field(default=900, ge=0, le=DAY)
     """How long nothing moves after a move, new and ended partitions and another number of tasks apart."""
     quiet_hours: tuple[Hours, ...] = Field(default=(), max_length=24)
-    """When tasks are made even, as `02:00-05:00 UTC`."""
+    """When tasks are evened out, as `02:00-05:00 UTC`."""
     max_moved: Fraction = Field(default=0.02, ge=0, le=1)
     """The part of the partitions that may move in quiet hours at once, rounded up to a whole one."""
 

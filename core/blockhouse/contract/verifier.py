@@ -88,7 +88,7 @@ class Coverage(HistoryCoverage):
     caught_up: bool
     """Whether all history was read."""
     behind: int
-    """Records not read yet, as of the last look at the logs."""
+    """Records not read yet, as of the last time the logs were read."""
     remembered: Time | None
     """When the verifier last saved how far it has come; null: never."""
     looked: Time | None

@@ -1,6 +1,6 @@
 """Plan where the partitions of a Kafka fleet live, and carry plans out; create topics.
 
-Plans are made from a live cluster or from files, and written in the format of kafka-reassign-partitions. Nothing is
+Plans are computed from a live cluster or from files, and written in the format of kafka-reassign-partitions. Nothing is
 changed in a cluster except by `create --execute`, `apply --execute`, `apply --cancel` and `throttle`.
 """
 

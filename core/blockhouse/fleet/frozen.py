@@ -39,7 +39,7 @@ class PlannedMove:
 
 @dataclass(frozen=True)
 class FrozenPlan:
-    """Moves in map order. `inputs` records what the plan was made of, so that an edit is noticed."""
+    """Moves in map order. `inputs` records what the plan was computed from, so that an edit is noticed."""
 
     cluster_id: str
     topic_ids: Mapping[str, str]
@@ -99,7 +99,7 @@ class Verdict(StrEnum):
     WAITING = "has not begun"
     DEAD = "waits for a broker that is not alive"
     FOREIGN = "is moved elsewhere by something else"
-    GONE = "is gone, or its topic was made again"
+    GONE = "is gone, or its topic was re-created"
     NEITHER = "is at neither end of its move"
 
 

@@ -1,4 +1,4 @@
-"""What a plan is made from, gathered from files or from a live cluster: the same values either way."""
+"""What a plan is computed from, gathered from files or from a live cluster: the same values either way."""
 
 from __future__ import annotations
 

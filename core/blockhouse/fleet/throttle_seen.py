@@ -1,4 +1,4 @@
-"""What a look at the cluster means to the throttler: answers of a fleet and a source of load as its own values."""
+"""What was observed of the cluster, for the throttler: answers of a fleet and a source of load as its own values."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ MEAN, P95, MAX, MESSAGES_MEAN = 0, 1, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The part of history that a rate is made from: its last `seconds`, reduced by `statistic`."""
+    """The part of history that a rate is computed from: its last `seconds`, reduced by `statistic`."""
 
     seconds: float = 3 * HOUR
     statistic: Statistic = Statistic.P95

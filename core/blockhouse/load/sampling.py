@@ -33,7 +33,7 @@ class PartitionLook:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One look at a cluster. Offsets are of `at` (seconds since the epoch) and `clock` (seconds of a steady clock).
+    """One snapshot of a cluster. Offsets are of `at` (seconds since the epoch) and `clock` (seconds of a steady clock).
 
     `starts` has the first offset of the partitions that were asked for it. `sizes` has the bytes of each replica by
     broker, read at `sized` of the same steady clock; a broker that did not answer is in neither. `arriving` are the
@@ -83,9 +83,9 @@ class Sampler:
         ]
 
     def add(self, now: Snapshot) -> Sample | None:
-        """The sample of the time between this look and the one before; None for the first one.
+        """The sample of the time between this snapshot and the one before; None for the first one.
 
-        A look at another cluster, or not later than the one before, begins afresh.
+        A snapshot of another cluster, or not later than the one before, begins afresh.
         """
         before, self._before = self._before, now
         self._round += 1

@@ -1,4 +1,4 @@
-"""The JSON documents plans are made from and written to, checked on the way in. Text in, values out: no files.
+"""The JSON documents that plans are computed from and written to, checked on the way in. Text in, values out: no files.
 
 The map is the format of Kafka's own kafka-reassign-partitions tool, so plans and maps can be exchanged with it.
 """

@@ -13,7 +13,7 @@ from blockhouse.placement.model import Broker, InvalidInput, PartitionMap, Sizes
 class Plan:
     """A plan. It must not be executed while `errors` is not empty: those partitions keep their set in `after`.
 
-    `free_before` and `free_after` are bytes by broker id, empty when the plan did not look at storage. `targets`
+    `free_before` and `free_after` are bytes by broker id, empty when the plan did not consider storage. `targets`
     and `tolerance` record what a rebalance unloaded, and how far from the mean it let brokers go.
     """
 
@@ -38,7 +38,7 @@ def known_free_space(cluster: Mapping[int, Broker], ids: Iterable[int]) -> dict[
     unknown = [id for id, value in free.items() if value is None]
     if unknown:
         raise InvalidInput(
-            f"broker {id}: its free space is unknown, and this plan is made by storage; give storage_free"
+            f"broker {id}: its free space is unknown, and this plan places by storage; give storage_free"
             for id in unknown
         )
     return {id: float(value) for id, value in free.items() if value is not None}
@@ -48,4 +48,4 @@ def check_sizes(current: PartitionMap, sizes: Sizes) -> None:
     """Raises InvalidInput naming every partition without a size: a guess would fill some broker's disk."""
     missing = [key for key in current if key not in sizes]
     if missing:
-        raise InvalidInput(f"{key}: its size is unknown, and this plan is made by storage; add it" for key in missing)
+        raise InvalidInput(f"{key}: its size is unknown, and this plan places by storage; add it" for key in missing)

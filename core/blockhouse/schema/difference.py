@@ -122,7 +122,7 @@ def _column(has: ServerColumn, desired: ServerColumn) -> Iterator[str]:
 
 
 def _topic_of_either_type(has: ServerColumn, desired: ServerColumn) -> bool:
-    """Both hold the same: which one a server got depends on its version when the column was made."""
+    """Both hold the same: which one a server got depends on its version when the column was added."""
     return has.name == TOPIC_COLUMN and {has.type, desired.type} == {"String", COMPACT_TOPIC}
 
 

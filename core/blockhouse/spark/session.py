@@ -82,7 +82,7 @@ class SparkApplication(Generic[Spec, Figures]):
         try:
             self._context.parallelize([0], 1).mapPartitions(iter).collect()
         except Exception as error:  # Spark raises whatever it likes
-            text = f"Spark runs no task, look at its memory and at the disk of spark.local.dir: {cause_of(error)}"
+            text = f"Spark runs no task, check its memory and the disk of spark.local.dir: {cause_of(error)}"
             raise SparkNotStarted(text, reason="SparkNotStarted") from error
 
     def cancel(self, spec: Spec) -> None:

@@ -1,4 +1,4 @@
-"""The values a throttle is decided from, and the effects it is made of. Rates are bytes per second, everywhere.
+"""The values a throttle is decided from, and the effects it consists of. Rates are bytes per second, everywhere.
 
 Pure values: nothing in this package may know a Kafka client, a clock, a thread or chance; time is handed in.
 """

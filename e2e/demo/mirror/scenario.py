@@ -22,7 +22,7 @@ TASKS = 4
 RECORD = 1000
 """Bytes of a value."""
 QUIET: tuple[str, ...] = ("00:00-23:59 UTC", "23:59-00:00 UTC")
-"""All day, so that tasks are made even whenever the cool-down is over."""
+"""All day, so that tasks are evened out whenever the cool-down is over."""
 
 Rates = tuple[float, ...]
 """Bytes/s by partition."""

@@ -1,4 +1,4 @@
-"""Topics of both clusters as the mirror sees them; those of the target are made, grown and kept like the source's."""
+"""Topics of both clusters as the mirror sees them; the target's are created, grown and kept like the source's."""
 
 from __future__ import annotations
 

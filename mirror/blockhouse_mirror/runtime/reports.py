@@ -88,7 +88,7 @@ class Reports:
         elif failed.reason == "RecordRefused":
             self._mirrored.stop(partition, Stop(Reason.REFUSED, f"the target refuses the record at {failed.message}"))
         else:
-            # The next grant finds out what the logs hold, after another look at the topics: it may be another one now.
+            # The next grant finds out what the logs hold, after the topics were read again: it may be another one now.
             partition.retry_at, partition.waits = boot_time() + RETRY, f"{failed.reason}: {failed.message}"
             if failed.reason == "Gap":
                 partition.gap_found()

@@ -40,7 +40,7 @@ Propagation = Literal["Background", "Foreground", "Orphan"]
 class Kubernetes:
     """One API server. With `dry_run` writes are logged and not sent. `stores` are those that watches fill.
 
-    As it is made it reads from the API server; see `by_watches`.
+    As constructed it reads from the API server; see `by_watches`.
     """
 
     def __init__(

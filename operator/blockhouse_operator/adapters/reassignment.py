@@ -101,7 +101,7 @@ class ReassignmentKafka:
         return seen
 
     def inputs(self, seen: Seen) -> PlanInputs:
-        """What a plan is made from: `seen`, with racks and storage."""
+        """What a plan is computed from: `seen`, with racks and storage."""
         return PlanInputs(seen, self._fleet.brokers(), self._fleet.storage())
 
     def throttle(self, plan: FrozenPlan, throttling: Throttling | None) -> None:

@@ -36,7 +36,7 @@ class ConditionType(StrEnum):
     TOPICS_PROVISIONED = "TopicsProvisioned", "Every topic of every Kafka cluster is as in the spec."
     PODS_UP_TO_DATE = (
         "PodsUpToDate",
-        "Every pod is made from the present spec, and no restart is due; while it is false, its reason is what it "
+        "Every pod was created from the present spec, and no restart is due; while it is false, its reason is what it "
         "waits for.",
     )
     SCHEMA_UP_TO_DATE = "SchemaUpToDate", "Every table has the columns of the spec on every replica."
@@ -85,7 +85,7 @@ class Reason(StrEnum):
     DISABLED = "Disabled", "This part is switched off in the spec."
 
     # on the way
-    PROGRESSING = "Progressing", "Pods, topics or tables are being made."
+    PROGRESSING = "Progressing", "Pods, topics or tables are being created."
     ROLLING_OUT = "RollingOut", "Replicas are restarted one after the other to take a change."
     SCALING = "Scaling", "Replicas or shards are being added or removed."
     DRAINING = "Draining", "A replica or shard to be removed still has something to finish."
@@ -155,7 +155,7 @@ class Reason(StrEnum):
 
     # reassignments
     PLAN_FROZEN = "PlanFrozen", "The plan is frozen; status.plan has its hash."
-    PLAN_FAILED = "PlanFailed", "No plan can be made of the spec; the message states why."
+    PLAN_FAILED = "PlanFailed", "No plan can be computed from the spec; the message states why."
     NOTHING_TO_DO = "NothingToDo", "The plan changes no partition."
     AWAITING_APPROVAL = "AwaitingApproval", "spec.approvedPlan is not set."
     OTHER_PLAN_APPROVED = "OtherPlanApproved", "spec.approvedPlan is the hash of another plan than the present one."

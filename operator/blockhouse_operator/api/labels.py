@@ -1,4 +1,4 @@
-"""Labels and annotations of all that the operator makes: how children are found again, what a pod was made from."""
+"""Labels and annotations of all that the operator creates: how children are found again, which spec a pod has."""
 
 from __future__ import annotations
 

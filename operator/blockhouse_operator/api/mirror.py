@@ -170,7 +170,7 @@ class KafkaMirrorStatus(Part):
     conditions: Conditions = ()
     """Conditions."""
     revision: Name = ""
-    """Hash of the spec that the pod should be made from."""
+    """Hash of the present spec: that of a pod that is up to date."""
     tasks: MirrorTasks = MirrorTasks()
     """Its tasks."""
     partitions: MirrorPartitions = MirrorPartitions()

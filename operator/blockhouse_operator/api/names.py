@@ -82,7 +82,7 @@ def verifier(pipeline: str) -> str:
 
 
 def mirror(name: str) -> str:
-    """Everything that a KafkaMirror is made of: Deployment, Service, ConfigMap, Secret, ServiceAccount and the rest."""
+    """Every object of a KafkaMirror: Deployment, Service, ConfigMap, Secret, ServiceAccount and the rest."""
     return f"{name}-mirror"
 
 

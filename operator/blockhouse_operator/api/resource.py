@@ -145,7 +145,7 @@ def _validated(model: type[Spec], content: Mapping[str, Any], subject: str) -> S
 
 
 def invalid(subject: str, error: ValidationError) -> InvalidSpec:
-    """What is wrong with a spec, or with the settings that are made of it and whose fields have its names."""
+    """What is wrong with a spec, or with the settings that are derived from it and whose fields have its names."""
     faults = error.errors(include_url=False, include_context=False, include_input=False)
     at = [fault["loc"] for fault in faults]
     problems = [

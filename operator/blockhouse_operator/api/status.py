@@ -116,7 +116,7 @@ class ReplicaStatus(Part):
     restarts: Count = 0
     """Restarts of its containers."""
     revision: Name = ""
-    """Hash of the spec that its pod was made from."""
+    """Hash of the spec that its pod was created from."""
     message: Message = ""
     """What is wrong with it."""
 
@@ -153,7 +153,7 @@ RESTART, AGGREGATOR_RESTART = "Restart", "RestartAggregator"
 
 
 class RolloutStatus(Part):
-    """The step of a rollout that is being made."""
+    """The step of a rollout that is in progress."""
 
     replica: Name = ""
     """The replica it is about."""
@@ -193,11 +193,11 @@ class ClickHouseShardIngestStatus(Part):
     conditions: Conditions = ()
     """Conditions."""
     revision: Name = ""
-    """Hash of the spec that the pods should be made from."""
+    """Hash of the present spec: that of every pod that is up to date."""
     ready_replicas: Count = 0
     """Replicas that consume."""
     updated_replicas: Count = 0
-    """Replicas whose pod was made from the present spec."""
+    """Replicas whose pod was created from the present spec."""
     streams: StreamCount = StreamCount()
     """Its streams."""
     replicas: Annotated[tuple[ReplicaStatus, ...], Field(max_length=256), ListMap()] = ()

@@ -39,7 +39,7 @@ class PublishedFiles:
 @dataclass(frozen=True, slots=True)
 class FilesPlan:
     """`config` is what shards are given, `data` texts by key of the Secret, `users` names of the files of users in the
-    order of their keys. `held`: no shard may be made yet, for it would begin without files that it is to have."""
+    order of their keys. `held`: no shard may be created yet, for it would begin without files that it is to have."""
 
     config: tuple[MountedFile, ...] = ()
     data: Mapping[str, str] = field(default_factory=dict)

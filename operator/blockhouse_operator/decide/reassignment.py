@@ -46,7 +46,7 @@ class Standing:
     ahead: str = ""
     overdue: bool = False
     superseded: bool = False
-    """The spec asks for another plan by now, which is made as soon as nothing of this one moves."""
+    """The spec asks for another plan by now, which is computed as soon as nothing of this one moves."""
     cleaning: bool = False
     """Everything is moved, and throttles are still being removed."""
     left_on: tuple[int, ...] = ()
@@ -164,7 +164,7 @@ def _conditions(
     if standing.counts[Verdict.GONE]:
         message = f"{standing.counts[Verdict.GONE]} partitions are gone and were left out"
     if standing.left_on:
-        message = f"replicas came to brokers {', '.join(map(str, standing.left_on))} meanwhile; a new plan is made"
+        message = f"replicas came to brokers {', '.join(map(str, standing.left_on))} meanwhile; a new plan is computed"
     yield condition(ConditionType.COMPLETED, completed, Reason.ALL_MOVED if completed else _why_not(phase), message)
     obstacle = _obstacle(standing)
     if obstacle is not None and not completed and standing.approved:
@@ -183,7 +183,7 @@ def _approval(spec: KafkaReassignmentSpec, plan: FrozenPlan, standing: Standing)
     if standing.approved:
         return condition(ConditionType.APPROVED, True, Reason.APPROVED)
     if spec.approved_plan:
-        text = f"spec.approvedPlan is {spec.approved_plan}, the plan is {plan.hash}: look at it, then approve that one"
+        text = f"spec.approvedPlan is {spec.approved_plan}, the plan is {plan.hash}: review it, then approve that one"
         return condition(ConditionType.APPROVED, False, Reason.OTHER_PLAN_APPROVED, text)
     return condition(
         ConditionType.APPROVED, False, Reason.AWAITING_APPROVAL, f"set spec.approvedPlan to {plan.hash} to carry it out"

@@ -54,7 +54,7 @@ def question(spec: KafkaReassignmentSpec) -> str:
 
 
 def make_plan(spec: KafkaReassignmentSpec, inputs: PlanInputs) -> Plan:
-    """The plan. Raises InvalidInput naming everything that keeps it from being made, moves of others included."""
+    """The plan. Raises InvalidInput naming everything that prevents it, moves of others included."""
     everything = PartitionMap({key: state.replicas for key, state in inputs.seen.partitions.items()})
     current = select_topics(everything, spec.topics.include, spec.topics.exclude)
     moving = [str(key) for key in inputs.seen.moves if key in current]

@@ -1,6 +1,6 @@
 """Which replica may be restarted now: a chain of small checks, each of which can hold a restart back with a reason.
 
-A restart replaces a pod that was made from an older spec, or only ends an aggregator that tables were changed under.
+A restart replaces a pod that was created from an older spec, or only ends an aggregator that tables were changed under.
 
 Never two replicas of a shard at once, and never one while another one of the shard is not well. A step that was begun
 is the only one until the replica it is about is well again. If the spec is corrected meanwhile, the same replica is
@@ -73,7 +73,7 @@ RolloutStep = BeginStep | Restart | RestartAggregator | EndStep | RestartDeferre
 
 RESTART = (BeginStep, RestartAggregator, EndStep)
 """The steps, for one replica after the other, that follow a change of tables (`decide.tables.CHANGE`)."""
-OUTDATED = "its pod was made from an older spec"
+OUTDATED = "its pod was created from an older spec"
 DEMANDED = "its restart was asked for"
 CHANGED = "a table's columns were added since its aggregator started"
 

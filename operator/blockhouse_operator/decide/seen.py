@@ -140,8 +140,8 @@ class ReplicaSeen:
 
     @property
     def outdated(self) -> bool:
-        """Whether its pod is to be replaced: it was made from another spec than the present one, or a person asked for
-        it. A missing pod is created by itself."""
+        """Whether its pod is to be replaced: it was created from another spec than the present one, or a person asked
+        for it. A missing pod is created by itself."""
         if self.pod is None or self.pod.terminating:
             return False
         former = self.pod.spec_hash == self.former_spec_hash != ""

@@ -72,12 +72,12 @@ def ready(spec: ClickHouseShardIngestSpec, seen: ShardSeen, status: ClickHouseSh
         return condition(kind, False, Reason.STREAMS_STOPPED, _stopped(seen))
     if streams.owned < streams.expected:
         return condition(kind, False, *_unowned(seen, streams.expected - streams.owned))
-    if waits := next(_not_made_yet(seen, status), ""):
+    if waits := next(_unknown_yet(seen, status), ""):
         return condition(kind, False, Reason.PROGRESSING, waits)
     return condition(kind, True, Reason.ALL_CONSUMING, f"{streams.owned} streams are owned")
 
 
-def _not_made_yet(seen: ShardSeen, status: ClickHouseShardIngestStatus) -> Iterator[str]:
+def _unknown_yet(seen: ShardSeen, status: ClickHouseShardIngestStatus) -> Iterator[str]:
     """Topics and tables of which nothing is known yet: a client that waits for Ready produces to them next.
 
     One that was there once makes no shard unready: that it changes, or is unheard of, is reported by its own condition.

@@ -24,8 +24,8 @@ PASSWORD = "x" * 43
 def children(
     pipeline: BlockAggregator, served_zones: Collection[str] | None = None, shards: Iterable[int] | None = None
 ) -> tuple[Manifest, ...]:
-    """The manifests of a pipeline, in the order in which they are made. `served_zones` of None serves all zones; of the
-    shards there are those of `shards` alone, or all.
+    """The manifests of a pipeline, in the order in which they are applied. `served_zones` of None serves all zones; of
+    the shards there are those of `shards` alone, or all.
 
     The verifier runs where the first zone is served: one is enough, for it sees all Kafka clusters.
     """
@@ -134,7 +134,7 @@ def account(pipeline: BlockAggregator, name: str) -> Manifest:
 
 
 def internal_secret(pipeline: BlockAggregator, credentials: Credentials) -> Manifest:
-    """The Secret that is made by the operator: `token` of the admin API, `password` between replicas.
+    """The Secret that the operator creates: `token` of the admin API, `password` between replicas.
 
     The values are given by the caller, from a source of true randomness.
     """

@@ -1,7 +1,7 @@
 """Everything that a KafkaMirror needs in Kubernetes: one pod, what it reads, how it is reached.
 
 Two drivers of one mirror must not run at once: the second takes the positions over, and the first ends. So the former
-pod is gone before the next one is made (Recreate).
+pod is gone before the next one is created (Recreate).
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ _NOT_IN_THE_FILE = (*_IN_THE_POD, "networkPolicy", "suspend")
 
 
 def children(mirror: KafkaMirror, secrets: str) -> tuple[Manifest, ...]:
-    """The manifests of a mirror, in the order in which they are made; its Secret is apart (`token_secret`). `secrets`:
-    `secrets_digest` of the Secrets that it mounts. Raises InvalidSpec where no configuration can be made of the spec.
+    """The manifests of a mirror, in the order in which they are applied; its Secret is apart (`token_secret`).
+    `secrets`: `secrets_digest` of the Secrets that it mounts. Raises InvalidSpec where no configuration follows from
+    the spec.
     """
     return tuple(_children(mirror, secrets))
 
@@ -50,7 +51,7 @@ def _children(mirror: KafkaMirror, secrets: str) -> Iterator[Manifest]:
 
 
 def token_secret(mirror: KafkaMirror, token: str) -> Manifest:
-    """The Secret that is made by the operator: the token of the admin API, from a source of true randomness."""
+    """The Secret that the operator creates: the token of the admin API, from a source of true randomness."""
     return _manifest(mirror, "Secret", type="Opaque", data={"token": b64encode(token.encode()).decode()})
 
 
@@ -62,7 +63,7 @@ def secrets_digest(token: str, contents: Mapping[str, str]) -> str:
 
 
 def spec_hash(mirror: KafkaMirror) -> str:
-    """Hash of the spec that the file is made from: the program reads it only once."""
+    """Hash of the spec that the file is written from: the program reads it only once."""
     content = {key: value for key, value in content_of(mirror.spec).items() if key not in _NOT_IN_THE_FILE}
     return digest({"name": mirror.name, "spec": content})
 

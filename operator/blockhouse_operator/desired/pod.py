@@ -152,7 +152,7 @@ def _web(managed: ManagedClickHouse) -> int:
 
 
 def _certificates(spec: ClickHouseShardIngestSpec) -> list[volumes.Login]:
-    """What its TLS is made of."""
+    """The certificates and keys of its TLS."""
     managed, found = spec.clickhouse.managed, []
     if managed is not None and managed.tls is not None:
         found.append(volumes.server_certificates(managed.tls))

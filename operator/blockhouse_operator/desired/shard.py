@@ -15,7 +15,7 @@ from blockhouse_operator.desired.template import add_metadata
 
 
 def children(shard: ClickHouseShardIngest, served_zones: Collection[str] | None = None) -> tuple[Manifest, ...]:
-    """The manifests of a shard, in the order in which they are made. `served_zones` of None serves all zones.
+    """The manifests of a shard, in the order in which they are applied. `served_zones` of None serves all zones.
 
     In a Kubernetes cluster that serves none of the shard's zones there are none.
     """

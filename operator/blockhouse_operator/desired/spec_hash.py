@@ -1,4 +1,4 @@
-"""Which pods are out of date: a hash of the spec inputs that a pod is made from, never of the manifests themselves.
+"""Which pods are out of date: a hash of the spec inputs that a pod is created from, never of the manifests themselves.
 
 So a new version of the operator, whose manifests may differ, restarts nothing; its manifests reach a pod when it is
 restarted for another reason. What equals its default is left out, so a field that a later version adds changes no hash.
@@ -15,13 +15,13 @@ from blockhouse_operator.api.shard import ClickHouseShardIngestSpec, Replica
 from blockhouse_operator.desired.manifest import content_of
 
 _POD = ("pipeline", "shard", "quorum", "kafka", "clickhouse", "zookeeper", "blocks", "aggregator", "security")
-_CONTENTS = ("configFiles", "userFiles", "secretsHash")
-"""Inputs of pods that are absent where nothing is given, as in every hash that was made before there were such: keys
-of files that change with their contents, whether there are files of users, and the contents of Secrets."""
 """Inputs of pods. Not among them: DDL (tables change without a restart), other replicas (`remote_servers` is read
 again), rollout, suspend, pull secrets, the network policy."""
+_CONTENTS = ("configFiles", "userFiles", "secretsHash")
+"""Inputs of pods that are absent where nothing is given, as in every hash from before there were such: keys of files
+that change with their contents, whether there are files of users, and the contents of Secrets."""
 _POD_TEMPLATES = ("pod", "clickhouseContainer", "aggregatorContainer")
-"""Parts of the template that pods are made from: Services and volume claims change without a restart."""
+"""Parts of the template that pods are created from: Services and volume claims change without a restart."""
 _TOPIC = {"topic": {"partitions", "replicationFactor", "placement", "deletionPolicy", "config"}}
 _NOT_IN_PODS = {
     "kafka": _TOPIC,
@@ -37,7 +37,7 @@ _NOT_IN_FORMER_PODS = {"kafka": _TOPIC, "clickhouse": {"managed": {"storage"}, "
 
 
 def spec_hash(spec: ClickHouseShardIngestSpec, replica: Replica) -> str:
-    """The hash of the spec that a replica's pod is made from: 12 hexadecimal digits."""
+    """The hash of the spec that a replica's pod is created from: 12 hexadecimal digits."""
     if spec.clickhouse.managed is None:
         return former_spec_hash(spec, replica)
     # A word that no former hash has: their pods do not mount the Secret of users.
@@ -62,7 +62,7 @@ def _inputs(
     zone = content_of(spec.zone(replica.zone))
     inputs["zone"] = {name: zone[name] for name in ("nodeSelector", "tolerations") if name in zone}
     inputs["replica"] = content_of(replica)
-    # Absent where nothing is given, as in every hash that was made before there were templates.
+    # Absent where nothing is given, as in every hash from before there were templates.
     if template := {name: part for name, part in content.get("template", {}).items() if name in _POD_TEMPLATES}:
         inputs["template"] = template
     inputs["tableLimits"] = {table.name: content_of(table.blocks) for table in spec.tables if table.blocks}

@@ -52,7 +52,7 @@ def _template(pipeline: BlockAggregator, name: str, own: dict[str, str]) -> dict
 
 
 def spec_hash(pipeline: BlockAggregator) -> str:
-    """Hash of the spec inputs that its configuration is made from: it reads its file only once."""
+    """Hash of the spec inputs that its configuration is written from: it reads its file only once."""
     spec = pipeline.spec
     kafka = content_of(spec.kafka)
     # Image and resources are part of the pod's template, and what equals its default is left out.

@@ -55,7 +55,7 @@ def connection(configuration: Configuration) -> kopf.ConnectionInfo:
 
 
 def settings_of() -> kopf.OperatorSettings:
-    """No Events of kopf's own, no peering, no look at CRDs (which would need more rights), watches that end."""
+    """No Events of kopf's own, no peering, no scan of CRDs (which would need more rights), watches that end."""
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.scanning.disabled = True

@@ -172,7 +172,7 @@ class OperatorLoop:
         )
 
     def _observed(self, sort: str, resource: Object) -> None:
-        """Of a resource of ours. A change of its status alone was made by ourselves."""
+        """Of a resource of ours. A change of its status alone is our own write."""
         meta, key = resource["metadata"], of_resource(resource)
         if key is None:
             return

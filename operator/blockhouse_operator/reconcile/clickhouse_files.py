@@ -1,6 +1,6 @@
 """Publish the configuration files that users add to a managed ClickHouse: the Secret of which pods mount single keys.
 
-A key is never taken away while a pod mounts it, or could be made by a StatefulSet that does: it could not start again.
+A key is never removed while a pod mounts it, or a StatefulSet could create one that does: it could not start again.
 """
 
 from __future__ import annotations

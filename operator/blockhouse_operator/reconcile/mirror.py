@@ -1,7 +1,7 @@
 """One reconcile of a KafkaMirror: make its pod and what that reads, ask its driver how it is, report.
 
 Nothing keeps a mirror from being deleted: its children go by their owner references; topics and positions on the target
-stay, so one that is made again continues where it was.
+stay, so one that is re-created continues where it was.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class MirrorReconciler:
         return MirrorSeen(conflict=conflict, undecided=why)
 
     async def _token(self, mirror: KafkaMirror, applied: Applied) -> str:
-        """The token of the admin API, from the Secret that is made once; empty when that cannot be written."""
+        """The token of the admin API, from the Secret that is created once; empty when that cannot be written."""
         services, name = self._services, names.mirror(mirror.name)
         found = await services.kubernetes.get(SECRET, mirror.namespace, name)
         if found is not None and (whose := belongs_to_another(found, mirror.owners())):
@@ -190,7 +190,7 @@ class MirrorReconciler:
         except Permanent as error:
             self._passed_on.add(mirror.uid)
             log.warning("annotation_left", mirror=mirror.name, error=str(error))
-        message = "tasks are made even at the next look of the driver"
+        message = "tasks are evened out when the driver next checks their load"
         await services.kubernetes.emit(
             live, warning=False, reason="RebalanceRequested", message=message, at=services.now()
         )

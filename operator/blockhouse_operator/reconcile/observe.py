@@ -1,4 +1,4 @@
-"""Look at a shard: Kubernetes, its aggregators, ZooKeeper. Whatever does not answer becomes a word in what was seen."""
+"""Observe a shard: Kubernetes, its aggregators, ZooKeeper. Whatever does not answer becomes a word in what was seen."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ShardLook:
     pods: Mapping[str, Object] = field(default_factory=dict)
 
 
-async def look_at_shard(
+async def observe_shard(
     services: Services,
     shard: ClickHouseShardIngest,
     snapshot: ShardSnapshot,
@@ -56,7 +56,7 @@ async def look_at_shard(
         outside_window=outside_windows(shard.spec.rollout.windows, services.wall()),
         accepted_loss=shard.annotations.get(labels.ACCEPT_DATA_LOSS, ""),
     )
-    return await _look_at_zookeeper(services, shard, contents, seen, tables)
+    return await _observe_zookeeper(services, shard, contents, seen, tables)
 
 
 def ensemble_of(services: Services, shard: ClickHouseShardIngest, contents: Contents) -> Ensemble:
@@ -107,7 +107,7 @@ def _kafka_trouble(replicas: Sequence[ReplicaSeen]) -> dict[str, str]:
     return found
 
 
-async def _look_at_zookeeper(
+async def _observe_zookeeper(
     services: Services,
     shard: ClickHouseShardIngest,
     contents: Contents,

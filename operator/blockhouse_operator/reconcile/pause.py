@@ -13,7 +13,7 @@ from blockhouse_operator.adapters.kinds import BLOCK_AGGREGATOR, Object
 from blockhouse_operator.adapters.kubernetes import Kubernetes
 
 PERMIT_SECONDS = 5.0
-"""For so long a reconcile that makes thousands of objects writes by one look at the spec."""
+"""For so long a reconcile that makes thousands of objects writes by one read of the spec."""
 
 
 class Paused(Retryable):

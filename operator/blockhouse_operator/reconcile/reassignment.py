@@ -210,7 +210,7 @@ class ReassignmentReconciler:
         asked: str,
         found: Object | None,
     ) -> tuple[PlanRecord, KafkaReassignmentStatus]:
-        """Make the plan and freeze it. Raises Obstacle when none can be made."""
+        """Make the plan and freeze it. Raises Obstacle when none can be computed."""
         inputs = await self._clusters.ask(running, lambda: running.kafka.inputs(seen))
         try:
             plan = make_plan(resource.spec, inputs)
@@ -233,7 +233,7 @@ class ReassignmentReconciler:
     def _outdated(
         self, record: PlanRecord, asked: str, cluster_id: str, seen: Seen, resource: KafkaReassignment
     ) -> bool:
-        """Whether another plan has to be made: the spec asks another question, or a partition is at neither end.
+        """Whether another plan has to be computed: the spec asks another question, or a partition is at neither end.
 
         Not before what moves has ended: two plans must not be mixed.
         """

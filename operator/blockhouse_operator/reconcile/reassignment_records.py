@@ -107,7 +107,7 @@ def read_plan_record(found: Object) -> PlanRecord:
         )
     except (KeyError, ValueError, TypeError, OSError) as error:
         raise Permanent(
-            f"{where} is not a record of a plan: {error}; look at what moves, then delete it, and a new plan is made",
+            f"{where} is not a record of a plan: {error}; check what moves, then delete it, and a new plan is computed",
             reason="PlanUnreadable",
         ) from error
 

@@ -22,7 +22,7 @@ from blockhouse_operator.decide.shard import PAUSED_PLAN, ShardPlan, describe_sh
 from blockhouse_operator.reconcile.backoff import Backoff
 from blockhouse_operator.reconcile.busy import done_with, plan_and_take, queue_up, queues
 from blockhouse_operator.reconcile.children import Applied, raise_refused
-from blockhouse_operator.reconcile.observe import ShardLook, look_at_shard
+from blockhouse_operator.reconcile.observe import ShardLook, observe_shard
 from blockhouse_operator.reconcile.rebuild import about_replica, concerns, with_replication
 from blockhouse_operator.reconcile.replication import observe_replication
 from blockhouse_operator.reconcile.report import report, with_times
@@ -100,7 +100,7 @@ class ShardReconciler:
         snapshot = await self._snapshots.observe(services, shard, live)
         missing = await contents.read(snapshot.references)
         last, before = self._tables.last(shard), shard.status
-        seen = await look_at_shard(services, shard, snapshot, contents, missing, last)
+        seen = await observe_shard(services, shard, snapshot, contents, missing, last)
         queue_up(services, shard, waits=False)
         status, conditions = describe_shard(
             shard.spec, replace(seen, paused=True), PAUSED_PLAN, before.topics, before.tables
@@ -115,7 +115,7 @@ class ShardReconciler:
         self, services: Services, snapshot: ShardSnapshot, contents: Contents, missing: Sequence[str]
     ) -> float:
         shard, spec, applied = snapshot.shard, snapshot.shard.spec, snapshot.applied
-        seen = await look_at_shard(services, shard, snapshot, contents, missing, self._tables.last(shard))
+        seen = await observe_shard(services, shard, snapshot, contents, missing, self._tables.last(shard))
         topics, trouble = await self._topics.keep(spec, contents, shard.status.topics)
         seen = _add(seen, snapshot, trouble)
         seen = await self._with_replication(services, snapshot, contents, seen)

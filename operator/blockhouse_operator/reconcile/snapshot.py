@@ -80,7 +80,7 @@ class ShardSnapshots:
         return snapshot
 
     async def look(self, services: Services, shard: ClickHouseShardIngest, live: Object) -> ShardSnapshot:
-        """Look at the objects of a shard and make them as they should be. Raises Unproven as `Kubernetes` does."""
+        """Read the objects of a shard and write them as they should be. Raises Unproven as `Kubernetes` does."""
         state = _state_of(services, shard)
         of_shard = labels.of_shard(shard.spec.pipeline, shard.spec.shard)
         found = await list_children(services.kubernetes, KINDS, shard.namespace, of_shard)
@@ -101,7 +101,7 @@ class ShardSnapshots:
         return snapshot
 
     async def observe(self, services: Services, shard: ClickHouseShardIngest, live: Object) -> ShardSnapshot:
-        """Look at the objects of a shard and leave them as they are."""
+        """Read the objects of a shard and leave them as they are."""
         self.forget(shard.namespace, shard.name)
         of_shard = labels.of_shard(shard.spec.pipeline, shard.spec.shard)
         found = await list_children(services.kubernetes, KINDS, shard.namespace, of_shard)

@@ -12,7 +12,7 @@ from blockhouse_operator.decide.references import Reference
 from blockhouse_operator.decide.shard import drained
 from blockhouse_operator.decide.streams import expected_streams
 from blockhouse_operator.reconcile.children import Applied, Children, list_children
-from blockhouse_operator.reconcile.observe import look_at_shard
+from blockhouse_operator.reconcile.observe import observe_shard
 from blockhouse_operator.reconcile.services import Services
 from blockhouse_operator.reconcile.snapshot import KINDS, list_pods, snapshot_of
 
@@ -77,6 +77,6 @@ async def _waits_for(services: Services, live: Object) -> str:
     of_shard = labels.of_shard(shard.spec.pipeline, shard.spec.shard)
     found = await list_children(services.kubernetes, KINDS, shard.namespace, of_shard)
     snapshot = snapshot_of(services, shard, live, found, await list_pods(services, shard), Applied())
-    if drained(expected_streams(shard.spec), await look_at_shard(services, shard, snapshot, contents, (), {})):
+    if drained(expected_streams(shard.spec), await observe_shard(services, shard, snapshot, contents, (), {})):
         return ""
     return "messages of its topics are not stored yet; stop producing to it"

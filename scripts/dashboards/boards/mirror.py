@@ -105,7 +105,7 @@ BOARD = Board(
                 Series("Partitions moved", "By rebalances, a second.", (_rate("moved_partitions"),), Unit.PER_SECOND),
                 Series(
                     "Age of the load",
-                    "Since the newest sample that the assignment is made of.",
+                    "Since the newest sample that the assignment is based on.",
                     (_each("load_age_seconds"),),
                     Unit.SECONDS,
                 ),

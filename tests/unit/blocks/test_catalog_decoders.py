@@ -26,7 +26,7 @@ def reasons(catalog: Catalog, number: int) -> list[str]:
     return [dead.reason for dead in builder.seal(10).dead]
 
 
-def test_a_decoder_is_made_once_for_many_blocks_and_again_when_the_table_is_another() -> None:
+def test_a_decoder_is_built_once_for_many_blocks_and_again_when_the_table_is_another() -> None:
     catalog, made = Catalog(), []
 
     def counted(*given: Any) -> Any:
@@ -41,7 +41,7 @@ def test_a_decoder_is_made_once_for_many_blocks_and_again_when_the_table_is_anot
     assert first is not None
     assert second is not None
     assert first._decoders == second._decoders
-    # when it receives the same description again, nothing is made; when something else, everything
+    # when it receives the same description again, nothing is built; when something else, everything
     catalog.learn((table("UInt8"),))
     third = catalog.builder("db.t", None, STREAM)
     assert third is not None

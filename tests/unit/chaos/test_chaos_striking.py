@@ -24,7 +24,7 @@ class Aggregator:
         self.alive, self.frozen = True, False
         self.strikes: list[str] = []
         self.workers: list[list[int]] = []
-        """What each look at its workers finds; then one."""
+        """What each search for its workers finds; then one."""
 
     def streams(self) -> Sequence[object]:
         return ["a/t/0"]

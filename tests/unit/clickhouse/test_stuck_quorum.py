@@ -109,7 +109,7 @@ def test_whatever_the_replicas_are_nothing_held_or_asked_for_is_abandoned() -> N
         ("201811_0_9_2", "201811_4_4_0", True),
     ],
 )
-def test_a_merged_part_covers_those_it_was_made_of(covering: str, part: str, covers: bool) -> None:
+def test_a_merged_part_covers_those_it_was_merged_from(covering: str, part: str, covers: bool) -> None:
     one, other = PartName.parse(covering), PartName.parse(part)
     assert one is not None
     assert other is not None

@@ -17,7 +17,7 @@ OF_26_9 = (*OF_18_16, "alter_partition_version", "async_blocks", "deduplication_
 
 
 class Nodes:
-    """Names of the children by path; all were made at second 10."""
+    """Names of the children by path; all were created at second 10."""
 
     def __init__(self, tree: Mapping[str, Sequence[str]]) -> None:
         self._tree = tree
@@ -54,7 +54,7 @@ def test_a_layout_that_was_never_seen_is_not_certain(monkeypatch: pytest.MonkeyP
 
 
 def test_a_window_that_is_younger_than_the_intent_holds_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table was dropped and made again, or another one took its name: the nodes were made at second 10."""
+    """The table was dropped and created again, or another one took its name: the nodes were created at second 10."""
     assert counted(monkeypatch, OF_18_16, older_than_ms=10_001, blocks=7) == 7
     assert counted(monkeypatch, OF_18_16, older_than_ms=10_000, blocks=7) == UNKNOWN
     assert counted(monkeypatch, OF_26_9, older_than_ms=9_000, deduplication_hashes=7) == UNKNOWN

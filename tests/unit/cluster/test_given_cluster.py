@@ -92,7 +92,7 @@ def test_where_blockhouse_is_installed_nothing_is_changed(tmp_path: Path) -> Non
     assert [line for line in programs.asked.splitlines() if "config view" not in line and " get " not in line] == []
 
 
-def test_what_was_made_is_removed_and_nothing_else(tmp_path: Path) -> None:
+def test_what_was_created_is_removed_and_nothing_else(tmp_path: Path) -> None:
     programs = Programs(tmp_path, listed="namespace/default\n")
     cluster = GivenCluster(programs.source, "", tmp_path / "own", programs)
     cluster.helm = lambda *arguments, timeout=120: "[]"  # type: ignore[method-assign]

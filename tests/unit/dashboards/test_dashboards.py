@@ -1,5 +1,5 @@
 """The dashboards that the chart ships: made from the code, accepted by Prometheus, about metrics and labels that exist,
-and none of the metrics is left without a place to look at it."""
+and none of the metrics is left without a place that shows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What README shows of `kubectl describe` is what the operator writes: each Event is made here by its own code."""
+"""What README shows of `kubectl describe` is what the operator writes: each Event is emitted here by its own code."""
 
 from __future__ import annotations
 

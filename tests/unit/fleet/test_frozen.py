@@ -85,15 +85,15 @@ def test_each_partition_has_a_verdict_of_its_own() -> None:
 
 
 def test_a_phased_plan_copies_under_the_old_leader_first() -> None:
-    made = plan(phased=True)
-    first, leader_only = made.moves
-    assert next_target(made, first, seen()) == (1, 3, 2)
+    phased = plan(phased=True)
+    first, leader_only = phased.moves
+    assert next_target(phased, first, seen()) == (1, 3, 2)
     copied = seen(partitions={KEYS[0]: state((1, 3, 2)), KEYS[2]: state((1, 2))})
-    assert judge(made, copied)[KEYS[0]] is Verdict.WAITING
-    assert next_target(made, first, copied) == (3, 2)
-    assert next_target(made, first, seen(live=frozenset({2, 3}))) == (3, 2), "a dead leader leads nothing"
-    assert next_target(made, leader_only, seen()) == (2, 1), "no phase that changes nothing"
-    assert made.concerns(KEYS[0], (1, 3, 2))
-    assert made.concerns(KEYS[0], (3, 2))
-    assert not made.concerns(KEYS[0], (4, 2))
+    assert judge(phased, copied)[KEYS[0]] is Verdict.WAITING
+    assert next_target(phased, first, copied) == (3, 2)
+    assert next_target(phased, first, seen(live=frozenset({2, 3}))) == (3, 2), "a dead leader leads nothing"
+    assert next_target(phased, leader_only, seen()) == (2, 1), "no phase that changes nothing"
+    assert phased.concerns(KEYS[0], (1, 3, 2))
+    assert phased.concerns(KEYS[0], (3, 2))
+    assert not phased.concerns(KEYS[0], (4, 2))
     assert not plan().concerns(KEYS[0], (1, 3, 2))

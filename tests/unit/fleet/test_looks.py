@@ -1,4 +1,4 @@
-"""A look at a cluster: which requests it makes, and what a partition costs that is not where it was described."""
+"""A snapshot of a cluster: which requests it takes, and what a partition costs that is not where it was described."""
 
 from __future__ import annotations
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from scripts.habits import baseline, commits, docstrings, documents, shapes, words
+from scripts.habits import __main__ as command
+from scripts.habits import commits, docstrings, documents, shapes, words
 from scripts.habits.faults import Fault, Tree
 
 LONG = "".join(f"    x{n} = {n}\n" for n in range(41))
@@ -199,53 +199,16 @@ def test_the_form_of_a_commit_message(text: str, faults: int) -> None:
     assert len(list(commits.message(text))) == faults
 
 
-# --- baseline ---------------------------------------------------------------------------------------------------------
+# --- the command ------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_may_keep_its_faults_and_get_no_more() -> None:
-    old = [Fault("a.py", 1, "word", "x"), Fault("a.py", 2, "word", "x")]
-    allowed = baseline.counted(old)
+def test_any_fault_fails_and_paths_choose_which_count(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "faults", lambda *_: [Fault("docs/a.md", 2, "word", "x")])
+    monkeypatch.setattr(command.gc, "disable", lambda: None)
 
-    assert baseline.beyond(old, allowed) == []
-    assert baseline.beyond(old[:1], allowed) == []
-    assert len(baseline.beyond([*old, Fault("a.py", 3, "word", "x")], allowed)) == 3
-    assert len(baseline.beyond([Fault("b.py", 1, "word", "x")], allowed)) == 1
-
-
-def test_the_baseline_only_shrinks() -> None:
-    before = {("word", "a.py"): 2, ("word", "b.py"): 1}
-
-    assert list(baseline.growth(before, {("word", "a.py"): 2})) == []
-    assert list(baseline.growth(before, {("word", "renamed.py"): 2, ("word", "b.py"): 1})) == []
-    assert len(list(baseline.growth(before, {("word", "a.py"): 3}))) == 1
-    assert len(list(baseline.growth(before, before | {("word", "c.py"): 1}))) == 1
-
-
-def test_an_update_takes_what_was_corrected_and_nothing_that_is_new() -> None:
-    before = {("word", "a.py"): 3, ("word", "b.py"): 1, ("word", "old.py"): 2, ("file", "c.py"): 1}
-    now = {("word", "a.py"): 1, ("word", "b.py"): 4, ("word", "renamed.py"): 2, ("file", "new.py"): 2}
-
-    assert baseline.shrunk(before, now) == {
-        ("word", "a.py"): 1,
-        ("word", "b.py"): 1,
-        ("word", "renamed.py"): 2,
-        ("file", "new.py"): 1,
-    }
-
-
-def test_the_baseline_is_read_as_it_was_written() -> None:
-    counts = {("word", "a b.py"): 2, ("file", "c.py"): 1}
-    text = baseline.written(counts, ("first", "why: again"))
-    assert baseline.read(text) == counts
-    assert baseline.freezes(text) == ("first", "why: again")
-
-
-def test_only_a_new_freeze_with_its_reason_lets_the_baseline_grow(tmp_path: Path) -> None:
-    page = tmp_path / baseline.PATH
-    page.parent.mkdir(parents=True)
-    page.write_text(baseline.written({("word", "a.py"): 1}, ("first",)))
-    for command in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "A"]):
-        subprocess.run(["git", "-C", str(tmp_path), *command], check=True)
-
-    assert [commit for commit, _ in baseline.committed(tmp_path, ("first",))] == ["HEAD"]
-    assert list(baseline.committed(tmp_path, ("first", "merged what began before"))) == []
+    assert command.main([]) == 1
+    assert capsys.readouterr().err == "docs/a.md:2: word: x\n"
+    assert command.main(["docs/"]) == 1
+    assert command.main(["core/"]) == 0

@@ -108,7 +108,7 @@ def test_only_what_is_seen_without_interruption_counts(group: Group, interruptio
 def test_an_answer_that_was_asked_for_before_an_assignment_is_not_about_it(
     group: Group, monkeypatch: pytest.MonkeyPatch, again: Callable[[Coverage], None]
 ) -> None:
-    """That all was owned in the round before must not end the look at this one."""
+    """That all was owned in the round before must not end the observation of this one."""
     late: Future[Standing | None] = Future()
     subject = Coverage(CLUSTER, KAFKA, "r1")
     subject.assigned()

@@ -214,7 +214,7 @@ async def test_the_end_of_a_task_lets_its_partitions_wait(clusters: Clusters, dr
 
 
 async def test_no_task_starts_once_a_driver_ends(driver: Driver) -> None:
-    """A look at the load that is under way may ask for tasks after they were asked to end."""
+    """A check of the load that is under way may ask for tasks after they were asked to end."""
     await driver.tasks.stop(1.0)
 
     driver.tasks.resize(frozenset({"task0"}))

@@ -136,7 +136,7 @@ async def test_many_shards_a_minute_cost_one_observation_a_minute(kafka: Cluster
     assert len(kafka.observed) <= 6
 
 
-async def test_missing_topics_are_made_together_and_spread_over_the_brokers(kafka: Cluster) -> None:
+async def test_missing_topics_are_created_together_and_spread_over_the_brokers(kafka: Cluster) -> None:
     assert await states(of(kafka), 0, 1) == ["AsSpecified"] * 2
 
     leaders = [replicas[0] for sets in kafka.topics.values() for replicas in sets]

@@ -42,7 +42,7 @@ def test_every_field_is_documented() -> None:
     assert undocumented == []
 
 
-def test_what_cel_rules_may_look_at_is_bounded() -> None:
+def test_what_cel_rules_may_read_is_bounded() -> None:
     """Otherwise the API server estimates a rule's cost by the largest request and refuses the definition."""
     unbounded = []
     for name, path, field in FIELDS + STATUS_FIELDS:

@@ -91,7 +91,7 @@ def asking(demand: str) -> BlockAggregator:
     return replace(PIPELINE, annotations={labels.ROTATE_CREDENTIALS: demand})
 
 
-async def test_it_is_made_once(operator: Operator) -> None:
+async def test_it_is_created_once(operator: Operator) -> None:
     first = await operator.reconcile()
     operator.restart()
 

@@ -222,7 +222,7 @@ def test_what_cannot_be_planned_has_its_reasons(changes: dict[str, Any], words: 
         make_plan(spec(**changes), inputs())
 
 
-def test_no_plan_is_made_on_top_of_moves_of_others() -> None:
+def test_no_plan_is_computed_on_top_of_moves_of_others() -> None:
     with pytest.raises(InvalidInput, match="something else"):
         make_plan(spec(), inputs(moves={KEYS[0]: Move((3, 1, 2), frozenset({2}), frozenset({3}))}))
 

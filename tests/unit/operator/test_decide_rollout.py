@@ -44,7 +44,7 @@ def test_nothing_is_restarted_while_every_pod_is_of_the_present_spec() -> None:
 
 def test_a_step_is_noted_before_the_restart_and_ended_only_when_the_replica_is_well() -> None:
     outdated = shard(old(A), old(B), consuming(C))
-    assert plan_rollout(SPEC, outdated) == BeginStep(A, "its pod was made from an older spec")
+    assert plan_rollout(SPEC, outdated) == BeginStep(A, "its pod was created from an older spec")
 
     noted = replace(outdated, begun=BegunStep(A, 0))
     assert isinstance(plan_rollout(SPEC, noted), Restart)

@@ -39,7 +39,7 @@ def test_the_file_is_what_the_mirror_reads() -> None:
     assert config.admin.token is not None
 
 
-def test_the_former_pod_is_gone_before_the_next_one_is_made() -> None:
+def test_the_former_pod_is_gone_before_the_next_one_is_created() -> None:
     """Two drivers of one mirror take the positions from each other."""
     spec = objects()["Deployment"]["spec"]
 

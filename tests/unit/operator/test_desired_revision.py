@@ -40,7 +40,7 @@ BEFORE = revisions()
         ("spec.security.runAsUser", 101),
     ],
 )
-def test_what_a_pod_is_made_from_outdates_every_replica(change: tuple[str, Any]) -> None:
+def test_what_a_pod_is_created_from_outdates_every_replica(change: tuple[str, Any]) -> None:
     after = revisions(change)
 
     assert all(after[name] != BEFORE[name] for name in BEFORE)

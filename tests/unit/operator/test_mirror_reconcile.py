@@ -1,4 +1,4 @@
-"""Reconciles of a mirror against a Kubernetes in memory: what is made, what is left alone, what is asked once."""
+"""Reconciles of a mirror against a Kubernetes in memory: what is created, what is left alone, what is asked once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def running(operator: Operator, *changes: tuple[str, Any]) -> None:
     await operator.again()
 
 
-async def test_a_mirror_is_made_asked_and_reported(operator: Operator) -> None:
+async def test_a_mirror_is_created_asked_and_reported(operator: Operator) -> None:
     assert await operator.reconcile() == 10.0
     made = {"ServiceAccount", "ConfigMap", "Secret", "Service", "PodDisruptionBudget", "NetworkPolicy", "Deployment"}
     assert operator.world.kinds() == made
@@ -36,7 +36,7 @@ async def test_a_mirror_is_made_asked_and_reported(operator: Operator) -> None:
     assert await operator.again() == 60.0
 
     assert operator.condition("Ready") == ("True", "AllMirrored")
-    assert operator.world.tokens == {"token-1"}, "the Secret is made once"
+    assert operator.world.tokens == {"token-1"}, "the Secret is created once"
     assert operator.world.mirror["status"]["partitions"]["held"] == 1
     assert "AllMirrored" in operator.world.events
 
@@ -88,7 +88,7 @@ async def test_while_a_secret_is_missing_the_running_pod_is_not_replaced(operato
     assert operator.condition("Stalled") == ("", "")
 
 
-async def test_without_its_secrets_nothing_is_made(operator: Operator) -> None:
+async def test_without_its_secrets_nothing_is_created(operator: Operator) -> None:
     del operator.world.objects["Secret", "kafka-agg-ca"]
 
     await operator.reconcile()

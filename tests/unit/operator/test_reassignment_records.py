@@ -104,5 +104,5 @@ def test_a_record_that_was_changed_is_refused_with_what_to_do() -> None:
         read_plan_record(manifest)
     manifest = replace(plan_record(2)).manifest("data", "move")
     del manifest["data"]["resource.json"]
-    with pytest.raises(Permanent, match="delete it, and a new plan is made"):
+    with pytest.raises(Permanent, match="delete it, and a new plan is computed"):
         read_plan_record(manifest)

@@ -92,7 +92,7 @@ def test_capacity_is_the_brokers_own_then_that_of_its_instance_type_then_the_def
     assert unknown.of(3) is None, "a type that is not in the list is no reason to guess"
 
 
-def test_an_override_ends_with_the_plan_it_was_made_for_and_another_rate_is_another_override() -> None:
+def test_an_override_ends_with_the_plan_it_was_set_for_and_another_rate_is_another_override() -> None:
     given = throttle(
         overrides={
             "everywhere": {"rate": "50M", "autoRemove": True},

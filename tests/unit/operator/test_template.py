@@ -138,7 +138,7 @@ def test_services_accounts_and_claims_get_theirs_without_a_restart() -> None:
     assert hashes(*changes, host) == hashes()
 
 
-def test_only_what_pods_are_made_from_outdates_them() -> None:
+def test_only_what_pods_are_created_from_outdates_them() -> None:
     assert hashes(("spec.template", {"pod": {}, "clickhouseContainer": {"env": []}})) == hashes()
     assert hashes(("spec.template.verifierContainer.env", [{"name": "A", "value": "b"}])) == hashes()
     for path, value in of_pods().items():

@@ -38,7 +38,7 @@ def test_progress_is_no_other_wait() -> None:
     assert len(logged) == 1
 
 
-def test_a_shard_that_is_made_again_is_logged_again() -> None:
+def test_a_shard_that_is_created_again_is_logged_again() -> None:
     waits, hold = Waits(), RestartDeferred(Reason.PAUSED, "events-0-a-0 is to restart; spec.rollout.paused is true")
     with capture_logs() as logged:
         waits.note(PLACE, [hold])

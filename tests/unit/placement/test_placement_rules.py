@@ -204,7 +204,7 @@ class TestRebalance:
 
         assert plan.targets == (1, 2)
 
-    def test_moves_that_make_nothing_more_even_are_not_made(self) -> None:
+    def test_moves_that_make_nothing_more_even_are_left_out(self) -> None:
         cluster = fleet({1: "a", 2: "b"}, {1: 70, 2: 100})
 
         plan = plan_rebalance(sets((1,)), cluster, [1, 2], sizes(60), RebalanceOptions(tolerance=0.9, threshold=0.1))

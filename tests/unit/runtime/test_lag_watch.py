@@ -75,7 +75,7 @@ class Watching:
         return self.watch.table(STREAM, table)[1]
 
     async def ask(self, answer: Mapping[StreamId, Ends] | Retryable) -> None:
-        """One question to the brokers, and a look at the owners."""
+        """One question to the brokers, and a read of the owners."""
         self.brokers.answer = answer
         asking = asyncio.create_task(self.watch.ask("a"))
         await asyncio.sleep(0)  # nothing in it waits for anything before its pause

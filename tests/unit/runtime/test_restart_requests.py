@@ -43,7 +43,7 @@ def test_a_demand_is_seen_by_all_that_run_and_followed_once() -> None:
     assert len(ends) == 1
 
 
-def test_no_process_restarts_for_a_demand_that_was_made_before_its_start() -> None:
+def test_no_process_restarts_for_a_demand_from_before_its_start() -> None:
     demands, ends = Demands(), list[str]()
     asyncio.run(demands.add("r"))
     assert not started(demands, ends).restart(1)

@@ -32,7 +32,7 @@ def expects(made: Universe, *reasons: str) -> None:
     made.world.causes[str(STREAM)] = set(reasons)
 
 
-def test_nothing_of_a_topic_that_is_made_again_is_committed_before_a_person_accepts_it() -> None:
+def test_nothing_of_a_topic_that_is_created_again_is_committed_before_a_person_accepts_it() -> None:
     with universe(given(tables=1)) as made:
         made.run(3)
         produced(made, 0, 5)

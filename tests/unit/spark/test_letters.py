@@ -48,7 +48,7 @@ class Writer:
         self._cluster.open -= 1
 
 
-def test_a_topic_that_was_deleted_is_made_again_by_the_letter_after_the_one_that_notices() -> None:
+def test_a_topic_that_was_deleted_is_created_again_by_the_letter_after_the_one_that_notices() -> None:
     cluster = Cluster()
     letters = Letters(STREAM, CLUSTER, "dead", cluster.connect)
     letters.write([], "id")

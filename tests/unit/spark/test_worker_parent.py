@@ -36,7 +36,7 @@ def test_arrow_works_without_pandas_even_where_it_is_installed(tmp_path: Path) -
     # given a pandas that cannot be overlooked
     (tmp_path / "pandas.py").write_text("raise SystemExit('pandas was imported')")
     (tmp_path / "pandas_is_here.py").touch()
-    # when a block's first column is made
+    # when a block's first column is built
     printed = python(BLOCK, tmp_path)
     # then nothing has imported it
     assert printed == "[0, 1] False"

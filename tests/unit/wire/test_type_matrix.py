@@ -35,7 +35,7 @@ SPELLED_OTHERWISE = {"Decimal32", "Decimal64", "Decimal128", "Decimal256", "Nest
 
 
 def parts(type_: Type) -> Iterator[Type]:
-    """The type and all it is made of."""
+    """The type and all that it contains."""
     yield type_
     match type_:
         case Nullable(inner=inner) | LowCardinality(inner=inner) | Array(inner=inner):

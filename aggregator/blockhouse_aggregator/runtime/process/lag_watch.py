@@ -145,7 +145,7 @@ class LagWatch:
         for stream in self._seen.keys() - self._owners.keys():
             del self._seen[stream]
         for stream, owner in self._owners.items():
-            self._look_at(stream, owner)
+            self._observe(stream, owner)
         self._figures.show(self._measured(), self._tables(), unfit=bool(self._unfit()))
 
     def of(self, stream: StreamId) -> Lag:
@@ -206,7 +206,7 @@ class LagWatch:
     def _seen_of(self, stream: StreamId) -> _Seen:
         return self._seen.setdefault(stream, _Seen(Watched(None, self._now_ms()), loop_time()))
 
-    def _look_at(self, stream: StreamId, owner: StreamOwner) -> None:
+    def _observe(self, stream: StreamId, owner: StreamOwner) -> None:
         seen, now = self._seen_of(stream), self._now_ms()
         seen.watched.moved(_mark(owner), now)
         open_tables = {t.table: t for t in owner.state.tables} if owner.state is not None else {}

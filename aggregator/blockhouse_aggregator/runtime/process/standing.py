@@ -75,17 +75,19 @@ def why_stream(owner: StreamOwner, context: LagContext, ends: Ends | None) -> Wh
 
 def _of_state(owner: StreamOwner, state: StreamState, ends: Ends | None) -> Iterator[Why]:
     name = owner.context.catalog.name
-    task = owner.task
-    if not task.present:
-        yield ("TaskFails", task.failure) if task.failure else ("NoTask", "no Spark task works for it: none is free")
+    task, silence = owner.task, loop_time() - owner.task.heard
+    silent = silence > patience(owner) - PATIENCE + SILENT_TASK
+    if not task.present and task.failure:
+        yield "TaskFails", task.failure
+    if not task.present and silent:  # between two leases there is none for a moment: an alert would begin again
+        yield "NoTask", "no Spark task works for it: none is free"
     if task.trouble is not None:
         yield task.trouble
     for table in state.in_flight:
         if table.block is not None and table.block.stage is not Stage.SEALED:
             reason, text = why_table(owner, table)
             yield reason, f"{name(table.table)}: {text}"
-    silence = loop_time() - task.heard
-    if task.present and silence > patience(owner) - PATIENCE + SILENT_TASK:
+    if task.present and silent:
         yield "TaskSilent", f"its Spark task has been silent for {silence:.0f} s"
     if ends is not None and ends.stable < ends.high and state.position >= ends.stable:
         yield (

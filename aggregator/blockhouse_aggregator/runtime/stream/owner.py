@@ -49,7 +49,7 @@ from blockhouse_aggregator.runtime.stream.reporting import StreamReport
 from blockhouse_aggregator.runtime.stream.resumption import acceptance_of, restarted, sole_topic, stop_of, take_over
 from blockhouse_aggregator.runtime.stream.retention import Retention
 from blockhouse_aggregator.runtime.stream.stalled_blocks import StalledBlocks
-from blockhouse_aggregator.runtime.stream.topic_watch import LOOK_AT_TOPIC, TopicWatch
+from blockhouse_aggregator.runtime.stream.topic_watch import TOPIC_CHECK_PERIOD, TopicWatch
 from blockhouse_aggregator.runtime.stream.translate import scan_report, sealed_block
 
 log = structlog.get_logger(__name__)
@@ -301,14 +301,14 @@ class StreamOwner:
                 await self.flush(close_window=close_window)
             if close_window:
                 self._window_closed = loop_time()
-            await self._look_at_topic()
+            await self._check_topic()
             await self._blocked.look()
             await self.retention.look(self.context.ports.group, self.state, self.context.now_ms())
 
-    async def _look_at_topic(self) -> None:
+    async def _check_topic(self) -> None:
         """A stream that commits nothing has to notice too: of a re-created topic a reader reads nothing for a while."""
         topic_id = self.state.topic_id if self.state is not None else ""
-        problem = await self._topic.problem(self.context.ports.group, topic_id, max_age=LOOK_AT_TOPIC)
+        problem = await self._topic.problem(self.context.ports.group, topic_id, max_age=TOPIC_CHECK_PERIOD)
         if problem:
             self._rebuild(problem)
 

@@ -90,7 +90,7 @@ class StalledBlocks:
         for table, block in present.items():
             if block.stage is Stage.BLOCKED:
                 try:
-                    await self._look_at(table, block, now, poll=poll)
+                    await self._check(table, block, now, poll=poll)
                 except Retryable as error:
                     log.warning("block.decision_waits", stream=self.owner.report.label, error=str(error))
         if poll and present:
@@ -106,7 +106,7 @@ class StalledBlocks:
             if not catalog.can_rebuild(entry.table, block.intent.encoded_with):
                 await self.owner.apply(Condemned(entry.table, reason))
 
-    async def _look_at(self, table: int, block: Block, now: float, *, poll: bool) -> None:
+    async def _check(self, table: int, block: Block, now: float, *, poll: bool) -> None:
         catalog = self.owner.context.catalog
         known = catalog.by_id(table)
         version = known.version if known is not None else 0

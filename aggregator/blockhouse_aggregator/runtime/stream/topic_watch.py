@@ -20,7 +20,7 @@ from blockhouse_aggregator.protocol.state import StreamState
 from blockhouse_aggregator.runtime.ports import Group
 
 log = structlog.get_logger(__name__)
-LOOK_AT_TOPIC = 3.0
+TOPIC_CHECK_PERIOD = 3.0
 """Seconds between two checks of the topic of streams that commit nothing."""
 _PAUSE = 0.5
 

@@ -1,6 +1,6 @@
 """Which rule a commit has to keep, given what was committed for the stream before it: the whole decision, total.
 
-The order in which a stream's commits lie in `__consumer_offsets` is the order in which they were made. No clock is
+The order in which a stream's commits lie in `__consumer_offsets` is the order in which they were committed. No clock is
 asked: the times in commits and records decide nothing here.
 """
 

@@ -1,7 +1,7 @@
-"""One look at a live cluster for the `sampled` source: metadata, offsets, log directories and committed offsets.
+"""One snapshot of a live cluster for the `sampled` source: metadata, offsets, log directories and committed offsets.
 
 Each broker is asked by itself, one after the other, so that one that is silent costs only what it leads. It must never
-read a message or ask for more than a look needs: tens of thousands of partitions are read every minute.
+read a message or ask for more than a snapshot needs: tens of thousands of partitions are read every minute.
 """
 
 from __future__ import annotations
