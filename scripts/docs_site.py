@@ -15,20 +15,26 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[1]
 PAGES = {"README.md": "index.md", "ARCHITECTURE.md": "", "CONTRIBUTING.md": "", "CHANGELOG.md": "", "LICENSE": ""}
 """Files at the top: their names in the site, empty for the same."""
-EXAMPLES = "examples/**/*.yaml"
+EXAMPLES = {
+    "examples/**/*.yaml": "yaml",
+    "examples/producers/python/*.py": "python",
+    "examples/producers/go/*.go": "go",
+    "examples/producers/java/src/**/*.java": "java",
+}
+"""What is copied and shown, with its language."""
 _LINK = re.compile(r"\]\((?!\w+:)([^)#\s]+)")
-_FOLDERS = {"examples/": "examples.md"}
+_FOLDERS = {"examples/": "examples.md", "examples/producers/": "examples.md"}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add what lies outside of `docs/`."""
     for name, target in PAGES.items():
         files.append(File.generated(config, target or name, content=(ROOT / name).read_text()))
-    examples = sorted(ROOT.glob(EXAMPLES))
-    for path in examples:
+    examples = [(path, language) for each, language in EXAMPLES.items() for path in sorted(ROOT.glob(each))]
+    for path, _ in examples:
         name = path.relative_to(ROOT).as_posix()
         files.append(File.generated(config, name, abs_src_path=str(path)))
-    sections = [f"## {path.relative_to(ROOT)}\n\n```yaml\n{path.read_text()}```\n" for path in examples]
+    sections = [f"## {path.relative_to(ROOT)}\n\n```{kind}\n{path.read_text()}```\n" for path, kind in examples]
     files.append(File.generated(config, "examples.md", content="\n".join(["# Examples\n", *sections])))
     return files
 

@@ -138,6 +138,11 @@ class Aggregator:
         replica, drained = self._parts.health.problem, self._parts.draining.problem
         return self._membership.why_out({"replica": replica, "files": self._files.problem, "drained": drained})
 
+    @property
+    def why_unfit(self) -> str:
+        """Why its ClickHouse replica takes no rows; empty while it does, and before ZooKeeper has answered."""
+        return self._parts.health.problem if self._parts is not None else ""
+
     async def _prepare(self) -> Parts | None:
         """Connect to everything; what is unavailable is waited for, loudly. None when the process ends meanwhile."""
         await self._patiently("zookeeper", lambda: asyncio.to_thread(self._session.connect))

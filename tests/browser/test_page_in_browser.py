@@ -43,12 +43,22 @@ def test_no_request_leaves_where_it_is_from(page: Page, aggregator: Served) -> N
 
 def test_a_table_that_is_held_is_shown_with_its_reason(page: Page, aggregator: Served) -> None:
     catalog = aggregator.aggregator.catalog
-    catalog.tables = (replace(catalog.tables[0], held="UnknownTable", why="no such table on the server"),)
+    catalog.tables = (replace(catalog.tables[0], unavailable="UnknownTable", why="no such table on the server"),)
 
     page.open(aggregator.url)
     page.wait_for("Streams")
 
     assert "default.t 1 UnknownTable no such table on the server" in page.part("Tables")
+
+
+def test_a_replica_that_takes_no_rows_is_shown(page: Page, aggregator: Served) -> None:
+    aggregator.aggregator.unfit = "read-only: default.t"
+
+    page.open(aggregator.url)
+    page.wait_for("Streams")
+
+    assert "its ClickHouse takes no rows read-only: default.t" in page.part("Needs a person")
+    assert "unfit" in page.wait_for("replica ")
 
 
 def test_it_follows_what_changes(page: Page, aggregator: Served) -> None:

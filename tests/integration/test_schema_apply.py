@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 from blockhouse_aggregator.commands.schema import app
 from blockhouse_aggregator.rollout.change import name_of
 from e2e.stack import Stack
+from e2e.stack.tables import create_replicated_table
 from tests.integration.runtime_pipeline import Loading, eventually, healed, loading
 
 pytestmark = pytest.mark.integration
@@ -70,6 +71,22 @@ def test_a_table_is_created_and_gets_columns_under_load(pipeline: Loading, tmp_p
         feed.mix_revisions(table)
         before = feed.delivered
         assert eventually(lambda: feed.delivered > before + 100)
+    pipeline.settle(table)
+
+
+def test_a_table_that_exists_is_registered_before_its_first_message(pipeline: Loading, tmp_path: Path) -> None:
+    owner, config = Owner(pipeline, tmp_path, "existing"), str(pipeline.aggregators[0].folder / "aggregator.yaml")
+    create_replicated_table(pipeline.stack, "existing", "id UInt64, text String", order_by="id")
+    assert CliRunner().invoke(app, ["add", "nowhere", "--config", config]).exit_code != 0
+
+    added = CliRunner().invoke(app, ["add", "existing", "--config", config])
+
+    assert added.exit_code == 0, added.output
+    assert "default.existing is registered: revision 1 with 7 columns" in added.output
+    proto = CliRunner().invoke(app, ["proto", "existing", "--config", config])
+    assert "message RowBatch" in proto.output
+    table = pipeline.feed.record(owner.table)
+    pipeline.feed.send(table, 5)
     pipeline.settle(table)
 
 

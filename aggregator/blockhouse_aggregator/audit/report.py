@@ -177,10 +177,10 @@ class AuditReport:
 
     def _grid(self) -> Table:
         grid = Table(title=f"audit of topic {self.topic}", title_justify="left")
-        grid.add_column("table")
-        grid.add_column("replica")
+        for name in ("table", "replica"):
+            grid.add_column(name, overflow="fold")
         for name in ("messages", "rows", "dead letters", "stored", "duplicates", "missing", "unexpected"):
-            grid.add_column(name, justify="right")
+            grid.add_column(name, justify="right", overflow="fold")
         for t in self.tables:
             counts = (t.messages, t.rows, t.dead_letters, t.stored)
             faults = (t.duplicates, t.missing, t.unexpected)

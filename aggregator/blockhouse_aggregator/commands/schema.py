@@ -18,6 +18,7 @@ from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.schema.proto import render_proto
 from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.clickhouse.declared import compared
+from blockhouse_aggregator.commands.schema_add import add
 from blockhouse_aggregator.commands.schema_apply import apply
 from blockhouse_aggregator.coordination.schema_store import SchemaStore
 from blockhouse_aggregator.coordination.session import Session
@@ -26,6 +27,7 @@ CHANGES, REFUSED = 1, 2
 
 app = typer.Typer(no_args_is_help=True, help="Tables, and the schema history: what producers may send.")
 app.command()(apply)
+app.command()(add)
 
 Config = Annotated[Path, typer.Option("--config", "-c", help="YAML configuration of any aggregator of the pipeline.")]
 

@@ -16,7 +16,7 @@ from blockhouse.errors import Blocked
 from blockhouse.schema.ddl import read_declaration
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.coverage import answered
-from blockhouse_aggregator.rollout.change import Change, Plan, plan, strangers
+from blockhouse_aggregator.rollout.change import Change, Plan, plan, recorded, strangers
 from blockhouse_aggregator.rollout.shard import Aggregators
 
 CHANGES, REFUSED = 1, 2
@@ -71,15 +71,17 @@ async def _apply(
         kafka = settings.kafka
         groups = {cluster.name: await asyncio.to_thread(answered, cluster, kafka) for cluster in kafka.clusters}
         streams = [str(StreamId(c, kafka.topic, p)) for c, group in groups.items() for p in range(group.partitions)]
-        if others := strangers(await aggregators.pages(), {c: list(group.owned) for c, group in groups.items()}):
+        pages = await aggregators.pages()
+        if others := strangers(pages, {c: list(group.owned) for c, group in groups.items()}):
             text = f"these aggregators load the shard, too: {', '.join(others)}; give the address of every one"
             raise Blocked(text, reason="AggregatorMissing")
         found = plan(await aggregators.differences(table, ddl))
-        for line in _lines(table, found):
+        unrecorded = found.nothing and not recorded(table, pages)
+        for line in _lines(table, found, unrecorded=unrecorded):
             typer.echo(line)
         if found.refused:
             return REFUSED
-        if not yes and not found.nothing:
+        if not yes and (unrecorded or not found.nothing):
             typer.echo("Nothing was changed; add --yes to do it.")
             return CHANGES
         if yes:
@@ -88,7 +90,7 @@ async def _apply(
     return 0
 
 
-def _lines(table: str, found: Plan) -> Iterator[str]:
+def _lines(table: str, found: Plan, *, unrecorded: bool) -> Iterator[str]:
     for address, reasons in found.refused.items():
         yield from (f"refused at {address}: {reason}" for reason in reasons)
     for address in found.missing:
@@ -96,4 +98,5 @@ def _lines(table: str, found: Plan) -> Iterator[str]:
     for address, columns in found.lacking.items():
         yield f"table {table} lacks columns at {address}: {', '.join(columns)}"
     if found.nothing:
-        yield f"table {table} is as stated at every replica"
+        but = ", but its schema is not recorded: producers cannot know it yet" if unrecorded else ""
+        yield f"table {table} is as stated at every replica{but}"

@@ -112,9 +112,7 @@ def show(
         **_summary(letter),
         "message_key": _text(letter.message_key),
         "headers": {name: _text(header) for name, header in letter.headers},
-        "value": "null"
-        if letter.value is None
-        else value[:_EXCERPT].hex(" ") + (" ..." if len(value) > _EXCERPT else ""),
+        "value": "null" if letter.value is None else excerpt(value),
     }
     typer.echo(json.dumps(facts, indent=2))
     if output is not None:
@@ -221,6 +219,18 @@ def _print_counts(found: Iterable[Letter], limit: int) -> None:
     total = counts.total()
     more = f", of which {limit} are shown" if total > limit else ""
     typer.echo(f"{total} dead letters{more}{': ' if text else ''}{text}")
+
+
+def excerpt(value: bytes) -> str:
+    """The beginning of a message: as text where all of it is, such as JSON, and as hexadecimal bytes otherwise."""
+    rest = " ..." if len(value) > _EXCERPT else ""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return value[:_EXCERPT].hex(" ") + rest
+    if "".join(text.split()).isprintable():
+        return text[:_EXCERPT] + rest
+    return value[:_EXCERPT].hex(" ") + rest
 
 
 def _text(value: bytes | None) -> str | None:

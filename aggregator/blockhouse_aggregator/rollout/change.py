@@ -93,8 +93,13 @@ class Change:
             self._report(f"holding {self._table} in every stream of the shard")
             await self._aggregators.hold(self._table, self._rollout)
             self._report(f"adding the columns of {self._table} once no block of it is in flight")
-            while not await self._altered(address):
-                await asyncio.sleep(POLL)
+            asked: set[str] = set()
+            late: str | None = address
+            while late is not None:
+                while not await self._altered(late):
+                    await asyncio.sleep(POLL)
+                asked.add(late)
+                late = await self._late(asked)
             await self._until(f"every replica has the columns of {self._table}", self._spread)
         finally:
             if self._unanswered:
@@ -138,6 +143,18 @@ class Change:
                 return f"aggregator {address} has a block of it in flight"
         return ""
 
+    async def _late(self, asked: Collection[str]) -> str | None:
+        """An aggregator that has not been asked and whose replica lacks a column still, although the statement has
+        ended: 18.16 may never carry it out at a replica that was frozen, until its own aggregator sees to it."""
+        try:
+            lacking = plan(await self._aggregators.differences(self._table, self._ddl)).lacking
+        except Retryable:
+            return None  # who does not answer is waited for, and named
+        late = next((address for address in lacking if address not in asked), None)
+        if late is not None:
+            self._report(f"adding them at {late}, whose replica has not carried that out")
+        return late
+
     async def _spread(self) -> str:
         lacking = plan(await self._aggregators.differences(self._table, self._ddl)).lacking
         return (
@@ -163,6 +180,11 @@ class Change:
             return await reason_why_not()
         except Retryable as error:
             return str(error)
+
+
+def recorded(table: str, pages: Mapping[str, StatusPage]) -> bool:
+    """Whether any aggregator knows a revision of the table: a table that was there before is not known by itself."""
+    return any(known.revision for page in pages.values() if (known := page.table(table)) is not None)
 
 
 def unloaded(table: str, pages: Mapping[str, StatusPage]) -> str:

@@ -110,6 +110,8 @@ def troubles(page: StatusPage) -> Iterator[str]:
     """One line for each thing that needs a person: what, since when, why."""
     if page.away:
         yield f"{page.replica} stays out of its consumer groups: {page.away}"
+    if page.unfit:
+        yield f"{page.replica}: its ClickHouse takes no rows: {page.unfit}"
     for stream in page.streams:
         if stream.stopped is not None:
             yield f"{stream.stream} is stopped: {stream.stopped.reason}: {stream.stopped.message}"
@@ -155,10 +157,18 @@ def _aggregators(asked: Sequence[Asked]) -> Table:
             continue
         lags = [stream.lag for stream in page.streams]
         lag = str(sum(lag or 0 for lag in lags)) + ("" if None not in lags else " ?")
-        ages = [stream.lag_seconds for stream in page.streams if stream.lag_seconds is not None]
         row = (page.pipeline, page.shard, page.replica, _state(page), str(len(page.streams)), lag)
-        table.add_row(*row, _seconds(max(ages, default=None)))
+        table.add_row(*row, _oldest(page), style="red" if page.unfit else None)
     return _folded(table)
+
+
+def _oldest(page: StatusPage) -> str:
+    """The greatest age of its streams; with a question mark while that of a stream is not known, which may be more."""
+    ages = [stream.lag_seconds for stream in page.streams]
+    known = [age for age in ages if age is not None]
+    if len(known) == len(ages):
+        return _seconds(max(known)) if known else ""
+    return f"{_seconds(max(known))} ?" if any(known) else "?"
 
 
 def _state(page: StatusPage) -> str:
@@ -166,7 +176,9 @@ def _state(page: StatusPage) -> str:
         return "starting"
     if page.suspended:
         return "suspended"
-    return "out" if page.away else "ready"
+    if page.away:
+        return "out"
+    return "unfit" if page.unfit else "ready"
 
 
 def _streams(asked: Sequence[Asked], history: History | None) -> Table:

@@ -197,8 +197,7 @@ class StreamStatus(Answer):
         """The offset below which every message is stored; None while the position is not known."""
         if self.position is None:
             return None
-        begins = [block.begin for block in self.blocks]
-        return min([self.position, *begins, *(table.cursor for table in self.lagging_tables)])
+        return min([self.position, *(b.begin for b in self.blocks), *(t.cursor for t in self.lagging_tables)])
 
 
 class Hazard(Answer):
@@ -257,6 +256,8 @@ class StatusPage(Answer):
     """Demands to restart. Absent: it does not know of any."""
     away: str = ""
     """Why it stays out of the consumer groups, so that it owns no stream. Absent or empty: it does not."""
+    unfit: str = ""
+    """Why its ClickHouse replica takes no rows. Absent or empty: it takes them, or it is not known."""
     clusters: dict[str, str]
     """By Kafka cluster: `ok`, or what is wrong with it."""
     streams: tuple[StreamStatus, ...]
@@ -284,8 +285,7 @@ class StatusPage(Answer):
 
     def in_flight(self, table: str, *stages: str) -> tuple[BlockInFlight, ...]:
         """The blocks of `database.table` in any stream that are at one of `stages`."""
-        blocks = (block for stream in self.streams for block in stream.blocks)
-        return tuple(block for block in blocks if block.table == table and block.stage in stages)
+        return tuple(b for stream in self.streams for b in stream.blocks if b.table == table and b.stage in stages)
 
 
 _REFUSALS = {304: "The ETag of If-None-Match is still its own. No body.", 401: "The token is missing or wrong."}

@@ -144,7 +144,7 @@ class StandIn:
 
     def __init__(self) -> None:
         self.config, self.figures, self.faults = CONFIG, Figures(), Faults()
-        self.ready, self.starting = True, False
+        self.ready, self.starting, self.unfit = True, False, ""
         self.hazards = HazardWatch(CONFIG, self.figures)
         self.suspension = Suspension(None)
         self.cluster_errors: dict[str, str] = {}
@@ -170,6 +170,10 @@ class StandIn:
     @property
     def why_out(self) -> str:
         return self._draining.problem
+
+    @property
+    def why_unfit(self) -> str:
+        return self.unfit
 
     def rollouts(self) -> SchemaRollouts:
         self._check_started()

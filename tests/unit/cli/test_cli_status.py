@@ -103,6 +103,7 @@ CATCHES_UP = stream(lagging=(LaggingTable(table="db.t", cursor=3, pending=2, rea
         (page(STOPPED), 1, "a/t/0 is stopped: OffsetsReset"),
         (page(WAITS), 1, "a/t/0 db.t: 2 messages wait since 1970-01-01T00:00:00Z: UnknownTable"),
         (page(away="replica: read-only"), 1, "stays out of its consumer groups: replica: read-only"),
+        (page(unfit="no answer for 5 s"), 1, "r1: its ClickHouse takes no rows: no answer for 5 s"),
         (page(clusters={"a": "down"}), 3, "Kafka cluster a: down"),
     ],
 )
@@ -111,7 +112,8 @@ def test_the_exit_code_and_the_lines_about_what_needs_a_person(found: StatusPage
     assert exit_code(Found([asked])) == code
     text = shown(asked, width=300)
     assert line in text
-    assert ("stands still" in text or "stopped" in text or "wait" in text) == (code == 1 and "groups" not in line)
+    of_a_stream = code == 1 and "a/t/0" in text
+    assert ("stands still" in text or "stopped" in text or "wait" in text) == of_a_stream
 
 
 def test_it_fits_80_columns_and_cuts_no_name() -> None:
@@ -126,6 +128,36 @@ def test_what_is_not_known_is_not_shown_as_nothing() -> None:
     text = shown(Asked("here:1", page(stream(lag=None)), ""), width=120)
     row = next(line for line in text.splitlines() if "a/t/0" in line)
     assert "?" in row
+
+
+@pytest.mark.parametrize(
+    ("ages", "behind"),
+    [
+        ([0.0, 0.0], "0.0 s"),
+        ([0.0, None], "?"),
+        ([None], "?"),
+        ([3.0, None], "3.0 s ?"),
+        ([3.0, 1.0], "3.0 s"),
+        ([], ""),
+    ],
+)
+def test_an_aggregator_is_behind_by_its_oldest_stream_and_one_of_unknown_age_is_not_taken_for_new(
+    ages: list[float | None], behind: str
+) -> None:
+    streams = [stream(f"a/t/{number}", lag_seconds=age) for number, age in enumerate(ages)]
+    text = shown(Asked("here:1", page(*streams), ""), width=120)
+    row = next(line for line in text.splitlines() if "ready" in line)
+    assert row.split("│")[-2].strip() == behind
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [({}, "ready"), ({"unfit": "read-only"}, "unfit"), ({"unfit": "read-only", "away": "replica: read-only"}, "out")],
+)
+def test_an_aggregator_whose_replica_takes_no_rows_is_not_called_ready(changes: dict[str, str], state: str) -> None:
+    text = shown(Asked("here:1", page(**changes), ""), width=120)
+    row = next(line for line in text.splitlines() if "│ r1 " in line)
+    assert row.split("│")[4].strip() == state
 
 
 def test_a_sparkline_has_the_last_lags() -> None:

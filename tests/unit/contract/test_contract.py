@@ -70,7 +70,7 @@ def test_the_recordings_have_every_answer_and_every_phase_in_them() -> None:
 
 
 LATER = {
-    "StatusPage": {"suspended": False, "restart": {"wanted": 0, "seen": 0}, "away": ""},
+    "StatusPage": {"suspended": False, "restart": {"wanted": 0, "seen": 0}, "away": "", "unfit": ""},
     "TableStatus": {"heldSinceMs": 0},
     "StreamStatus": dict.fromkeys(
         (
@@ -125,7 +125,7 @@ def test_an_absent_later_key_has_its_meaning() -> None:
     assert (found.suspended, found.restart.demanded, found.restart.seen) == (False, 0, 0)
     assert {table.held_since_ms for table in found.tables} == {0}
     assert {(stream.position, stream.lag, stream.stored_below) for stream in found.streams} == {(None, None, None)}
-    assert (found.away, found.standing) == ("", {})
+    assert (found.away, found.unfit, found.standing) == ("", "", {})
     assert {(stream.high_watermark, stream.lag_seconds) for stream in found.streams} == {(None, None)}
     assert not any(stream.drained for stream in found.streams), "what is not known is not drained"
 

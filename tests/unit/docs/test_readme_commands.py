@@ -20,11 +20,13 @@ PAGES = (
     "docs/audit.md",
     "docs/cluster.md",
     "docs/demo.md",
+    "docs/first-table.md",
     "docs/mirror.md",
     "docs/testing.md",
     "docs/operator.md",
     "docs/schema-changes.md",
     "docs/verifier.md",
+    "examples/producers/README.md",
 )
 COMMAND = re.compile(r"(?:^ {4}|`)((?:[A-Z]+=\w+ )*(?:make|blockhouse) [^`\n]+)", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")

@@ -127,3 +127,32 @@ async def test_a_table_is_released_when_its_alter_was_refused() -> None:
     with pytest.raises(Permanent, match="syntax"):
         await carried_out(refusing)
     refusing.release.assert_awaited_once()
+
+
+async def test_a_replica_that_does_not_carry_the_statement_out_has_it_asked_of_its_own_aggregator() -> None:
+    """18.16 after a freeze: the statement ends at the first replica, and the other one never gets the column."""
+    late = {"x:2"}
+    aggregators = shard()
+    aggregators.addresses = ("x:1", "x:2")
+    held = aggregators.pages.return_value["x:1"]
+    aggregators.pages.return_value = {"x:1": held, "x:2": page(tables=held.tables)}
+    aggregators.apply.side_effect = lambda address, *_: late.discard(address)
+    aggregators.differences.side_effect = lambda *_: {
+        each: DifferenceAnswer(exists=True, added=("later",) if each in late else (), refused=())
+        for each in aggregators.addresses
+    }
+
+    lines = await carried_out(aggregators)
+
+    assert [call.args[0] for call in aggregators.apply.await_args_list] == ["x:1", "x:2", "x:1"]
+    assert "adding them at x:2, whose replica has not carried that out" in lines
+    aggregators.release.assert_awaited_once()
+
+
+async def test_a_replica_whose_aggregator_was_asked_is_not_asked_without_end() -> None:
+    aggregators = shard()
+    aggregators.differences.return_value = {"x:1": DifferenceAnswer(exists=True, added=("later",), refused=())}
+
+    with pytest.raises(Retryable, match="the replica of x:1 lacks later"):
+        await carried_out(aggregators)
+    assert aggregators.apply.await_count == 1

@@ -13,12 +13,34 @@ def test_the_age_counts_from_when_the_end_passed_the_oldest_message_that_is_not_
     history = LogHistory()
     for at, end in ((0.0, 100), (2.0, 100), (4.0, 150), (6.0, 300)):
         history.add(at, end, 0)
+    history.seed([])
 
-    assert history.age(300, 10.0) == 0
     assert history.age(299, 10.0) == 4
     assert history.age(149, 10.0) == 6
     assert history.age(100, 10.0) == 6, "the message at 100 was not there at 2 s"
     assert history.age(99, 10.0) == 10
+
+
+def test_a_message_that_came_after_the_last_sample_is_at_most_as_old_as_that() -> None:
+    """The task has read further than the brokers answered: an age of 0 would stay 0 for as long as they are silent."""
+    history = LogHistory()
+    history.add(0.0, 100, 0)
+    history.add(2.0, 100, 0)
+
+    assert history.age(100, 3.0) == 1
+    assert history.age(100, 30.0) == 28
+
+
+def test_the_age_of_what_was_there_before_is_not_known_until_the_brokers_are_asked_for_it() -> None:
+    """A stream that was taken over with five messages waiting would be 0 s behind."""
+    history = LogHistory()
+    history.add(1000.0, 100, 5)
+    assert history.age(95, 1000.0) is None
+
+    history.add(1002.0, 110, 15)
+    assert history.age(100, 1003.0) == 1, "it came later"
+    history.seed([Passed(985.0, 94), Passed(995.0, 97)])
+    assert history.age(95, 1003.0) == 8
 
 
 def test_before_the_first_sample_nothing_is_known() -> None:
@@ -67,6 +89,7 @@ def test_a_log_that_ends_lower_is_another_one() -> None:
     history.add(0.0, 1000, 0)
     history.add(10.0, 5, 5)
 
+    history.seed([])
     assert history.age(0, 11.0) == 1
 
 
@@ -77,6 +100,7 @@ def test_it_never_grows_and_an_age_is_off_by_a_small_part_at_most(steps: list[in
         end += step
         passed.append((second, end))
         history.add(float(second), end, 0)
+    history.seed([])
     now = float(len(steps))
 
     for stored in range(0, end, max(1, end // 20)):

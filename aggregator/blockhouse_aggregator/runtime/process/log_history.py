@@ -66,13 +66,16 @@ class LogHistory:
             self._counted.popleft()
 
     def age(self, stored: int, now: float) -> float | None:
-        """Seconds since the end passed `stored`; 0 when everything is stored, None before the first sample. It is at
-        least so much where the message was there before the oldest sample."""
+        """Seconds since the end passed `stored`, of a stream with messages that are not stored. Of one that came after
+        the last sample: since that sample, at most. Of one that was there before the oldest sample: at least so much.
+        None: not known, as what was before the first sample is until it has been asked for."""
         if not self._passed:
             return None
         if stored >= self._passed[-1].end:
-            return 0.0
+            return max(0.0, now - self._counted[-1].at)
         index = bisect_right(self._passed, stored, key=lambda each: each.end)
+        if index == 0 and not self.seeded:
+            return None
         return max(0.0, now - self._passed[index].at)
 
     @property

@@ -64,6 +64,9 @@ class Answerable(Protocol):
     @property
     def why_out(self) -> str: ...
 
+    @property
+    def why_unfit(self) -> str: ...
+
 
 def status(aggregator: Answerable) -> StatusPage:
     """What the aggregator does at this moment; also before it has read its tables and its demands to restart."""
@@ -77,6 +80,7 @@ def status(aggregator: Answerable) -> StatusPage:
         suspended=aggregator.suspension.suspended,
         restart=restarting.status if restarting is not None else RestartStatus(demanded=0, seen=0),
         away=aggregator.why_out,
+        unfit=aggregator.why_unfit,
         clusters={
             cluster.name: aggregator.cluster_errors.get(cluster.name, CLUSTER_OK) for cluster in config.kafka.clusters
         },
@@ -88,6 +92,7 @@ def status(aggregator: Answerable) -> StatusPage:
 def standing_lines(page: StatusPage) -> list[str]:
     """One line for each thing that stands still: what, since when, why."""
     lines = [f"out of the consumer groups: {page.away}"] if page.away else []
+    lines += [f"the replica takes no rows: {page.unfit}"] if page.unfit else []
     for stream in page.streams:
         if (still := stream.standing) is not None:
             lines.append(f"{stream.stream} stands still since {_utc(still.since_ms)}: {still.reason}: {still.text}")
