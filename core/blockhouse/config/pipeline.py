@@ -20,6 +20,8 @@ MAX_ROWS = 1_048_575
 """One less than the server's squashing limit: a block stays one Data packet and one part per partition."""
 MAX_BLOCK_BYTES = 256 << 20
 """The same for its encoded bytes: a block has less."""
+GROWN_BYTES = 128 << 20
+"""What the grown blocks of all streams may hold together: a takeover of many streams must not exhaust the memory."""
 
 
 class BlockLimits(Settings):
