@@ -56,6 +56,9 @@ class Blocks(BlockLimits):
 
 _TOPIC = re.compile(r"^(?!\.{1,2}$)[A-Za-z0-9._-]+$")
 MAX_TOPIC = 249
+SPARE_UNITS = 64
+"""Units of the metadata that a round leaves free: the next owner commits the same entries under a name that may be
+longer."""
 HEARTBEATS_PER_SESSION = 3
 """So that two lost heartbeats do not yet end a session."""
 
