@@ -14,6 +14,7 @@ from blockhouse.contract.aggregator import STATUS, StatusPage
 from blockhouse.contract.base import Answer, Endpoint, NotUnderstood, Request
 from blockhouse.contract.rollouts import DifferenceAnswer
 from blockhouse.errors import Blocked, BlockhouseError, Permanent, Retryable
+from blockhouse.http_errors import no_answer
 
 SECONDS = 5.0
 DDL_SECONDS = 130.0
@@ -91,7 +92,7 @@ class Aggregators:
             ):
                 text = await found.text()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            why = str(error) or f"no answer in {seconds:g} s"
+            why = no_answer(error, seconds)
             raise Retryable(f"aggregator {address} does not answer: {why}", after=1.0) from error
         if found.status != 200:
             raise _refused(address, found.status, text.strip())

@@ -21,6 +21,7 @@ from blockhouse.config.load import load
 from blockhouse.contract.aggregator import STATUS, StatusPage
 from blockhouse.contract.base import NotUnderstood
 from blockhouse.errors import BlockhouseError
+from blockhouse.http_errors import no_answer
 
 TIMEOUT = 4.0
 """Seconds an aggregator has to answer: a dead one must not keep a person from what the others answer."""
@@ -132,12 +133,11 @@ async def _ask(session: aiohttp.ClientSession, address: str) -> Asked:
                 return Asked(address, None, "it wants a token, or another one: --token-file")
             if answer.status == 403:
                 return Asked(address, None, (await answer.text()).strip())
-            answer.raise_for_status()
+            if answer.status != 200:
+                return Asked(address, None, f"it answers {answer.status} {answer.reason}")
             return Asked(address, StatusPage.parse(await answer.read()), "")
-    except TimeoutError:
-        return Asked(address, None, f"no answer in {TIMEOUT:g} s")
-    except (aiohttp.ClientError, NotUnderstood, ValueError) as error:
-        return Asked(address, None, str(error))
+    except (aiohttp.ClientError, TimeoutError, NotUnderstood, ValueError) as error:
+        return Asked(address, None, no_answer(error, TIMEOUT))
 
 
 def _watch(ask: Callable[[], Coroutine[Any, Any, Found]], seconds: float, *, wide: bool) -> None:

@@ -167,6 +167,8 @@ def _ask(settings: MirrorConfig, method: str, path: str) -> Any:
     """The answer of the mirror's admin API. Raises BlockhouseError when there is none."""
     import aiohttp
 
+    from blockhouse.http_errors import no_answer
+
     admin = settings.admin
     headers = {"Authorization": f"Bearer {admin.token.read()}"} if admin.token else {}
     url = f"http://{admin.host}:{admin.port}{path}"
@@ -183,5 +185,5 @@ def _ask(settings: MirrorConfig, method: str, path: str) -> Any:
     try:
         return asyncio.run(ask())
     except (aiohttp.ClientError, TimeoutError) as error:
-        why = str(error) or f"no answer within {TIMEOUT:g} s"
+        why = no_answer(error, TIMEOUT)
         raise BlockhouseError(f"mirror {settings.name} cannot be asked at {url}: {why}; does it run?") from None

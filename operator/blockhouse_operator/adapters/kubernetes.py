@@ -18,6 +18,7 @@ import structlog
 from kubernetes.aio.client import ApiClient
 
 from blockhouse.errors import Retryable
+from blockhouse.http_errors import no_answer
 from blockhouse_operator.adapters.drift import drifted
 from blockhouse_operator.adapters.events import Events
 from blockhouse_operator.adapters.fence import Fence
@@ -293,7 +294,8 @@ class Kubernetes:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._figures.api_requests.labels(method, NO_ANSWER).inc()
             raise Retryable(
-                f"the Kubernetes API server did not answer {method} {path}: {type(error).__name__} {error}", after=1.0
+                f"the Kubernetes API server did not answer {method} {path}: {no_answer(error, REQUEST_SECONDS)}",
+                after=1.0,
             ) from error
         self._figures.api_requests.labels(method, str(answer.status)).inc()
         if 200 <= answer.status < 300:

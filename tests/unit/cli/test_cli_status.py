@@ -71,7 +71,7 @@ async def test_all_are_asked_and_one_that_does_not_answer_hides_no_other() -> No
     assert silent.page is None
     assert exit_code(Found([found, silent])) == 3
     assert exit_code(Found([found])) == 0
-    assert f"{gone} does not answer" in shown(found, silent, width=200)
+    assert f"{gone} does not answer: connection refused\n" in shown(found, silent, width=200)
 
 
 async def test_a_token_is_sent_and_its_absence_is_named() -> None:
@@ -87,6 +87,28 @@ async def test_what_is_no_aggregator_is_named() -> None:
         (found,) = await ask_all([f"http://{address}/healthz?"], "")
     assert found.page is None
     assert found.error
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("127.0.0.1:{silent}", "no answer in 0.3 s"),
+        ("https://127.0.0.1:{port}", "TLS failed: WRONG_VERSION_NUMBER"),
+        ("http://127.0.0.1:{port}/elsewhere", "it answers 404 Not Found"),
+        ("http://[::1", "no valid address"),
+    ],
+)
+async def test_why_one_does_not_answer_is_in_words(address: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blockhouse.cli.status.TIMEOUT", 0.3 if "silent" in address else 4.0)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        async with served(page()) as answering:
+            port = answering.rpartition(":")[2]
+            (found,) = await ask_all([address.format(port=port, silent=silent.getsockname()[1])], "")
+    assert found.page is None
+    assert why in found.error
+    assert "ssl:default" not in found.error
 
 
 STOPPED = stream(state=Phase.STOPPED, stopped=StopReason(reason="OffsetsReset", message="m"))
