@@ -20,6 +20,8 @@ MAX_ROWS = 1_048_575
 """One less than the server's squashing limit: a block stays one Data packet and one part per partition."""
 MAX_BLOCK_BYTES = 256 << 20
 """The same for its encoded bytes: a block has less."""
+GROWN_BYTES = 128 << 20
+"""What the grown blocks of all streams may hold together: a takeover of many streams must not exhaust the memory."""
 
 
 class BlockLimits(Settings):
@@ -54,6 +56,9 @@ class Blocks(BlockLimits):
 
 _TOPIC = re.compile(r"^(?!\.{1,2}$)[A-Za-z0-9._-]+$")
 MAX_TOPIC = 249
+SPARE_UNITS = 64
+"""Units of the metadata that a round leaves free: the next owner commits the same entries under a name that may be
+longer."""
 HEARTBEATS_PER_SESSION = 3
 """So that two lost heartbeats do not yet end a session."""
 
