@@ -5,6 +5,7 @@ Usage: python -m scripts.metrics_page
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,9 @@ client. Names, types and labels are read off the programs by `scripts/generate`.
 `partition` name a stream. What is reported of a stream or of a table that lags is there only while this process owns
 the stream; counters stay until it ends. A table's metrics have the label `table`, `database.table`. The alerts are
 those of [alerts.md](alerts.md); [lag.md](lag.md) names the figure that answers a question.
+
+What a page shows is of one moment, between two steps of the program; those who scrape at the same time get the same
+page. [bench.md](bench.md#a-scrape) has what a scrape costs.
 """
 
 
@@ -131,9 +135,15 @@ def _alerts() -> Mapping[str, list[str]]:
     return {name: [rule["alert"] for rule in rules if name in rule["expr"]] for name in samples}
 
 
+def _counts() -> str:
+    by_program = Counter(family.program for family in families())
+    each = ", ".join(f"{program} {by_program[program]}" for program in _PROGRAMS)
+    return f"These are {by_program.total()} families of metrics: {each}.\n"
+
+
 def render() -> str:
     """The page."""
-    alerts, lines = _alerts(), [_INTRO]
+    alerts, lines = _alerts(), [_INTRO, _counts()]
     for program in _PROGRAMS:
         lines += [
             f"## {program.capitalize()}",

@@ -16,6 +16,8 @@ def no_answer(error: BaseException, seconds: float) -> str:
         return "no valid address"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"its certificate is not accepted: {error.certificate_error}"
+    if isinstance(error, aiohttp.ServerFingerprintMismatch):
+        return "its certificate is not that of the configuration"
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     if isinstance(cause, ssl.SSLError):
         return f"TLS failed: {cause.reason or cause}"

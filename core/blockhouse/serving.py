@@ -22,15 +22,17 @@ from prometheus_client import (
     Info,
     ProcessCollector,
     disable_created_metrics,
-    generate_latest,
 )
+from prometheus_client.exposition import gzip_accepted
 from pydantic import ValidationError
 
-from blockhouse.config.pipeline import LOOPBACK
+from blockhouse.certificates import ServerCertificate
+from blockhouse.config.pipeline import LOOPBACK, AdminTls
 from blockhouse.contract import base as contract
 from blockhouse.contract.base import Endpoint
 from blockhouse.cross_site import refusal
 from blockhouse.errors import Permanent
+from blockhouse.exposition import Exposition
 from blockhouse.page import PATH as PAGE
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -129,13 +131,20 @@ class HttpServer(ABC):
     """Serves on the event loop it is started on. `port` 0 takes a free one, which `port` is once started."""
 
     def __init__(
-        self, host: str, port: int, registry: CollectorRegistry, *, token: Callable[[], str] | None = None
+        self,
+        host: str,
+        port: int,
+        registry: CollectorRegistry,
+        *,
+        token: Callable[[], str] | None = None,
+        tls: AdminTls | None = None,
     ) -> None:
         self.port = port
         self._host = host
-        self._registry = registry
         process_figures(registry)
+        self._exposition = Exposition(registry)
         self._tokens = Tokens(token) if token is not None else None
+        self._certificate = ServerCertificate(tls.cert_file, tls.key_file) if tls is not None else None
         self._runner: web.AppRunner | None = None
 
     @abstractmethod
@@ -157,7 +166,8 @@ class HttpServer(ABC):
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, self._host, self.port).start()
+            context = self._certificate.context() if self._certificate is not None else None
+            await web.TCPSite(self._runner, self._host, self.port, ssl_context=context).start()
         except OSError as error:
             await self._runner.cleanup()
             raise cannot_listen("HTTP", self._host, self.port, error) from error
@@ -167,6 +177,7 @@ class HttpServer(ABC):
         """Close the port and all connections; nothing when it was not started."""
         if self._runner is not None:
             await self._runner.cleanup()
+        self._exposition.close()
 
     @web.middleware
     async def _authorized(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -187,7 +198,8 @@ class HttpServer(ABC):
     async def _readyz(self, _: web.Request) -> web.Response:
         return self.readiness().response()
 
-    async def _metrics(self, _: web.Request) -> web.Response:
-        response = web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
-        response.enable_compression()
-        return response
+    async def _metrics(self, request: web.Request) -> web.Response:
+        page, headers = await self._exposition.page(), {"Content-Type": CONTENT_TYPE_LATEST}
+        if not gzip_accepted(request.headers.get("Accept-Encoding", "")):
+            return web.Response(body=page.plain, headers=headers)
+        return web.Response(body=page.gzipped, headers={**headers, "Content-Encoding": "gzip"})

@@ -178,6 +178,7 @@ def alter_left_at(stack: Stack, name: str, statement: str) -> None:
 def test_an_alter_that_one_replica_leaves_is_carried_out_there_by_restarting_its_table(
     stack: Stack, table: TableFactory
 ) -> None:
+    """18.16 may after all carry it out by itself while it is asked for; then nothing is restarted."""
     name = table()
     first, second = stack.clickhouse[1, 1], stack.clickhouse[1, 2]
     with replica(first) as r1:
@@ -194,7 +195,8 @@ def test_an_alter_that_one_replica_leaves_is_carried_out_there_by_restarting_its
         assert found is not None
         if found.added:
             declared.add_columns(r2, desired, added)
-            assert [each["event"] for each in logs] == ["ddl.table_restarted"]
+            restarted = [each["event"] for each in logs]
+            assert restarted == ["ddl.table_restarted"] or (not restarted and not r2.features().deduplication_token)
         found = declared.compared(r2, desired)
 
     assert found is not None

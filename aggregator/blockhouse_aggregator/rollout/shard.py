@@ -9,6 +9,7 @@ from typing import Self, TypeVar
 
 import aiohttp
 
+from blockhouse.admin_client import AdminAccess
 from blockhouse.contract import rollouts
 from blockhouse.contract.aggregator import STATUS, StatusPage
 from blockhouse.contract.base import Answer, Endpoint, NotUnderstood, Request
@@ -25,12 +26,12 @@ AnswerT = TypeVar("AnswerT", bound=Answer)
 class Aggregators:
     """Those of one shard, by address as it was given. An `async with` block; every request may be repeated."""
 
-    def __init__(self, addresses: Sequence[str], token: str) -> None:
+    def __init__(self, addresses: Sequence[str], access: AdminAccess) -> None:
         self.addresses = tuple(dict.fromkeys(addresses))
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._access = access
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(headers=self._headers)
+        self._session = aiohttp.ClientSession(headers=self._access.headers)
         return self
 
     async def __aexit__(
@@ -83,12 +84,12 @@ class Aggregators:
         seconds: float = SECONDS,
         **parameters: str,
     ) -> AnswerT:
-        base = address.rstrip("/") if "://" in address else f"http://{address}"
+        url = self._access.url(address) + endpoint.at(**parameters)
         sent = body.written() if body is not None else None
         try:
             async with (
                 asyncio.timeout(seconds),
-                self._session.request(endpoint.method, base + endpoint.at(**parameters), json=sent) as found,
+                self._session.request(endpoint.method, url, json=sent, **self._access.trust(address)) as found,
             ):
                 text = await found.text()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from blockhouse.config.base import Settings
+from blockhouse.config.base import Settings, SettingsWithFiles
 from blockhouse.config.endpoints import NAME, ClickHouse, KafkaCluster, ZooKeeper
 from blockhouse.config.secrets import SecretRef
 from blockhouse.config.units import Duration, Size
@@ -181,6 +181,15 @@ class Gate(Settings):
     """Its port; 0 takes a free one."""
 
 
+class AdminTls(SettingsWithFiles):
+    """TLS of the HTTP API. Both files are read again when they were renewed."""
+
+    cert_file: Path
+    """Its certificate, with the chain up to the authority (PEM)."""
+    key_file: Path
+    """Its key (PEM)."""
+
+
 class Admin(Settings):
     """Where the HTTP API listens."""
 
@@ -190,6 +199,13 @@ class Admin(Settings):
     """Its port; 0 takes a free one."""
     token: SecretRef | None = None
     """The token; required outside loopback."""
+    tls: AdminTls | None = None
+    """TLS; without it the API is plain HTTP."""
+
+    @property
+    def url(self) -> str:
+        """Where it is served: `https://HOST:PORT`."""
+        return f"{'https' if self.tls else 'http'}://{self.host}:{self.port}"
 
     @model_validator(mode="after")
     def _token_outside_loopback(self) -> Admin:

@@ -167,16 +167,15 @@ def _ask(settings: MirrorConfig, method: str, path: str) -> Any:
     """The answer of the mirror's admin API. Raises BlockhouseError when there is none."""
     import aiohttp
 
+    from blockhouse.admin_client import AdminAccess
     from blockhouse.http_errors import no_answer
 
-    admin = settings.admin
-    headers = {"Authorization": f"Bearer {admin.token.read()}"} if admin.token else {}
-    url = f"http://{admin.host}:{admin.port}{path}"
+    access, url = AdminAccess(settings.admin), settings.admin.url + path
 
     async def ask() -> Any:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(TIMEOUT)) as client,
-            client.request(method, url, headers=headers) as answer,
+            client.request(method, url, headers=access.headers, **access.trust(settings.admin.url)) as answer,
         ):
             if answer.status != 200:
                 raise BlockhouseError(f"{url} answers {answer.status}: {(await answer.text()).strip()}")

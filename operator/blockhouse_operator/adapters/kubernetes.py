@@ -107,9 +107,12 @@ class Kubernetes:
             store.read(namespace, labels or {}, found, asked)
         return found
 
-    async def proxied(self, namespace: str, pod: str, port: int, path: str, headers: Mapping[str, str]) -> Any:
+    async def proxied(
+        self, namespace: str, pod: str, port: int, path: str, headers: Mapping[str, str], *, secure: bool = False
+    ) -> Any:
         """What a pod answers to GET, as JSON, by way of the API server; `Authorization` does not reach the pod."""
-        return await self._request("GET", POD.path(namespace, f"{pod}:{port}", f"proxy{path}"), headers=headers)
+        name = f"https:{pod}:{port}" if secure else f"{pod}:{port}"
+        return await self._request("GET", POD.path(namespace, name, f"proxy{path}"), headers=headers)
 
     async def apply(self, manifest: Object, live: Object | None) -> Written:
         """Make what we own of the object as in the manifest; no request where it is so already."""

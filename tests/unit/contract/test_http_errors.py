@@ -24,6 +24,7 @@ CERTIFICATE = ssl.SSLCertVerificationError(1, "unable to get local issuer certif
         (aiohttp.ClientConnectorDNSError(Mock(), UNKNOWN_HOST), "name or service not known"),
         (aiohttp.ClientOSError(errno.ECONNRESET, "Connection reset by peer"), "connection reset by peer"),
         (aiohttp.ClientConnectorCertificateError(Mock(), CERTIFICATE), "its certificate is not accepted: "),
+        (aiohttp.ServerFingerprintMismatch(b"1", b"2", "h", 1), "its certificate is not that of the configuration"),
         (aiohttp.ServerTimeoutError(), "no answer in 4 s"),
         (aiohttp.ServerDisconnectedError(), "Server disconnected"),
         (aiohttp.ClientPayloadError(), "ClientPayloadError"),

@@ -91,6 +91,7 @@ class StreamReport:
         self._hazards = frozenset(now)
 
     def stopped(self, before: Stop | None, stop: Stop) -> None:
+        """It stops for `stop`, `before` being why it had stopped until now; None: it had not."""
         if before is not None:
             end(self._figures.stopped, *self._labels, before.reason)
         log.error("stream.stopped", stream=self.label, reason=stop.reason, message=stop.message)
@@ -98,6 +99,7 @@ class StreamReport:
         self._figures.stopped.labels(*self._labels, stop.reason).set(1)
 
     def closed(self, epoch: int, why: str, stop: Stop | None) -> None:
+        """Its owner of that epoch has it no longer; `stop` is why it had stopped, if it had."""
         self.blocked(None)
         self._identity(None)
         end(self._figures.metadata_units, *self._labels)
@@ -120,6 +122,7 @@ class StreamReport:
         self._blocked = now
 
     def alarm(self, *alarms: Alarm) -> None:
+        """What a person has to decide or repair."""
         for alarm in alarms:
             self.alarms.append(alarm)
             table = self._catalog.name(alarm.table) if alarm.table is not None else None
@@ -137,6 +140,7 @@ class StreamReport:
         figures.holes.labels(*self._labels).inc(after.window.holes - before.window.holes)
 
     def committed(self, outcome: CommitOutcome, units: int) -> None:
+        """What became of a commit of metadata of so many UTF-16 units."""
         reason = ""
         match outcome:
             case Applied():
@@ -153,6 +157,7 @@ class StreamReport:
             log.warning("stream.commit", stream=self.label, outcome=answer, reason=reason)
 
     def replayed(self) -> None:
+        """A block of an earlier owner was built again."""
         self.counters.count(replays=1)
         self._figures.replays.labels(*self._labels).inc()
 
@@ -186,13 +191,16 @@ class StreamReport:
         self.troubles[table] = why[:300]
 
     def surplus(self, table: str, table_id: int, block: str, rows: int) -> None:
+        """So many rows of a block are stored more than once."""
         self._figures.surplus.labels(table).inc(rows)
         self.alarm(Alarm("DuplicateRows", f"block {block}: {rows} rows too many", table_id))
 
     def condemned(self, table: str, outcome: Condemned) -> None:
+        """A block of the table can never be inserted."""
         log.error("block.condemned", stream=self.label, table=table, reason=outcome.reason, why=outcome.message)
 
     def failed(self, table: str, outcome: TryAgain) -> None:
+        """A block of the table was not stored this time."""
         answered = outcome.result.code if outcome.result is not None else None
         code = str(answered) if answered else outcome.fault or "none"
         self._figures.inserts_failed.labels(table, code).inc()
