@@ -68,7 +68,7 @@ class ReportingHttp(PipelineHttp):
 class _Endpoints:
     replicas: Mapping[str, Address]
 
-    def aggregator(self, replica: str, _namespace: str) -> str:
+    def aggregator(self, replica: str, _namespace: str, **_: bool) -> str:
         return self.replicas[replica].url
 
 
