@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from blockhouse.config.pipeline import AggregatorConfig
+from blockhouse.config.pipeline import SPARE_UNITS, AggregatorConfig
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.coordination.session import Session, SessionState
 from blockhouse_aggregator.faults.armed import Faults
@@ -27,7 +27,7 @@ from blockhouse_aggregator.runtime.process.draining import Draining
 from blockhouse_aggregator.runtime.process.faulty_group import FaultyGroup
 from blockhouse_aggregator.runtime.process.lag_watch import LagWatch
 from blockhouse_aggregator.runtime.process.replica_health import ReplicaHealth
-from blockhouse_aggregator.runtime.stream.context import SPARE_UNITS, MetadataRoom, StreamContext
+from blockhouse_aggregator.runtime.stream.context import MetadataRoom, StreamContext
 from blockhouse_aggregator.runtime.stream.defects import Defects
 from blockhouse_aggregator.runtime.stream.owner import StreamOwner
 from blockhouse_aggregator.runtime.stream.ownership_history import OwnershipHistory

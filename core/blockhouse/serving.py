@@ -26,7 +26,8 @@ from prometheus_client import (
 from prometheus_client.exposition import gzip_accepted
 from pydantic import ValidationError
 
-from blockhouse.config.pipeline import LOOPBACK
+from blockhouse.certificates import ServerCertificate
+from blockhouse.config.pipeline import LOOPBACK, AdminTls
 from blockhouse.contract import base as contract
 from blockhouse.contract.base import Endpoint
 from blockhouse.cross_site import refusal
@@ -130,13 +131,20 @@ class HttpServer(ABC):
     """Serves on the event loop it is started on. `port` 0 takes a free one, which `port` is once started."""
 
     def __init__(
-        self, host: str, port: int, registry: CollectorRegistry, *, token: Callable[[], str] | None = None
+        self,
+        host: str,
+        port: int,
+        registry: CollectorRegistry,
+        *,
+        token: Callable[[], str] | None = None,
+        tls: AdminTls | None = None,
     ) -> None:
         self.port = port
         self._host = host
         process_figures(registry)
         self._exposition = Exposition(registry)
         self._tokens = Tokens(token) if token is not None else None
+        self._certificate = ServerCertificate(tls.cert_file, tls.key_file) if tls is not None else None
         self._runner: web.AppRunner | None = None
 
     @abstractmethod
@@ -158,7 +166,8 @@ class HttpServer(ABC):
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, self._host, self.port).start()
+            context = self._certificate.context() if self._certificate is not None else None
+            await web.TCPSite(self._runner, self._host, self.port, ssl_context=context).start()
         except OSError as error:
             await self._runner.cleanup()
             raise cannot_listen("HTTP", self._host, self.port, error) from error

@@ -24,6 +24,7 @@ from blockhouse_operator.adapters.fence import OpenFence
 from blockhouse_operator.adapters.figures import Figures
 from blockhouse_operator.adapters.kinds import BLOCK_AGGREGATOR, SHARD_INGEST
 from blockhouse_operator.adapters.kubernetes import Kubernetes
+from blockhouse_operator.adapters.pipeline_http import AdminLogin
 from blockhouse_operator.adapters.watch import Watch
 from blockhouse_operator.api.labels import CHILD
 from blockhouse_operator.api.resolve import resolve
@@ -55,8 +56,8 @@ class Aggregators:
         self.asked: list[str] = []
         self.restarts: list[str] = []
 
-    async def aggregator(self, base: str, token: str, **_: bool) -> AggregatorSeen:
-        assert token
+    async def aggregator(self, base: str, login: AdminLogin, **_: bool) -> AggregatorSeen:
+        assert login.tokens
         replica = base.rpartition("/")[2]
         self.asked.append(replica)
         if replica in self.silent:

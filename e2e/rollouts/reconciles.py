@@ -17,7 +17,7 @@ from typing import Any, cast
 from blockhouse.errors import Retryable
 from blockhouse_operator.adapters.fence import Fence
 from blockhouse_operator.adapters.kinds import SHARD_INGEST
-from blockhouse_operator.adapters.pipeline_http import PipelineHttp
+from blockhouse_operator.adapters.pipeline_http import AdminLogin, PipelineHttp
 from blockhouse_operator.adapters.secrets import Contents
 from blockhouse_operator.api.status import ClickHouseShardIngestStatus
 from blockhouse_operator.decide.seen import PodSeen, ReplicaSeen, ShardSeen
@@ -41,24 +41,26 @@ class ReportingHttp(PipelineHttp):
         super().__init__(fence)
         self._report = report
 
-    async def hold(self, base: str, token: str, table: str, rollout: str) -> None:
+    async def hold(self, base: str, login: AdminLogin, table: str, rollout: str) -> None:
         self._report("hold", "begun")
-        await super().hold(base, token, table, rollout)
+        await super().hold(base, login, table, rollout)
         self._report("hold", "done")
 
-    async def apply(self, base: str, token: str, table: str, ddl: str, rollout: str, *, restart: bool = False) -> None:
+    async def apply(
+        self, base: str, login: AdminLogin, table: str, ddl: str, rollout: str, *, restart: bool = False
+    ) -> None:
         self._report("apply", "begun")
-        await super().apply(base, token, table, ddl, rollout, restart=restart)
+        await super().apply(base, login, table, ddl, rollout, restart=restart)
         self._report("apply", "done")
 
-    async def restart(self, base: str, token: str, demand: int) -> None:
+    async def restart(self, base: str, login: AdminLogin, demand: int) -> None:
         self._report("restart", "begun")
-        await super().restart(base, token, demand)
+        await super().restart(base, login, demand)
         self._report("restart", "done")
 
-    async def release(self, base: str, token: str, table: str, rollout: str) -> None:
+    async def release(self, base: str, login: AdminLogin, table: str, rollout: str) -> None:
         self._report("release", "begun")
-        await super().release(base, token, table, rollout)
+        await super().release(base, login, table, rollout)
         self._report("release", "done")
 
 
@@ -120,7 +122,7 @@ class Reconciles:
         address = self._site.replicas[name]
         aggregator, silence = None, ""
         try:
-            aggregator = await self._http.aggregator(address.url, "")
+            aggregator = await self._http.aggregator(address.url, AdminLogin())
         except Retryable as error:
             silence = str(error)
         pod = PodSeen(ready=await _accepts(address))

@@ -44,6 +44,7 @@ def needed(namespace: str) -> list[Manifest]:
         secret("clickhouse-auditor", namespace, word="not so secret"),
         secret("between-replicas", namespace, word="not so secret either"),
         config_map("clickhouse-settings", namespace, {"more.xml": settings, "empty.xml": "<clickhouse/>"}),
+        secret("admin-tls", namespace, **dict.fromkeys(("tls.crt", "tls.key", "ca.crt"), "not read here")),
         secret("clickhouse-files", namespace, **{"empty.xml": "<clickhouse/>"}),
     ]
 
@@ -118,6 +119,7 @@ def _of_clients(spec: Mapping[str, Any]) -> dict[str, Any]:
         "aggregator__faults": {"enabled": True},
         "aggregator__logFormat": "console",
         "aggregator__logLevel": "debug",
+        "adminTls": {"secretRef": {"name": "admin-tls"}, "caSecretRef": {"name": "admin-tls", "key": "ca.crt"}},
     }
 
 

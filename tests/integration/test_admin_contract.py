@@ -41,7 +41,7 @@ from blockhouse.contract.rollouts import (
 )
 from blockhouse.streams import StreamId
 from blockhouse_operator.adapters.fence import Fence
-from blockhouse_operator.adapters.pipeline_http import PipelineHttp
+from blockhouse_operator.adapters.pipeline_http import AdminLogin, PipelineHttp
 from e2e.pipeline import Pipeline, PipelineSpec
 from e2e.pipeline.aggregator import AggregatorProcess
 from e2e.simulator.server import SimulatorServer
@@ -323,7 +323,7 @@ def test_a_status_that_is_known_is_not_sent_again(admin: Admin) -> None:
 async def test_the_operator_understands_it(admin: Admin) -> None:
     client = PipelineHttp(Fence(1))
     try:
-        seen = await client.aggregator(admin.url, TOKEN)
+        seen = await client.aggregator(admin.url, AdminLogin(TOKEN))
     finally:
         await client.close()
     assert seen.ready

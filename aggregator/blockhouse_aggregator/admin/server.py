@@ -44,7 +44,7 @@ class AdminServer(HttpServer):
 
     def __init__(self, config: Admin, aggregator: Administered) -> None:
         token = config.token.read if config.token else None
-        super().__init__(config.host, config.port, aggregator.figures.registry, token=token)
+        super().__init__(config.host, config.port, aggregator.figures.registry, token=token, tls=config.tls)
         self._aggregator = aggregator
 
     def health(self) -> Answer:

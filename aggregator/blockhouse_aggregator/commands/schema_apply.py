@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
+from blockhouse.admin_client import AdminAccess
 from blockhouse.config.load import load
 from blockhouse.config.pipeline import AggregatorConfig
-from blockhouse.config.secrets import SecretRef
 from blockhouse.errors import Blocked
 from blockhouse.schema.ddl import read_declaration
 from blockhouse.streams import StreamId
@@ -47,17 +47,17 @@ def apply(
     config: Annotated[Path, typer.Option("--config", "-c", help="YAML configuration of an aggregator of the shard.")],
     address: Annotated[list[str] | None, typer.Argument(help="HOST:PORT of the other aggregators' admin APIs.")] = None,
     token_file: Annotated[Path | None, typer.Option(help="File with the token of the admin APIs.")] = None,
+    ca_file: Annotated[Path | None, typer.Option(help="Authorities (PEM) to trust; asks by TLS.")] = None,
     timeout: Annotated[float, typer.Option(min=1, help="Seconds that each step may wait.")] = 120.0,
     yes: Annotated[bool, typer.Option("--yes", help="Do it; without this, only show what would be done.")] = False,
 ) -> None:
     settings = load(config)
     admin = settings.admin
-    token = SecretRef(file=token_file) if token_file is not None else admin.token
     name = table if "." in table else f"{settings.clickhouse.database}.{table}"
     statement = ddl.read_text()
     read_declaration(name, statement)
     addresses = [f"{admin.host}:{admin.port}", *(address or ())]
-    aggregators = Aggregators(addresses, token.read() if token is not None else "")
+    aggregators = Aggregators(addresses, AdminAccess(admin, token_file, ca_file))
     raise typer.Exit(asyncio.run(_apply(aggregators, settings, name, statement, timeout, yes=yes)))
 
 

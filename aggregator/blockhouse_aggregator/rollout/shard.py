@@ -9,11 +9,13 @@ from typing import Self, TypeVar
 
 import aiohttp
 
+from blockhouse.admin_client import AdminAccess
 from blockhouse.contract import rollouts
 from blockhouse.contract.aggregator import STATUS, StatusPage
 from blockhouse.contract.base import Answer, Endpoint, NotUnderstood, Request
 from blockhouse.contract.rollouts import DifferenceAnswer
 from blockhouse.errors import Blocked, BlockhouseError, Permanent, Retryable
+from blockhouse.http_errors import no_answer
 
 SECONDS = 5.0
 DDL_SECONDS = 130.0
@@ -24,12 +26,12 @@ AnswerT = TypeVar("AnswerT", bound=Answer)
 class Aggregators:
     """Those of one shard, by address as it was given. An `async with` block; every request may be repeated."""
 
-    def __init__(self, addresses: Sequence[str], token: str) -> None:
+    def __init__(self, addresses: Sequence[str], access: AdminAccess) -> None:
         self.addresses = tuple(dict.fromkeys(addresses))
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._access = access
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(headers=self._headers)
+        self._session = aiohttp.ClientSession(headers=self._access.headers)
         return self
 
     async def __aexit__(
@@ -82,16 +84,16 @@ class Aggregators:
         seconds: float = SECONDS,
         **parameters: str,
     ) -> AnswerT:
-        base = address.rstrip("/") if "://" in address else f"http://{address}"
+        url = self._access.url(address) + endpoint.at(**parameters)
         sent = body.written() if body is not None else None
         try:
             async with (
                 asyncio.timeout(seconds),
-                self._session.request(endpoint.method, base + endpoint.at(**parameters), json=sent) as found,
+                self._session.request(endpoint.method, url, json=sent, **self._access.trust(address)) as found,
             ):
                 text = await found.text()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            why = str(error) or f"no answer in {seconds:g} s"
+            why = no_answer(error, seconds)
             raise Retryable(f"aggregator {address} does not answer: {why}", after=1.0) from error
         if found.status != 200:
             raise _refused(address, found.status, text.strip())

@@ -35,7 +35,7 @@ class VerifierServer(HttpServer):
 
     def __init__(self, config: Admin, verifier: Answerable) -> None:
         token = config.token.read if config.token else None
-        super().__init__(config.host, config.port, verifier.registry, token=token)
+        super().__init__(config.host, config.port, verifier.registry, token=token, tls=config.tls)
         self._verifier = verifier
 
     def health(self) -> Answer:

@@ -15,12 +15,14 @@ import aiohttp
 import typer
 from rich.live import Live
 
+from blockhouse.admin_client import AdminAccess
 from blockhouse.cli.status_view import Asked, Found, History, render
 from blockhouse.cli.tables import Wide, output_console
 from blockhouse.config.load import load
 from blockhouse.contract.aggregator import STATUS, StatusPage
 from blockhouse.contract.base import NotUnderstood
 from blockhouse.errors import BlockhouseError
+from blockhouse.http_errors import no_answer
 
 TIMEOUT = 4.0
 """Seconds an aggregator has to answer: a dead one must not keep a person from what the others answer."""
@@ -51,6 +53,7 @@ def status(
     address: Annotated[list[str] | None, typer.Argument(help="HOST:PORT or URL of an aggregator's admin API.")] = None,
     config: Annotated[Path | None, typer.Option("--config", "-c", help="YAML configuration of an aggregator.")] = None,
     token_file: Annotated[Path | None, typer.Option(help="File with the token of the admin APIs.")] = None,
+    ca_file: Annotated[Path | None, typer.Option(help="Authorities (PEM) to trust; asks by TLS.")] = None,
     pipeline: Annotated[str, typer.Option(help="BlockAggregator in Kubernetes: all of its aggregators.")] = "",
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Its namespace.")] = "default",
     kubeconfig: Annotated[str, typer.Option(help="Way to its API server; without, the pod's own, or ~/.kube.")] = "",
@@ -65,7 +68,7 @@ def status(
         source = _source()
         ask = partial(source, pipeline, namespace, kubeconfig or None, context or None, TIMEOUT)
     else:
-        ask = partial(_ask_addresses, *_addresses(address or (), config, token_file))
+        ask = partial(_ask_addresses, *_addresses(address or (), config, token_file, ca_file))
     if watch and not as_json:
         _watch(ask, watch, wide=wide)
         return
@@ -90,18 +93,15 @@ def _source() -> Source:
     return source
 
 
-def _addresses(given: Sequence[str], config: Path | None, token_file: Path | None) -> tuple[Sequence[str], str]:
-    """The addresses to ask, and the token."""
-    addresses, token = list(given), ""
-    if config is not None:
-        admin = load(config).admin
-        addresses.insert(0, f"{admin.host}:{admin.port}")
-        token = admin.token.read() if admin.token is not None else ""
-    if token_file is not None:
-        token = _read(token_file)
+def _addresses(
+    given: Sequence[str], config: Path | None, token_file: Path | None, ca_file: Path | None
+) -> tuple[Sequence[str], AdminAccess]:
+    """The addresses to ask, and how."""
+    own = load(config).admin if config is not None else None
+    addresses = [f"{own.host}:{own.port}", *given] if own is not None else list(given)
     if not addresses:
         raise typer.BadParameter("give the address of an aggregator, or --config", param_hint="ADDRESS")
-    return addresses, token
+    return addresses, AdminAccess(own, token_file, ca_file)
 
 
 def exit_code(found: Found) -> int:
@@ -112,32 +112,29 @@ def exit_code(found: Found) -> int:
     return PARTIAL if silent else 0
 
 
-async def _ask_addresses(addresses: Sequence[str], token: str) -> Found:
-    return Found(await ask_all(addresses, token))
+async def _ask_addresses(addresses: Sequence[str], access: AdminAccess) -> Found:
+    return Found(await ask_all(addresses, access))
 
 
-async def ask_all(addresses: Sequence[str], token: str) -> Sequence[Asked]:
+async def ask_all(addresses: Sequence[str], access: AdminAccess) -> Sequence[Asked]:
     """What each answers, or why it does not; all are asked at once."""
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
     timeout = aiohttp.ClientTimeout(total=TIMEOUT)
-    async with aiohttp.ClientSession(headers=headers, timeout=timeout) as session:
-        return await asyncio.gather(*(_ask(session, address) for address in addresses))
+    async with aiohttp.ClientSession(headers=access.headers, timeout=timeout) as session:
+        return await asyncio.gather(*(_ask(session, address, access) for address in addresses))
 
 
-async def _ask(session: aiohttp.ClientSession, address: str) -> Asked:
-    base = address.rstrip("/") if "://" in address else f"http://{address}"
+async def _ask(session: aiohttp.ClientSession, address: str, access: AdminAccess) -> Asked:
     try:
-        async with session.get(base + STATUS.path) as answer:
+        async with session.get(access.url(address) + STATUS.path, **access.trust(address)) as answer:
             if answer.status == 401:
                 return Asked(address, None, "it wants a token, or another one: --token-file")
             if answer.status == 403:
                 return Asked(address, None, (await answer.text()).strip())
-            answer.raise_for_status()
+            if answer.status != 200:
+                return Asked(address, None, f"it answers {answer.status} {answer.reason}")
             return Asked(address, StatusPage.parse(await answer.read()), "")
-    except TimeoutError:
-        return Asked(address, None, f"no answer in {TIMEOUT:g} s")
-    except (aiohttp.ClientError, NotUnderstood, ValueError) as error:
-        return Asked(address, None, str(error))
+    except (aiohttp.ClientError, TimeoutError, NotUnderstood, ValueError) as error:
+        return Asked(address, None, no_answer(error, TIMEOUT))
 
 
 def _watch(ask: Callable[[], Coroutine[Any, Any, Found]], seconds: float, *, wide: bool) -> None:
@@ -148,10 +145,3 @@ def _watch(ask: Callable[[], Coroutine[Any, Any, Found]], seconds: float, *, wid
             history.add(found.asked)
             live.update(render(found, history), refresh=True)
             time.sleep(seconds)
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise BlockhouseError(f"token file {file} cannot be read: {error.strerror}") from error

@@ -146,6 +146,8 @@ def _default(field: FieldInfo, section: BaseModel | None, name: str) -> str:
     if field.is_required():
         return "required"
     default = field.get_default(call_default_factory=True) if section is None else getattr(section, name)
+    if default is None or default == {}:
+        return "none"
     if isinstance(default, bool):
         return str(default).lower()
     if isinstance(default, tuple):
@@ -156,4 +158,4 @@ def _default(field: FieldInfo, section: BaseModel | None, name: str) -> str:
         return duration_text(default)
     if IS_FRACTION in field.metadata:
         return percent_text(default)
-    return "none" if default is None or default == {} else str(default)
+    return str(default)

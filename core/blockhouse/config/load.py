@@ -50,11 +50,16 @@ def load(path: Path, unknown: Unknown | None = None) -> AggregatorConfig:
 
 def load_as(model: type[Model], path: Path, unknown: Unknown | None = None) -> Model:
     """The settings in a YAML file. Raises ConfigError with all its faults at once."""
+    return validate_as(model, read_as_mapping(path), source=str(path), unknown=unknown)
+
+
+def read_as_mapping(path: Path) -> dict[str, Any]:
+    """The fields of a YAML file, not yet validated. Raises ConfigError."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(str(path), [f"file: cannot be read: {error}"]) from error
-    return parse_as(model, text, source=str(path), unknown=unknown)
+    return _mapping(text, str(path))
 
 
 def parse(text: str, *, source: str = "text") -> AggregatorConfig:
@@ -64,12 +69,23 @@ def parse(text: str, *, source: str = "text") -> AggregatorConfig:
 
 def parse_as(model: type[Model], text: str, *, source: str = "text", unknown: Unknown | None = None) -> Model:
     """The settings in a YAML text; `source` names it in errors. Raises ConfigError."""
+    return validate_as(model, _mapping(text, source), source=source, unknown=unknown)
+
+
+def _mapping(text: str, source: str) -> dict[str, Any]:
     try:
         content = yaml.load(text, Loader=_UniqueKeys)
     except yaml.YAMLError as error:
         raise ConfigError(source, [_syntax(error)]) from None  # the error quotes the text, secrets included
     if not isinstance(content, dict):
         raise ConfigError(source, [f"document: {_shown(content)}: expected a mapping of fields"])
+    return content
+
+
+def validate_as(
+    model: type[Model], content: dict[str, Any], *, source: str = "text", unknown: Unknown | None = None
+) -> Model:
+    """The settings of fields by their names in YAML; `source` names them in errors. Raises ConfigError."""
     if unknown is not None:
         _forget_unknown(model, content, unknown)
     try:

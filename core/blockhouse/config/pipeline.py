@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from blockhouse.config.base import Settings
+from blockhouse.config.base import Settings, SettingsWithFiles
 from blockhouse.config.endpoints import NAME, ClickHouse, KafkaCluster, ZooKeeper
 from blockhouse.config.secrets import SecretRef
 from blockhouse.config.units import Duration, Size
@@ -20,6 +20,8 @@ MAX_ROWS = 1_048_575
 """One less than the server's squashing limit: a block stays one Data packet and one part per partition."""
 MAX_BLOCK_BYTES = 256 << 20
 """The same for its encoded bytes: a block has less."""
+GROWN_BYTES = 128 << 20
+"""What the grown blocks of all streams may hold together: a takeover of many streams must not exhaust the memory."""
 
 
 class BlockLimits(Settings):
@@ -54,6 +56,9 @@ class Blocks(BlockLimits):
 
 _TOPIC = re.compile(r"^(?!\.{1,2}$)[A-Za-z0-9._-]+$")
 MAX_TOPIC = 249
+SPARE_UNITS = 64
+"""Units of the metadata that a round leaves free: the next owner commits the same entries under a name that may be
+longer."""
 HEARTBEATS_PER_SESSION = 3
 """So that two lost heartbeats do not yet end a session."""
 
@@ -176,6 +181,15 @@ class Gate(Settings):
     """Its port; 0 takes a free one."""
 
 
+class AdminTls(SettingsWithFiles):
+    """TLS of the HTTP API. Both files are read again when they were renewed."""
+
+    cert_file: Path
+    """Its certificate, with the chain up to the authority (PEM)."""
+    key_file: Path
+    """Its key (PEM)."""
+
+
 class Admin(Settings):
     """Where the HTTP API listens."""
 
@@ -185,6 +199,13 @@ class Admin(Settings):
     """Its port; 0 takes a free one."""
     token: SecretRef | None = None
     """The token; required outside loopback."""
+    tls: AdminTls | None = None
+    """TLS; without it the API is plain HTTP."""
+
+    @property
+    def url(self) -> str:
+        """Where it is served: `https://HOST:PORT`."""
+        return f"{'https' if self.tls else 'http'}://{self.host}:{self.port}"
 
     @model_validator(mode="after")
     def _token_outside_loopback(self) -> Admin:

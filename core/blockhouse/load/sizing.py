@@ -9,28 +9,30 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from blockhouse.config.pipeline import GROWN_BYTES, Blocks
 from blockhouse.load.model import Rate
 from blockhouse.placement.model import TopicPartition
 
 PLANNED = 0.70
 """The part of a core that is planned: the rest is for catching up, and for what no mean shows."""
-BASE_MEMORY = 600e6
-"""Bytes an aggregator takes before any stream does."""
-ROUND_COPIES = 2.5
-"""A round's bytes are in memory as fetched, as decoded columns, and for a part of the time as the block to send."""
+BASE_MEMORY = 700 << 20
+"""Bytes of an aggregator without work: driver, JVM and workers (PSS, docs/bench.md)."""
+COPIES = 4.7
+"""How often what streams have in hand is in memory: as fetched, as decoded columns, as the block to send. An aggregator
+that drains a backlog, with blocks of 128 MiB in hand, takes 600 MiB more than one without work (docs/bench.md)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a core does: CPU seconds for a million rows, rows in a message, bytes a stream reads in one round."""
+    """What an aggregator does: CPU seconds for a million rows, rows in a message, tables with blocks in a round."""
 
     cpu_per_million_rows: float = 2.0
     rows_per_message: float = 1.0
-    bytes_per_round: float = 96 << 20
+    tables: int = 1
 
     def __post_init__(self) -> None:
-        if not (self.cpu_per_million_rows > 0 and self.rows_per_message > 0 and self.bytes_per_round > 0):
-            raise ValueError("CPU seconds, rows in a message and bytes in a round must be above 0")
+        if not (self.cpu_per_million_rows > 0 and self.rows_per_message > 0 and self.tables > 0):
+            raise ValueError("CPU seconds, rows in a message and tables must be above 0")
 
     def cores(self, messages: float) -> float:
         """Cores that so many messages/s keep busy."""
@@ -54,10 +56,28 @@ class Sizing:
     unknown: int
 
 
+def cores_planned(busy: float, sharing: int, owned: int) -> int:
+    """Cores of each of `sharing` replicas when `busy` cores of work are divided among them, at least 1.
+
+    A replica never needs more cores than the `owned` streams it may have: a stream is one task.
+    """
+    return min(max(math.ceil(busy / PLANNED / sharing - 1e-9), 1), owned)
+
+
+def memory_planned(owned: int, tables: int) -> float:
+    """Bytes of an aggregator whose `owned` streams drain a backlog of so many tables at once, with default limits.
+
+    A stream has a block of each table in hand, at most a round's bytes; blocks that grow share `GROWN_BYTES`.
+    """
+    limits = Blocks()
+    in_hand = min(tables * limits.max_bytes, limits.max_bytes_per_round)
+    return BASE_MEMORY + COPIES * max(GROWN_BYTES, owned * in_hand)
+
+
 def sizing(rates: Mapping[TopicPartition, Rate], replicas: int, work: Work) -> list[Sizing]:
     """By topic, for `replicas` of its shard. One replica has everything; more share it, and survive one that is down.
 
-    A replica never needs more cores than streams it may own: a stream is one task. Raises ValueError below 1 replica.
+    Raises ValueError below 1 replica.
     """
     if replicas < 1:
         raise ValueError(f"a shard has at least 1 replica, not {replicas}")
@@ -71,14 +91,13 @@ def _of_topic(topic: str, rates: Mapping[TopicPartition, Rate], sharing: int, wo
     known = {key: rate.messages for key, rate in rates.items() if rate.messages is not None}
     busy = sum(map(work.cores, known.values()))
     owned = math.ceil(len(rates) / sharing)
-    cores = min(max(math.ceil(busy / PLANNED / sharing - 1e-9), 1), owned)
     return Sizing(
         topic=topic,
         streams=len(rates),
         messages=sum(known.values()),
         cores=busy,
-        cores_per_replica=cores,
-        memory_per_replica=BASE_MEMORY + cores * ROUND_COPIES * work.bytes_per_round,
+        cores_per_replica=cores_planned(busy, sharing, owned),
+        memory_per_replica=memory_planned(owned, work.tables),
         hot=tuple(sorted(key for key, messages in known.items() if work.cores(messages) > PLANNED)),
         unknown=len(rates) - len(known),
     )

@@ -167,14 +167,15 @@ def _ask(settings: MirrorConfig, method: str, path: str) -> Any:
     """The answer of the mirror's admin API. Raises BlockhouseError when there is none."""
     import aiohttp
 
-    admin = settings.admin
-    headers = {"Authorization": f"Bearer {admin.token.read()}"} if admin.token else {}
-    url = f"http://{admin.host}:{admin.port}{path}"
+    from blockhouse.admin_client import AdminAccess
+    from blockhouse.http_errors import no_answer
+
+    access, url = AdminAccess(settings.admin), settings.admin.url + path
 
     async def ask() -> Any:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(TIMEOUT)) as client,
-            client.request(method, url, headers=headers) as answer,
+            client.request(method, url, headers=access.headers, **access.trust(settings.admin.url)) as answer,
         ):
             if answer.status != 200:
                 raise BlockhouseError(f"{url} answers {answer.status}: {(await answer.text()).strip()}")
@@ -183,5 +184,5 @@ def _ask(settings: MirrorConfig, method: str, path: str) -> Any:
     try:
         return asyncio.run(ask())
     except (aiohttp.ClientError, TimeoutError) as error:
-        why = str(error) or f"no answer within {TIMEOUT:g} s"
+        why = no_answer(error, TIMEOUT)
         raise BlockhouseError(f"mirror {settings.name} cannot be asked at {url}: {why}; does it run?") from None

@@ -18,7 +18,7 @@ class MirrorServer(HttpServer):
     def __init__(self, driver: Driver) -> None:
         admin = driver.mirrored.config.admin
         token = admin.token.read if admin.token else None
-        super().__init__(admin.host, admin.port, registry_of(driver), token=token)
+        super().__init__(admin.host, admin.port, registry_of(driver), token=token, tls=admin.tls)
         self._driver = driver
 
     def health(self) -> Answer:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import ssl
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import aiohttp
 
+from blockhouse.certificates import trusting
 from blockhouse.errors import Permanent, Retryable
 from blockhouse_operator.adapters.endpoints import UNREACHABLE
 from blockhouse_operator.adapters.fence import Fence
@@ -49,12 +48,6 @@ class TableOnServer:
     name: str
     path: str
     readonly: bool
-
-
-@lru_cache(maxsize=64)
-def _trust(authorities: str) -> ssl.SSLContext:
-    """One for all requests by the same authorities: it is expensive to make. Raises ValueError for what is no PEM."""
-    return ssl.create_default_context(cadata=authorities or None)
 
 
 class ClickHouseHttp:
@@ -99,7 +92,7 @@ class ClickHouseHttp:
         if self._session is None:
             self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=64, ttl_dns_cache=5))
         headers = {"X-ClickHouse-User": login.user, "X-ClickHouse-Key": login.password}
-        tls = _trust(login.authorities) if base.startswith("https") else True
+        tls = trusting(login.authorities) if base.startswith("https") else True
         try:
             async with (
                 asyncio.timeout(seconds),

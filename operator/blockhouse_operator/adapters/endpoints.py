@@ -57,10 +57,10 @@ class Endpoints:
             *(environment.get(name) or None for name in (AGGREGATOR_URL, VERIFIER_URL, CLICKHOUSE_URL, MIRROR_URL))
         )
 
-    def aggregator(self, replica: str, namespace: str) -> str:
+    def aggregator(self, replica: str, namespace: str, *, secure: bool = False) -> str:
         """Base of an aggregator's admin API: `/status` is below it. No slash at its end."""
         if self.aggregator_template is None:
-            return names.admin_url(replica, namespace)
+            return _by(names.admin_url(replica, namespace), secure=secure)
         return _filled(self.aggregator_template, namespace=namespace, replica=replica)
 
     def clickhouse(self, replica: str, namespace: str, host: str, *, secure: bool = False) -> str:
@@ -69,17 +69,21 @@ class Endpoints:
             return f"https://{host}:{names.HTTPS_PORT}" if secure else f"http://{host}:{names.HTTP_PORT}"
         return _filled(self.clickhouse_template, namespace=namespace, replica=replica)
 
-    def verifier(self, pipeline: str, namespace: str) -> str:
+    def verifier(self, pipeline: str, namespace: str, *, secure: bool = False) -> str:
         """Base of a verifier's HTTP API: `/verdict` is below it. No slash at its end."""
         if self.verifier_template is None:
-            return names.verifier_url(pipeline, namespace)
+            return _by(names.verifier_url(pipeline, namespace), secure=secure)
         return _filled(self.verifier_template, namespace=namespace, verifier=names.verifier(pipeline))
 
-    def mirror(self, name: str, namespace: str) -> str:
+    def mirror(self, name: str, namespace: str, *, secure: bool = False) -> str:
         """Base of a mirror's HTTP API: `/status` is below it. No slash at its end."""
         if self.mirror_template is None:
-            return names.mirror_url(name, namespace)
+            return _by(names.mirror_url(name, namespace), secure=secure)
         return _filled(self.mirror_template, namespace=namespace, mirror=names.mirror(name))
+
+
+def _by(url: str, *, secure: bool) -> str:
+    return url.replace("http:", "https:", 1) if secure else url
 
 
 def _filled(template: str, **values: str) -> str:

@@ -18,6 +18,7 @@ import structlog
 from kubernetes.aio.client import ApiClient
 
 from blockhouse.errors import Retryable
+from blockhouse.http_errors import no_answer
 from blockhouse_operator.adapters.drift import drifted
 from blockhouse_operator.adapters.events import Events
 from blockhouse_operator.adapters.fence import Fence
@@ -106,9 +107,12 @@ class Kubernetes:
             store.read(namespace, labels or {}, found, asked)
         return found
 
-    async def proxied(self, namespace: str, pod: str, port: int, path: str, headers: Mapping[str, str]) -> Any:
+    async def proxied(
+        self, namespace: str, pod: str, port: int, path: str, headers: Mapping[str, str], *, secure: bool = False
+    ) -> Any:
         """What a pod answers to GET, as JSON, by way of the API server; `Authorization` does not reach the pod."""
-        return await self._request("GET", POD.path(namespace, f"{pod}:{port}", f"proxy{path}"), headers=headers)
+        name = f"https:{pod}:{port}" if secure else f"{pod}:{port}"
+        return await self._request("GET", POD.path(namespace, name, f"proxy{path}"), headers=headers)
 
     async def apply(self, manifest: Object, live: Object | None) -> Written:
         """Make what we own of the object as in the manifest; no request where it is so already."""
@@ -293,7 +297,8 @@ class Kubernetes:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._figures.api_requests.labels(method, NO_ANSWER).inc()
             raise Retryable(
-                f"the Kubernetes API server did not answer {method} {path}: {type(error).__name__} {error}", after=1.0
+                f"the Kubernetes API server did not answer {method} {path}: {no_answer(error, REQUEST_SECONDS)}",
+                after=1.0,
             ) from error
         self._figures.api_requests.labels(method, str(answer.status)).inc()
         if 200 <= answer.status < 300:

@@ -7,11 +7,14 @@ that does not answer is an observation, not a failure: one silent pod must never
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 import aiohttp
 
+from blockhouse.certificates import trusting
 from blockhouse.contract import rollouts
 from blockhouse.contract.aggregator import NOT_CHECKED, STATUS, StatusPage, StreamStatus, TableStatus
 from blockhouse.contract.base import Answer, Endpoint, NotUnderstood, Request
@@ -38,6 +41,18 @@ REFUSALS: Mapping[int, Callable[[str], BlockhouseError]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class AdminLogin:
+    """What an admin API is asked with: its token, or several, each on a line; and the authorities (PEM) by which it is
+    known where it speaks TLS, the system's if empty."""
+
+    tokens: str = ""
+    authorities: str = ""
+
+    def __repr__(self) -> str:
+        return "AdminLogin(...)"
+
+
 class _Reply(NamedTuple):
     text: bytes | None
     """None where it is as in the answer that had this tag."""
@@ -52,14 +67,14 @@ class PipelineHttp:
         self._session: aiohttp.ClientSession | None = None
         self._known: dict[str, tuple[str, AggregatorSeen]] = {}
 
-    async def aggregator(self, base: str, token: str, *, whole: bool = True) -> AggregatorSeen:
+    async def aggregator(self, base: str, login: AdminLogin, *, whole: bool = True) -> AggregatorSeen:
         """The status page below `base`. Raises Retryable with why there is none that can be understood.
 
         Not `whole`: the former answer where the aggregator confirms that nothing else has changed than whether streams
         are drained, and which blocks are in flight of tables that no rollout holds.
         """
         tag, known = ("", None) if whole else self._known.get(base, ("", None))
-        reply = await self._request(STATUS.method, base + STATUS.path, token, tag=tag)
+        reply = await self._request(STATUS.method, base + STATUS.path, login, tag=tag)
         if reply.text is None and known is not None:
             return known
         seen = aggregator_seen(_understood(StatusPage, base + STATUS.path, reply.text or b""))
@@ -68,49 +83,51 @@ class PipelineHttp:
             self._known[base] = (reply.tag, seen)
         return seen
 
-    async def verdict(self, base: str, token: str) -> VerifierStatus:
+    async def verdict(self, base: str, login: AdminLogin) -> VerifierStatus:
         """The verdict below `base`. Raises Retryable as `aggregator` does."""
-        return verifier_seen(await self._ask(base, token, VERDICT, Verdict))
+        return verifier_seen(await self._ask(base, login, VERDICT, Verdict))
 
-    async def mirror(self, base: str, token: str) -> MirrorStatus:
+    async def mirror(self, base: str, login: AdminLogin) -> MirrorStatus:
         """The status of the mirror below `base`. Raises Retryable as `aggregator` does."""
-        return await self._ask(base, token, MIRROR_STATUS, MirrorStatus)
+        return await self._ask(base, login, MIRROR_STATUS, MirrorStatus)
 
-    async def rebalance(self, base: str, token: str) -> None:
+    async def rebalance(self, base: str, login: AdminLogin) -> None:
         """Ask the mirror to make its tasks even. Raises Retryable when it does not take the request."""
         self._fence.check()
-        await self._ask(base, token, REBALANCE, Requested)
+        await self._ask(base, login, REBALANCE, Requested)
 
-    async def gap(self, base: str, token: str, table: str, ddl: str) -> Gap:
+    async def gap(self, base: str, login: AdminLogin, table: str, ddl: str) -> Gap:
         """What lies between the replica's table and its declaration. Raises Permanent for a DDL that cannot be used."""
         body = rollouts.DifferenceRequest(ddl=ddl)
-        found = await self._ask(base, token, rollouts.DIFFERENCE, rollouts.DifferenceAnswer, body, table=table)
+        found = await self._ask(base, login, rollouts.DIFFERENCE, rollouts.DifferenceAnswer, body, table=table)
         return Gap(found.exists, found.added, found.refused)
 
-    async def hold(self, base: str, token: str, table: str, rollout: str) -> None:
+    async def hold(self, base: str, login: AdminLogin, table: str, rollout: str) -> None:
         """Hold the table in every stream of the shard. Raises Blocked while another rollout holds it."""
         self._fence.check()
         body = rollouts.HoldRequest(rollout=rollout)
-        await self._ask(base, token, rollouts.HOLD, rollouts.HoldAnswer, body, table=table)
+        await self._ask(base, login, rollouts.HOLD, rollouts.HoldAnswer, body, table=table)
 
-    async def release(self, base: str, token: str, table: str, rollout: str) -> None:
+    async def release(self, base: str, login: AdminLogin, table: str, rollout: str) -> None:
         """End a pause; no error when it has ended. Raises Blocked as `hold` does."""
         self._fence.check()
         body = rollouts.HoldRequest(rollout=rollout)
-        await self._ask(base, token, rollouts.RELEASE, rollouts.ReleaseAnswer, body, table=table)
+        await self._ask(base, login, rollouts.RELEASE, rollouts.ReleaseAnswer, body, table=table)
 
-    async def apply(self, base: str, token: str, table: str, ddl: str, rollout: str, *, restart: bool = False) -> None:
+    async def apply(
+        self, base: str, login: AdminLogin, table: str, ddl: str, rollout: str, *, restart: bool = False
+    ) -> None:
         """Create the table at this replica, or add its columns, which with `restart` demands that the shard's
         aggregators restart. Raises Blocked naming what stands in the way."""
         self._fence.check()
         body = rollouts.ApplyRequest(ddl=ddl, rollout=rollout, restart=restart)
-        await self._ask(base, token, rollouts.APPLY, rollouts.DifferenceAnswer, body, DDL_SECONDS, table=table)
+        await self._ask(base, login, rollouts.APPLY, rollouts.DifferenceAnswer, body, DDL_SECONDS, table=table)
 
-    async def restart(self, base: str, token: str, demand: int) -> None:
+    async def restart(self, base: str, login: AdminLogin, demand: int) -> None:
         """End the aggregator in order, unless it was started after this demand."""
         self._fence.check()
         body = rollouts.RestartRequest(number=demand)
-        await self._ask(base, token, rollouts.RESTART, rollouts.RestartAnswer, body)
+        await self._ask(base, login, rollouts.RESTART, rollouts.RestartAnswer, body)
 
     async def close(self) -> None:
         """Close every connection."""
@@ -120,7 +137,7 @@ class PipelineHttp:
     async def _ask(
         self,
         base: str,
-        token: str,
+        login: AdminLogin,
         endpoint: Endpoint,
         answer: type[AnswerT],
         body: Request | None = None,
@@ -129,39 +146,41 @@ class PipelineHttp:
     ) -> AnswerT:
         content = body.written() if body is not None else None
         url = base + endpoint.at(**parameters)
-        reply = await self._request(endpoint.method, url, token, content, seconds)
+        reply = await self._request(endpoint.method, url, login, content, seconds)
         return _understood(answer, url, reply.text or b"")
 
     async def _request(
         self,
         method: str,
         url: str,
-        token: str,
+        login: AdminLogin,
         body: Mapping[str, Any] | None = None,
         seconds: float = SECONDS,
         tag: str = "",
     ) -> _Reply:
-        """`token` may be several, each on a line: the next one is tried where one is not accepted."""
-        first, _, others = token.partition("\n")
+        """The next token is tried where one is not accepted."""
+        first, _, others = login.tokens.partition("\n")
         try:
-            return await self._send(method, url, first, body, seconds, tag)
+            return await self._send(method, url, replace(login, tokens=first), body, seconds, tag)
         except Retryable as error:
             if error.code != UNAUTHORIZED or not others:
                 raise
-        return await self._request(method, url, others, body, seconds, tag)
+        return await self._request(method, url, replace(login, tokens=others), body, seconds, tag)
 
     async def _send(
-        self, method: str, url: str, token: str, body: Mapping[str, Any] | None, seconds: float, tag: str
+        self, method: str, url: str, login: AdminLogin, body: Mapping[str, Any] | None, seconds: float, tag: str
     ) -> _Reply:
+        """With the one token of `login`."""
         if self._session is None:
             self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=64, ttl_dns_cache=5))
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        headers = {"Authorization": f"Bearer {login.tokens}"} if login.tokens else {}
+        trust = _trust(login) if url.startswith("https:") else {}
         if tag:
             headers["If-None-Match"] = tag
         try:
             async with (
                 asyncio.timeout(seconds),
-                self._session.request(method, url, headers=headers, json=body) as answer,
+                self._session.request(method, url, headers=headers, json=body, **trust) as answer,
             ):
                 text = await answer.content.read(LARGEST_ANSWER)
                 while not answer.content.at_eof() and len(text) < LARGEST_ANSWER:
@@ -175,6 +194,13 @@ class PipelineHttp:
         if answer.status != 200:
             raise Retryable(f"{url} answers {answer.status} {answer.reason}", after=2.0, code=answer.status)
         return _Reply(text, answer.headers.get("ETag", ""))
+
+
+def _trust(login: AdminLogin) -> dict[str, Any]:
+    try:
+        return {"ssl": trusting(login.authorities)}
+    except (ValueError, ssl.SSLError) as error:
+        raise Retryable(f"adminTls.caSecretRef has no certificates of authorities: {error}", after=30.0) from None
 
 
 def _understood(kind: type[AnswerT], url: str, text: bytes) -> AnswerT:

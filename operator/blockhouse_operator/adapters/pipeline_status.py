@@ -25,6 +25,7 @@ from blockhouse_operator.adapters.kubernetes import Kubernetes
 from blockhouse_operator.adapters.refusals import NotFound
 from blockhouse_operator.adapters.secrets import Contents
 from blockhouse_operator.api import labels, names
+from blockhouse_operator.decide.pods import speaks_tls
 
 UNAUTHORIZED = 401
 
@@ -41,7 +42,9 @@ async def pipeline_status(
         resources = await _resources(kubernetes, pipeline, namespace)
         own = labels.of_pipeline(pipeline, "replica")
         selector = {key: own[key] for key in (labels.PIPELINE, labels.COMPONENT)}
-        pods = sorted(pod["metadata"]["name"] for pod in await kubernetes.list(POD, namespace, selector))
+        pods = sorted(
+            (pod["metadata"]["name"], speaks_tls(pod)) for pod in await kubernetes.list(POD, namespace, selector)
+        )
         token, problem = await _token(kubernetes, pipeline, namespace)
         asked = await asyncio.gather(*(_ask(kubernetes, namespace, pod, token, problem, seconds) for pod in pods))
     finally:
@@ -72,16 +75,20 @@ async def _token(kubernetes: Kubernetes, pipeline: str, namespace: str) -> tuple
             await contents.object(names.internal_secret(pipeline))
         except BlockhouseError as error:
             return "", str(error)
-        return contents.admin_token(pipeline), ""
+        return contents.admin_login(pipeline, None).tokens, ""
 
 
-async def _ask(kubernetes: Kubernetes, namespace: str, pod: str, token: str, problem: str, seconds: float) -> Asked:
-    """`token` may be several, each on a line: the next one is tried where one is not accepted."""
+async def _ask(
+    kubernetes: Kubernetes, namespace: str, asked: tuple[str, bool], token: str, problem: str, seconds: float
+) -> Asked:
+    """`asked` is a pod, and whether it speaks TLS: the API server verifies no certificate, as when it asks kubelets'
+    pods itself. `token` may be several, each on a line: the next one is tried where one is not accepted."""
+    pod, secure = asked
     first, _, others = token.partition("\n")
     try:
         async with asyncio.timeout(seconds):
             headers = {TOKEN_HEADER: first} if first else {}
-            answer = await kubernetes.proxied(namespace, pod, names.ADMIN_PORT, STATUS.path, headers)
+            answer = await kubernetes.proxied(namespace, pod, names.ADMIN_PORT, STATUS.path, headers, secure=secure)
         return Asked(pod, StatusPage.parse(answer), "")
     except TimeoutError:
         return Asked(pod, None, f"no answer in {seconds:g} s")
@@ -89,7 +96,7 @@ async def _ask(kubernetes: Kubernetes, namespace: str, pod: str, token: str, pro
         return Asked(pod, None, "the pod is gone")
     except (Retryable, Permanent) as error:
         if error.code == UNAUTHORIZED and others:
-            return await _ask(kubernetes, namespace, pod, others, problem, seconds)
+            return await _ask(kubernetes, namespace, asked, others, problem, seconds)
         return Asked(pod, None, f"{error}; the token: {problem}" if problem else str(error))
     except (NotUnderstood, ValueError) as error:
         return Asked(pod, None, f"it answers something unknown: {error}")

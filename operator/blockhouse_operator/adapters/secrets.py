@@ -17,11 +17,13 @@ from blockhouse.config.endpoints import KafkaCluster, Sasl, Tls, ZooKeeper
 from blockhouse.config.secrets import SecretRef
 from blockhouse.fleet.load.settings import LoadSettings
 from blockhouse_operator.adapters.kinds import CONFIG_MAP, SECRET, Object
+from blockhouse_operator.adapters.pipeline_http import AdminLogin
 from blockhouse_operator.adapters.shared_objects import Objects
 from blockhouse_operator.api import kafka, names
 from blockhouse_operator.api.declared import given
 from blockhouse_operator.api.load import ThrottleLoad
 from blockhouse_operator.api.parts import Table
+from blockhouse_operator.api.references import AdminTls
 from blockhouse_operator.api.references import Tls as GivenTls
 from blockhouse_operator.api.shard import ShardEnsemble
 from blockhouse_operator.decide.reassignment_throttle import load_settings
@@ -75,12 +77,13 @@ class Contents:
             self._objects[place] = await self._source.get(SECRET, self._namespace, name)
         return self._objects[place]
 
-    def admin_token(self, pipeline: str) -> str:
-        """The token of a pipeline's admin APIs, whose Secret was read. While it is replaced, also the one before it,
-        on the next line: a server accepts the new one once it has read it."""
-        name = names.internal_secret(pipeline)
+    def admin_login(self, pipeline: str, tls: AdminTls | None) -> AdminLogin:
+        """For a pipeline's admin APIs, whose Secrets were read. While the token is replaced, also the one before it: a
+        server accepts the new one once it has read it."""
+        name, ca = names.internal_secret(pipeline), tls.ca_secret_ref if tls is not None else None
         tokens = (self.text(name, "token"), self.text(name, "former-token"))
-        return "\n".join(token for token in tokens if token)
+        authorities = (self.text(ca.name, ca.key) or "") if ca is not None else ""
+        return AdminLogin("\n".join(token for token in tokens if token), authorities)
 
     def declaration(self, table: Table) -> str | None:
         """The DDL of a table, from the spec or from the ConfigMap it refers to; None where there is none."""

@@ -16,6 +16,7 @@ from blockhouse_operator.api.parts import PodSecurity, Toleration
 from blockhouse_operator.api.pipeline import NetworkPolicySpec, PullSecrets
 from blockhouse_operator.api.pod_containers import ContainerTemplate
 from blockhouse_operator.api.pod_volumes import require_known
+from blockhouse_operator.api.references import AdminTls
 from blockhouse_operator.api.status import Conditions, Count, Message, Name
 from blockhouse_operator.api.template import ObjectTemplate, PodTemplate, ServiceTemplate
 
@@ -95,6 +96,8 @@ class KafkaMirrorSpec(Part):
     """Secrets for pulling the image."""
     network_policy: NetworkPolicySpec = NetworkPolicySpec()
     """NetworkPolicy of the pod: only its admin API is reached, from pods."""
+    admin_tls: AdminTls | None = None
+    """TLS of the admin API, for the host of its Service. Needs an image of the operator's version."""
     template: MirrorTemplate = MirrorTemplate()
     """What the objects have besides."""
     suspend: bool = False

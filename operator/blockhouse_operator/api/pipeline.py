@@ -19,7 +19,7 @@ from blockhouse_operator.api.parts import (
     Zone,
     ZooKeeperSpec,
 )
-from blockhouse_operator.api.references import LocalRef
+from blockhouse_operator.api.references import AdminTls, LocalRef
 from blockhouse_operator.api.rollout import Rollout
 from blockhouse_operator.api.template import Template
 
@@ -88,6 +88,9 @@ class BlockAggregatorSpec(Part):
     """Secrets for pulling images."""
     network_policy: NetworkPolicySpec = NetworkPolicySpec()
     """NetworkPolicy of the shards."""
+    admin_tls: AdminTls | None = None
+    """TLS of the admin APIs and the verifier's, for the hosts of the replicas' Services and of the verifier's
+    (`*.NAMESPACE.svc`). Needs images of the operator's version; pods restart for it."""
     template: Template = Template()
     """What pods, Services, ServiceAccounts and volume claims have besides."""
     paused: bool = False

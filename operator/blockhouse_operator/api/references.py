@@ -48,6 +48,15 @@ class TlsSecretRef(Part):
     """Name of the Secret."""
 
 
+class AdminTls(Part):
+    """TLS of the HTTP APIs that the operator asks."""
+
+    secret_ref: TlsSecretRef
+    """Their certificate, as cert-manager issues it; a renewed one counts without a restart."""
+    ca_secret_ref: CaSecretRef | None = None
+    """Authorities by which the operator knows them; those of its image without it."""
+
+
 class LocalRef(Part):
     """An object of the same namespace."""
 

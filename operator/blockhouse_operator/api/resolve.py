@@ -49,6 +49,7 @@ def resolve(pipeline: BlockAggregator, shard: int) -> ClickHouseShardIngestSpec:
         security=spec.security,
         image_pull_secrets=spec.image_pull_secrets,
         network_policy=spec.network_policy,
+        admin_tls=spec.admin_tls,
         template=ShardTemplate(**{name: getattr(spec.template, name) for name in ShardTemplate.model_fields}),
         suspend=spec.suspend,
         stop=spec.stop,

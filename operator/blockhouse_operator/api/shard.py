@@ -21,6 +21,7 @@ from blockhouse_operator.api.parts import (
     ZooKeeperSession,
 )
 from blockhouse_operator.api.pipeline import NetworkPolicySpec, PullSecrets, Tables, Zones
+from blockhouse_operator.api.references import AdminTls
 from blockhouse_operator.api.rollout import ShardRollout
 from blockhouse_operator.api.template import ShardTemplate
 
@@ -86,6 +87,8 @@ class ClickHouseShardIngestSpec(Part):
     """Secrets for pulling images."""
     network_policy: NetworkPolicySpec = NetworkPolicySpec()
     """NetworkPolicy of the shard."""
+    admin_tls: AdminTls | None = None
+    """TLS of the aggregators' admin APIs."""
     template: ShardTemplate = ShardTemplate()
     """What pods, Services and volume claims have besides."""
     suspend: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from blockhouse_operator.api import names
 from blockhouse_operator.api.labels import SPEC_HASH
 from blockhouse_operator.api.status import RestartStatus
 from blockhouse_operator.decide.restarts import demanded
@@ -20,12 +21,22 @@ def pod_seen(pod: Mapping[str, Any], restart: RestartStatus | None = None) -> Po
     ready = any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ())
     return PodSeen(
         ready=ready,
+        secure=speaks_tls(pod),
         terminating=bool(meta.get("deletionTimestamp")),
         spec_hash=(meta.get("annotations") or {}).get(SPEC_HASH, ""),
         restart_demanded=demanded(pod, restart),
         restarts=sum(container.get("restartCount", 0) for container in statuses),
         trouble="" if ready else next(_troubles(status), ""),
     )
+
+
+def speaks_tls(pod: Mapping[str, Any]) -> bool:
+    """Whether its admin API does: a pod that was created before `adminTls` was given does not."""
+    probes = (
+        (each.get("livenessProbe") or {}).get("httpGet") or {}
+        for each in (pod.get("spec") or {}).get("containers") or ()
+    )
+    return any(probe.get("port") == names.ADMIN_PORT and probe.get("scheme") == "HTTPS" for probe in probes)
 
 
 def running(pod: Mapping[str, Any]) -> bool:

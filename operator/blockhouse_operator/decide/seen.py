@@ -77,9 +77,10 @@ class AggregatorSeen:
 @dataclass(frozen=True, slots=True)
 class PodSeen:
     """A replica's pod. `ready` is ClickHouse's readiness alone; `trouble` is why a container or the pod waits.
-    `restart_demanded`: a person asked for its restart."""
+    `restart_demanded`: a person asked for its restart; `secure`: its admin API speaks TLS."""
 
     ready: bool
+    secure: bool = False
     terminating: bool = False
     spec_hash: str = ""
     restart_demanded: bool = False
@@ -104,6 +105,11 @@ class ReplicaSeen:
     pod: PodSeen | None = None
     aggregator: AggregatorSeen | None = None
     silence: str = ""
+
+    @property
+    def secure(self) -> bool:
+        """Whether its admin API speaks TLS."""
+        return self.pod is not None and self.pod.secure
 
     def state(self) -> State:
         """What it does, the earliest stage of its start that is not over."""

@@ -136,9 +136,9 @@ def _container(mirror: KafkaMirror) -> dict[str, Any]:
         args=["mirror", "run", "--ignore-unknown", "--config", f"{volumes.CONFIG}/{FILE}"],
         env=pod.spark_env(),
         ports=[{"name": "admin", "containerPort": names.ADMIN_PORT}],
-        startupProbe=pod.http("/healthz", names.ADMIN_PORT, 2, pod.START_FAILURES),
-        readinessProbe=pod.http("/readyz", names.ADMIN_PORT, 5, 3),
-        livenessProbe=pod.http("/healthz", names.ADMIN_PORT, 10, 6),
+        startupProbe=pod.admin_probe("/healthz", 2, pod.START_FAILURES, mirror.spec.admin_tls),
+        readinessProbe=pod.admin_probe("/readyz", 5, 3, mirror.spec.admin_tls),
+        livenessProbe=pod.admin_probe("/healthz", 10, 6, mirror.spec.admin_tls),
         volumeMounts=[
             {"name": "config", "mountPath": volumes.CONFIG, "readOnly": True},
             volumes.internal_mount(),
@@ -161,6 +161,7 @@ def _volumes(mirror: KafkaMirror) -> list[dict[str, Any]]:
 
 def _logins(mirror: KafkaMirror) -> list[volumes.Login]:
     logins = [volumes.kafka_login(cluster) for cluster in (mirror.spec.source, mirror.spec.target)]
+    logins.append(volumes.admin_certificate(mirror.spec.admin_tls))
     return [login for login in logins if login.sources]
 
 

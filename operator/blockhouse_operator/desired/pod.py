@@ -12,7 +12,7 @@ from typing import Any
 from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.clickhouse import ManagedClickHouse, Resources
 from blockhouse_operator.api.parts import PodSecurity
-from blockhouse_operator.api.references import LocalRef, PasswordSecretRef
+from blockhouse_operator.api.references import AdminTls, LocalRef, PasswordSecretRef
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec, Replica, ShardEnsemble
 from blockhouse_operator.api.template import PodTemplate
 from blockhouse_operator.desired import clickhouse, scripts, settings, volumes
@@ -111,9 +111,14 @@ def spark_env() -> list[dict[str, Any]]:
     ]
 
 
-def http(path: str, port: int, period: int, failures: int) -> dict[str, Any]:
+def admin_probe(path: str, period: int, failures: int, tls: AdminTls | None) -> dict[str, Any]:
+    """A probe of an admin API. The kubelet verifies no certificate."""
+    return http(path, names.ADMIN_PORT, period, failures, secure=tls is not None)
+
+
+def http(path: str, port: int, period: int, failures: int, *, secure: bool) -> dict[str, Any]:
     """A probe: `failures` times `period` seconds until it counts."""
-    scheme = {"scheme": "HTTPS"} if port == names.HTTPS_PORT else {}
+    scheme = {"scheme": "HTTPS"} if secure else {}
     return {
         "httpGet": {"path": path, "port": port, **scheme},
         "periodSeconds": period,
@@ -134,8 +139,8 @@ def _clickhouse(
         env=_clickhouse_env(spec, replica),
         ports=[{"name": name, "containerPort": port} for name, port in server_ports(managed)],
         startupProbe=_started(_web(managed)),
-        readinessProbe=http("/ping", _web(managed), 5, 3),
-        livenessProbe=http("/ping", _web(managed), 10, 12),
+        readinessProbe=http("/ping", _web(managed), 5, 3, secure=managed.secure),
+        livenessProbe=http("/ping", _web(managed), 10, 12, secure=managed.secure),
         lifecycle={"preStop": {"exec": {"command": ["/bin/sh", "-c", end]}}},
         volumeMounts=[
             {"name": "data", "mountPath": clickhouse.DATA},
@@ -200,7 +205,8 @@ def _from_secret(variable: str, secret: PasswordSecretRef) -> dict[str, Any]:
 
 def _aggregator(spec: ClickHouseShardIngestSpec, alone: bool) -> dict[str, Any]:
     """The aggregator; `alone` in its pod it decides about readiness, beside ClickHouse it does not."""
-    ready = {"readinessProbe": http("/readyz", names.ADMIN_PORT, 5, 3)} if alone else {}
+    tls = spec.admin_tls
+    ready = {"readinessProbe": admin_probe("/readyz", 5, 3, tls)} if alone else {}
     return container(
         names.AGGREGATOR,
         spec.aggregator.image,
@@ -209,8 +215,8 @@ def _aggregator(spec: ClickHouseShardIngestSpec, alone: bool) -> dict[str, Any]:
         args=["aggregator", "run", "--ignore-unknown", "--config", f"{volumes.CONFIG}/aggregator.yaml"],
         env=spark_env(),
         ports=[{"name": "admin", "containerPort": names.ADMIN_PORT}],
-        startupProbe=http("/healthz", names.ADMIN_PORT, 2, START_FAILURES),
-        livenessProbe=http("/healthz", names.ADMIN_PORT, 10, 6),
+        startupProbe=admin_probe("/healthz", 2, START_FAILURES, tls),
+        livenessProbe=admin_probe("/healthz", 10, 6, tls),
         **ready,
         volumeMounts=[
             {"name": "config", "mountPath": volumes.CONFIG, "readOnly": True},
@@ -226,6 +232,7 @@ def _logins(spec: ClickHouseShardIngestSpec) -> list[volumes.Login]:
     if existing := spec.clickhouse.existing:
         logins.append(volumes.Login(volumes.CLICKHOUSE, existing.tls, existing.password_secret_ref))
     logins.append(volumes.zookeeper_login(spec.zookeeper))
+    logins.append(volumes.admin_certificate(spec.admin_tls))
     return [login for login in logins if login.sources]
 
 

@@ -18,6 +18,7 @@ from blockhouse.config.units import seconds
 from blockhouse.config.verifier import VerifierConfig
 from blockhouse_operator.api import names
 from blockhouse_operator.api.declared import given
+from blockhouse_operator.api.references import AdminTls
 from blockhouse_operator.api.resource import BlockAggregator, KafkaMirror, invalid
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec, Replica
 from blockhouse_operator.desired import volumes
@@ -84,7 +85,7 @@ def aggregator(spec: ClickHouseShardIngestSpec, replica: Replica) -> settings.Ag
         blocks=_blocks(spec),
         suspend_file=Path(volumes.SUSPEND),
         spark=settings.Spark(**given(spec.aggregator.spark, settings.Spark)),
-        admin=_admin(),
+        admin=_admin(spec.admin_tls),
         **given(spec.aggregator, settings.AggregatorConfig),
     )
 
@@ -97,7 +98,7 @@ def verifier(pipeline: BlockAggregator) -> VerifierConfig:
         groups=tuple(names.from_template(kafka.group_template, shard) for shard in shards),
         topics=tuple(names.from_template(kafka.topic.name_template, shard) for shard in shards),
         clusters=tuple(volumes.kafka_settings(cluster) for cluster in kafka.clusters if not cluster.retired),
-        admin=_admin(),
+        admin=_admin(pipeline.spec.admin_tls),
         **given(pipeline.spec.verifier, VerifierConfig),
     )
 
@@ -110,7 +111,7 @@ def mirror(resource: KafkaMirror) -> MirrorConfig:
         "source": volumes.kafka_settings(spec.source),
         "target": volumes.kafka_settings(spec.target),
         "spark": given(spec.spark, MirrorSpark),
-        "admin": _admin(),
+        "admin": _admin(spec.admin_tls),
         **given(spec, MirrorConfig),
     }
     try:
@@ -134,9 +135,12 @@ def _kafka(spec: ClickHouseShardIngestSpec) -> settings.Kafka:
     )
 
 
-def _admin() -> settings.Admin:
-    token = SecretRef.model_validate({"file": volumes.TOKEN})
-    return settings.Admin(host="0.0.0.0", port=names.ADMIN_PORT, token=token)
+def _admin(tls: AdminTls | None) -> settings.Admin:
+    token, found = SecretRef.model_validate({"file": volumes.TOKEN}), volumes.admin_certificate(tls).tls()
+    files = None
+    if found is not None and found.cert_file is not None and found.key_file is not None:
+        files = settings.AdminTls(cert_file=found.cert_file, key_file=found.key_file)
+    return settings.Admin(host="0.0.0.0", port=names.ADMIN_PORT, token=token, tls=files)
 
 
 _PLAIN = {"port": names.NATIVE_PORT}

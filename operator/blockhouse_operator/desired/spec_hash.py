@@ -14,7 +14,10 @@ from collections.abc import Mapping
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec, Replica
 from blockhouse_operator.desired.manifest import content_of
 
-_POD = ("pipeline", "shard", "quorum", "kafka", "clickhouse", "zookeeper", "blocks", "aggregator", "security")
+_POD = (
+    *("pipeline", "shard", "quorum", "kafka", "clickhouse", "zookeeper", "blocks", "aggregator", "security"),
+    "adminTls",
+)
 """Inputs of pods. Not among them: DDL (tables change without a restart), other replicas (`remote_servers` is read
 again), rollout, suspend, pull secrets, the network policy."""
 _CONTENTS = ("configFiles", "userFiles", "secretsHash")

@@ -67,6 +67,7 @@ def spec_hash(pipeline: BlockAggregator) -> str:
             "topic": kafka["topic"]["nameTemplate"],
             "clusters": kafka["clusters"],
             **({"settings": own} if own else {}),
+            **({"adminTls": content_of(spec.admin_tls)} if spec.admin_tls is not None else {}),
             **({"secrets": pipeline.secrets_hash} if pipeline.secrets_hash else {}),
         }
     )
@@ -75,7 +76,7 @@ def spec_hash(pipeline: BlockAggregator) -> str:
 def _pod(pipeline: BlockAggregator, name: str) -> dict[str, object]:
     spec = pipeline.spec
     logins = [volumes.kafka_login(cluster) for cluster in spec.kafka.clusters if not cluster.retired]
-    logins = [login for login in logins if login.sources]
+    logins = [login for login in (*logins, volumes.admin_certificate(spec.admin_tls)) if login.sources]
     folder, added, own = volumes.CONFIG, spec.template.pod, spec.template.verifier_container
     mounted = {mount.name for mount in own.volume_mounts}
     return {
@@ -89,9 +90,9 @@ def _pod(pipeline: BlockAggregator, name: str) -> dict[str, object]:
                     args=["verifier", "run", "--ignore-unknown", "--config", f"{folder}/verifier.yaml"],
                     env=[{"name": "HOME", "value": "/tmp"}],
                     ports=[{"name": "admin", "containerPort": names.ADMIN_PORT}],
-                    startupProbe=pod.http("/healthz", names.ADMIN_PORT, 2, pod.START_FAILURES),
-                    readinessProbe=pod.http("/readyz", names.ADMIN_PORT, 5, 3),
-                    livenessProbe=pod.http("/healthz", names.ADMIN_PORT, 10, 6),
+                    startupProbe=pod.admin_probe("/healthz", 2, pod.START_FAILURES, spec.admin_tls),
+                    readinessProbe=pod.admin_probe("/readyz", 5, 3, spec.admin_tls),
+                    livenessProbe=pod.admin_probe("/healthz", 10, 6, spec.admin_tls),
                     volumeMounts=[
                         {"name": "config", "mountPath": folder, "readOnly": True},
                         volumes.internal_mount(),

@@ -9,7 +9,7 @@ from blockhouse.config.secrets import SecretRef
 from blockhouse_operator.api.clickhouse import ServerTls
 from blockhouse_operator.api.kafka import KafkaServers
 from blockhouse_operator.api.parts import Ensemble
-from blockhouse_operator.api.references import PasswordSecretRef, Tls
+from blockhouse_operator.api.references import AdminTls, PasswordSecretRef, Tls
 
 ROOT = "/etc/blockhouse"
 INTERNAL = "internal"
@@ -17,7 +17,7 @@ TOKEN = f"{ROOT}/{INTERNAL}/token"
 CONFIG = f"{ROOT}/config"
 SUSPEND = f"{CONFIG}/suspend"
 """Read every second by the aggregator, so that it can be suspended without a restart."""
-CLICKHOUSE, ZOOKEEPER, SERVER = "clickhouse-login", "zookeeper-login", "clickhouse-tls"
+CLICKHOUSE, ZOOKEEPER, SERVER, ADMIN_TLS = "clickhouse-login", "zookeeper-login", "clickhouse-tls", "admin-tls"
 
 
 class Login:
@@ -79,6 +79,11 @@ def zookeeper_login(ensemble: Ensemble) -> Login:
 def server_certificates(tls: ServerTls) -> Login:
     """The certificate of a managed ClickHouse, and the authorities it trusts."""
     return Login(SERVER, Tls(ca_secret_ref=tls.ca_secret_ref, client_secret_ref=tls.secret_ref), None)
+
+
+def admin_certificate(tls: AdminTls | None) -> Login:
+    """The certificate of an admin API."""
+    return Login(ADMIN_TLS, Tls(client_secret_ref=tls.secret_ref) if tls is not None else None, None)
 
 
 def kafka_settings(cluster: KafkaServers) -> endpoints.KafkaCluster:

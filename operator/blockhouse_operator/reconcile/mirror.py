@@ -25,6 +25,7 @@ from blockhouse_operator.adapters.kinds import (
     SERVICE_ACCOUNT,
     Object,
 )
+from blockhouse_operator.adapters.pipeline_http import AdminLogin
 from blockhouse_operator.adapters.secrets import Contents
 from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.conditions import Condition, ConditionType, Reason, condition
@@ -109,7 +110,8 @@ class MirrorReconciler:
             applied.add(await apply_children(services.kubernetes, manifests, there, mirror.owners()))
             await prune_children(services.kubernetes, manifests, there, mirror.uid)
         pod, answers = await self._pod(mirror)
-        page, silence = await self._status(mirror, token) if answers else (None, "no pod runs")
+        login = _login(token, mirror, contents)
+        page, silence = await self._status(mirror, login, pod) if answers else (None, "no pod runs")
         seen = MirrorSeen(
             pod=pod,
             settled=_settled(there.get((DEPLOYMENT.name, names.mirror(mirror.name))), applied),
@@ -120,7 +122,7 @@ class MirrorReconciler:
             refused=tuple(applied.refused),
         )
         after = await self._write(mirror, live, seen, config)
-        asked = await self._rebalance(mirror, live, token) if page is not None else not _wants_rebalance(live)
+        asked = await self._rebalance(mirror, live, login, pod) if page is not None else not _wants_rebalance(live)
         raise_refused(mirror.name, applied)
         return services.resync if asked and _calm(after) and not applied.ending else SOON
 
@@ -166,14 +168,19 @@ class MirrorReconciler:
         newest = max(live, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")), default=None)
         return (None, False) if newest is None else (pod_seen(newest), running(newest))
 
-    async def _status(self, mirror: KafkaMirror, token: str) -> tuple[MirrorStatus | None, str]:
-        base = self._services.endpoints.mirror(mirror.name, mirror.namespace)
+    def _base(self, mirror: KafkaMirror, pod: PodSeen | None) -> str:
+        secure = pod is not None and pod.secure
+        return self._services.endpoints.mirror(mirror.name, mirror.namespace, secure=secure)
+
+    async def _status(
+        self, mirror: KafkaMirror, login: AdminLogin, pod: PodSeen | None
+    ) -> tuple[MirrorStatus | None, str]:
         try:
-            return await self._services.http.mirror(base, token), ""
+            return await self._services.http.mirror(self._base(mirror, pod), login), ""
         except Retryable as error:
             return None, str(error)
 
-    async def _rebalance(self, mirror: KafkaMirror, live: Object, token: str) -> bool:
+    async def _rebalance(self, mirror: KafkaMirror, live: Object, login: AdminLogin, pod: PodSeen | None) -> bool:
         """Pass a request for even tasks on, once, and take its annotation away. Returns whether none is left."""
         services = self._services
         if not _wants_rebalance(live):
@@ -181,7 +188,7 @@ class MirrorReconciler:
         if not _wants_rebalance(live) or services.dry_run or mirror.uid in self._passed_on:
             return True
         try:
-            await services.http.rebalance(services.endpoints.mirror(mirror.name, mirror.namespace), token)
+            await services.http.rebalance(self._base(mirror, pod), login)
         except Retryable as error:
             log.warning("rebalance_not_requested", mirror=mirror.name, error=str(error))
             return False
@@ -223,6 +230,11 @@ class MirrorReconciler:
         whole = status.model_copy(update={"conditions": timed, "observed_generation": generation})
         await report(services, KAFKA_MIRROR, live, before.conditions, whole, timed)
         return timed
+
+
+def _login(token: str, mirror: KafkaMirror, contents: Contents) -> AdminLogin:
+    ca = mirror.spec.admin_tls.ca_secret_ref if mirror.spec.admin_tls is not None else None
+    return AdminLogin(token, (contents.text(ca.name, ca.key) or "") if ca is not None else "")
 
 
 def _texts(contents: Contents, refers_to: Sequence[Reference]) -> Mapping[str, str]:

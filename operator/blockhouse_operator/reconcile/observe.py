@@ -11,6 +11,7 @@ from functools import partial
 from blockhouse.errors import Retryable
 from blockhouse_operator.adapters.ensemble import Ensemble
 from blockhouse_operator.adapters.kinds import Object
+from blockhouse_operator.adapters.pipeline_http import AdminLogin
 from blockhouse_operator.adapters.secrets import Contents
 from blockhouse_operator.api import labels
 from blockhouse_operator.api.conditions import Reason
@@ -41,10 +42,10 @@ async def observe_shard(
     tables: Mapping[str, tuple[TableAt, ...]],
 ) -> ShardSeen:
     """`missing` are the references of the spec that are not there, `tables` what was seen of each table last."""
-    token = contents.admin_token(shard.spec.pipeline)
+    login = contents.admin_login(shard.spec.pipeline, shard.spec.admin_tls)
     known = (*snapshot.replicas, *snapshot.surplus)
     asked = [replica for replica in known if replica.name in snapshot.running]
-    answers = await asyncio.gather(*(_ask(services, shard.namespace, replica, token) for replica in asked))
+    answers = await asyncio.gather(*(_ask(services, shard.namespace, replica, login) for replica in asked))
     heard = {replica.name: replica for replica in (*known, *answers)}
     seen = ShardSeen(
         replicas=tuple(heard[replica.name] for replica in snapshot.replicas),
@@ -75,12 +76,18 @@ def other_zones(services: Services, shard: ClickHouseShardIngest) -> tuple[str, 
     return tuple(sorted(zones - services.zones)) if services.zones is not None else ()
 
 
-async def _ask(services: Services, namespace: str, replica: ReplicaSeen, token: str) -> ReplicaSeen:
+def admin_base(services: Services, shard: ClickHouseShardIngest, seen: ShardSeen, name: str) -> str:
+    """Where the aggregator of a replica is asked, by TLS where its pod speaks it."""
+    secure = any(each.name == name and each.secure for each in (*seen.replicas, *seen.surplus))
+    return services.endpoints.aggregator(name, shard.namespace, secure=secure)
+
+
+async def _ask(services: Services, namespace: str, replica: ReplicaSeen, login: AdminLogin) -> ReplicaSeen:
     try:
-        base = services.endpoints.aggregator(replica.name, namespace)
+        base = services.endpoints.aggregator(replica.name, namespace, secure=replica.secure)
         # Operators of other zones are informed of what is drained.
         whole = services.fresh or services.zones is not None
-        answer = await services.http.aggregator(base, token, whole=whole)
+        answer = await services.http.aggregator(base, login, whole=whole)
     except Retryable as error:
         return replace(replica, silence=str(error))
     return replace(replica, aggregator=answer)

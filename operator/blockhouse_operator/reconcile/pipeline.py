@@ -206,9 +206,10 @@ class PipelineReconciler:
             return None, ""
         secret = names.internal_secret(pipeline.name)
         await contents.read([Reference("Secret", secret, "token")])
-        base = services.endpoints.verifier(pipeline.name, pipeline.namespace)
+        tls = pipeline.spec.admin_tls
+        base = services.endpoints.verifier(pipeline.name, pipeline.namespace, secure=tls is not None)
         try:
-            return await services.http.verdict(base, contents.admin_token(pipeline.name)), ""
+            return await services.http.verdict(base, contents.admin_login(pipeline.name, tls)), ""
         except Retryable as error:
             return None, str(error)
 

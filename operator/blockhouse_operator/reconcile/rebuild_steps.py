@@ -11,7 +11,9 @@ from blockhouse_operator.api.status import RebuildStatus
 from blockhouse_operator.decide.paths import replication_paths
 from blockhouse_operator.decide.rebuild import BeginRebuild, EndRebuild, ReplaceVolume, RestoreReplica
 from blockhouse_operator.decide.removal import Unregister
+from blockhouse_operator.decide.seen import ShardSeen
 from blockhouse_operator.reconcile.children import Children
+from blockhouse_operator.reconcile.observe import admin_base
 from blockhouse_operator.reconcile.rebuild import COPIED, NOT_COPIED
 from blockhouse_operator.reconcile.replication import login_of, server_of
 from blockhouse_operator.reconcile.report import as_json
@@ -27,12 +29,14 @@ class RebuildSteps:
         shard: ClickHouseShardIngest,
         live: Object,
         children: Children,
+        seen: ShardSeen,
         contents: Contents,
     ) -> None:
         self._services = services
         self._shard = shard
         self._live = live
         self._children = children
+        self._seen = seen
         self._contents = contents
 
     async def begin(self, step: BeginRebuild) -> RebuildStatus:
@@ -85,13 +89,13 @@ class RebuildSteps:
         """Raise Retryable unless the server of the replica still does not have the tables: a registration must never
         be taken from a table that was created meanwhile."""
         services, shard = self._services, self._shard
-        token = self._contents.admin_token(shard.spec.pipeline)
-        base = services.endpoints.aggregator(step.replica, shard.namespace)
+        login = self._contents.admin_login(shard.spec.pipeline, shard.spec.admin_tls)
+        base = admin_base(services, shard, self._seen, step.replica)
         by_path = {path: name for name, path in replication_paths(shard.spec, self._contents.declaration).items()}
         declared = {table.name: self._contents.declaration(table) for table in shard.spec.tables}
         for path in step.paths:
             name = by_path.get(path, "")
-            gap = await services.http.gap(base, token, name, declared.get(name) or "")
+            gap = await services.http.gap(base, login, name, declared.get(name) or "")
             if gap.exists:
                 raise Retryable(f"table {name} is at {step.replica} meanwhile; its registration stays", after=1.0)
 

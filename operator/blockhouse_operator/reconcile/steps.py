@@ -20,7 +20,7 @@ from blockhouse_operator.decide.rollout import BeginStep, EndStep, Restart, Rest
 from blockhouse_operator.decide.shard import ShardPlan
 from blockhouse_operator.decide.steps import OneReplicaStep
 from blockhouse_operator.reconcile.children import Children
-from blockhouse_operator.reconcile.observe import ShardLook, ensemble_of, other_zones
+from blockhouse_operator.reconcile.observe import ShardLook, admin_base, ensemble_of, other_zones
 from blockhouse_operator.reconcile.rebuild_steps import RebuildSteps
 from blockhouse_operator.reconcile.report import as_json
 from blockhouse_operator.reconcile.services import Services
@@ -55,7 +55,7 @@ class ShardSteps:
         self._children = children
         self._look = look
         self._contents = contents
-        self._rebuilds = RebuildSteps(services, shard, live, children, contents)
+        self._rebuilds = RebuildSteps(services, shard, live, children, look.seen, contents)
 
     async def take(self, plan: ShardPlan) -> Taken:
         """Take every step in order. After one that failed none is taken: the next may rely on it."""
@@ -133,9 +133,9 @@ class ShardSteps:
         services, shard = self._services, self._shard
         if services.dry_run:
             return
-        token = self._contents.admin_token(shard.spec.pipeline)
-        base = services.endpoints.aggregator(step.replica, shard.namespace)
-        await services.http.restart(base, token, step.demand)
+        login = self._contents.admin_login(shard.spec.pipeline, shard.spec.admin_tls)
+        base = admin_base(services, shard, self._look.seen, step.replica)
+        await services.http.restart(base, login, step.demand)
         await self._emit("Restarting", f"aggregator of {step.replica} restarts: {step.why}")
 
     async def _release(self, replica: str) -> None:

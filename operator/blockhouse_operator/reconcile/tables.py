@@ -16,6 +16,7 @@ import structlog
 from blockhouse.config.units import seconds
 from blockhouse.errors import Blocked, Permanent, Retryable
 from blockhouse_operator.adapters.kinds import SHARD_INGEST, Object
+from blockhouse_operator.adapters.pipeline_http import AdminLogin
 from blockhouse_operator.adapters.secrets import Contents
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.parts import Table
@@ -35,6 +36,7 @@ from blockhouse_operator.decide.tables import (
     plan_table,
 )
 from blockhouse_operator.reconcile.busy import busy_shards, queue_up
+from blockhouse_operator.reconcile.observe import admin_base
 from blockhouse_operator.reconcile.report import as_json
 from blockhouse_operator.reconcile.services import Services
 
@@ -62,7 +64,7 @@ class _TableReconcile:
     seen: ShardSeen
     table: str
     ddl: str
-    token: str
+    login: AdminLogin
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +90,14 @@ class TableKeeper:
     ) -> tuple[TableStatus, ...]:
         """One reconcile of every declared table of the shard, which is `live` in Kubernetes."""
         found: list[TableStatus] = []
-        token = contents.admin_token(shard.spec.pipeline)
+        login = contents.admin_login(shard.spec.pipeline, shard.spec.admin_tls)
         self._last[shard.uid] = {}
         for table in shard.spec.tables:
             ddl = contents.declaration(table)
             if ddl is None:
                 found.append(_status(table.name, TablePlan(None, *_undeclared(table, seen))))
                 continue
-            found.append(await self._reconcile(_TableReconcile(services, shard, live, seen, table.name, ddl, token)))
+            found.append(await self._reconcile(_TableReconcile(services, shard, live, seen, table.name, ddl, login)))
         return tuple(found)
 
     async def _reconcile(self, current: _TableReconcile) -> TableStatus:
@@ -168,9 +170,9 @@ class TableKeeper:
         same = self._same.get(key)
         if same and (same.ddl, same.revision) == (known.ddl, known.revision) and now - same.at < LOOK_AGAIN_SECONDS:
             return _with_gap(known, Gap(True))
-        base = services.endpoints.aggregator(replica.name, shard.namespace)
+        base = services.endpoints.aggregator(replica.name, shard.namespace, secure=replica.secure)
         try:
-            gap = await services.http.gap(base, current.token, table, ddl)
+            gap = await services.http.gap(base, current.login, table, ddl)
         except Retryable as error:
             return _with_gap(known, None, str(error))
         if gap == Gap(True):
@@ -180,23 +182,23 @@ class TableKeeper:
         return _with_gap(known, gap)
 
     async def _take(self, current: _TableReconcile, plan: TablePlan, step: TableStep) -> TablePlan:
-        services, shard, table, ddl, token = current.services, current.shard, current.table, current.ddl, current.token
+        services, shard, table, ddl, login = current.services, current.shard, current.table, current.ddl, current.login
         services.must_be_fresh()
         log.info("table_step", shard=shard.name, table=table, step=type(step).__name__, why=plan.message)
         if services.dry_run:
             return plan
-        http, base = services.http, services.endpoints.aggregator(step.replica, shard.namespace)
+        http, base = services.http, admin_base(services, shard, current.seen, step.replica)
         try:
             match step:
                 case PauseTable():
-                    await http.hold(base, token, table, ROLLOUT)
+                    await http.hold(base, login, table, ROLLOUT)
                 case Create():
-                    await http.apply(base, token, table, ddl, ROLLOUT)
+                    await http.apply(base, login, table, ddl, ROLLOUT)
                 case Alter():
                     rolling = shard.spec.rollout.strategy == "RollingRestart"
-                    await http.apply(base, token, table, ddl, ROLLOUT, restart=rolling)
+                    await http.apply(base, login, table, ddl, ROLLOUT, restart=rolling)
                 case Release():
-                    await http.release(base, token, table, ROLLOUT)
+                    await http.release(base, login, table, ROLLOUT)
         except (Retryable, Blocked, Permanent) as error:
             return TablePlan(None, Reason.SCHEMA_CHANGING, f"{plan.message}: {error}", plan.revision)
         await services.kubernetes.emit(

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from rich.console import Console
 
 from blockhouse import cli
+from blockhouse.admin_client import AdminAccess
 from blockhouse.cli.status import ask_all, exit_code
 from blockhouse.cli.status_view import Asked, Found, History, render
 from blockhouse.contract.aggregator import STATUS, LaggingTable, Phase, Standing, StatusPage, StopReason
@@ -66,27 +67,51 @@ async def test_all_are_asked_and_one_that_does_not_answer_hides_no_other() -> No
     fine = page(stream("a/t/0", lag=0))
     async with served(fine) as address:
         gone = f"127.0.0.1:{free_port()}"
-        found, silent = await ask_all([f"http://{address}/", gone], "")
+        found, silent = await ask_all([f"http://{address}/", gone], AdminAccess())
     assert (found.page, found.error) == (fine, "")
     assert silent.page is None
     assert exit_code(Found([found, silent])) == 3
     assert exit_code(Found([found])) == 0
-    assert f"{gone} does not answer" in shown(found, silent, width=200)
+    assert f"{gone} does not answer: connection refused\n" in shown(found, silent, width=200)
 
 
-async def test_a_token_is_sent_and_its_absence_is_named() -> None:
+async def test_a_token_is_sent_and_its_absence_is_named(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret-token\n")
     async with served(page(), token="secret-token") as address:
-        (without,) = await ask_all([address], "")
-        (found,) = await ask_all([address], "secret-token")
+        (without,) = await ask_all([address], AdminAccess())
+        (found,) = await ask_all([address], AdminAccess(token_file=token))
     assert "--token-file" in without.error
     assert found.page == page()
 
 
 async def test_what_is_no_aggregator_is_named() -> None:
     async with served(page()) as address:
-        (found,) = await ask_all([f"http://{address}/healthz?"], "")
+        (found,) = await ask_all([f"http://{address}/healthz?"], AdminAccess())
     assert found.page is None
     assert found.error
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("127.0.0.1:{silent}", "no answer in 0.3 s"),
+        ("https://127.0.0.1:{port}", "TLS failed: WRONG_VERSION_NUMBER"),
+        ("http://127.0.0.1:{port}/elsewhere", "it answers 404 Not Found"),
+        ("http://[::1", "no valid address"),
+    ],
+)
+async def test_why_one_does_not_answer_is_in_words(address: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blockhouse.cli.status.TIMEOUT", 0.3 if "silent" in address else 4.0)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        async with served(page()) as answering:
+            port = answering.rpartition(":")[2]
+            (found,) = await ask_all([address.format(port=port, silent=silent.getsockname()[1])], AdminAccess())
+    assert found.page is None
+    assert why in found.error
+    assert "ssl:default" not in found.error
 
 
 STOPPED = stream(state=Phase.STOPPED, stopped=StopReason(reason="OffsetsReset", message="m"))

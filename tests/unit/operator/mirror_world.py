@@ -14,6 +14,7 @@ from blockhouse.errors import Permanent, Retryable
 from blockhouse_operator.adapters.endpoints import Endpoints
 from blockhouse_operator.adapters.fence import OpenFence
 from blockhouse_operator.adapters.kinds import Kind, kind_of
+from blockhouse_operator.adapters.pipeline_http import AdminLogin
 from blockhouse_operator.api import labels
 from blockhouse_operator.reconcile.mirror import MirrorReconciler
 from blockhouse_operator.reconcile.services import Services
@@ -103,9 +104,9 @@ class World:
         conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
         self.put({"kind": "Pod", "metadata": meta, "status": {"phase": "Running", "conditions": conditions}})
 
-    async def http_mirror(self, base: str, token: str) -> MirrorStatus:
+    async def http_mirror(self, base: str, login: AdminLogin) -> MirrorStatus:
         assert base == "http://east-mirror.data.svc:8080"
-        self.tokens.add(token)
+        self.tokens.add(login.tokens)
         if self.page is None:
             raise Retryable("it does not answer")
         return self.page
@@ -116,7 +117,7 @@ class Http:
         self.mirror = world.http_mirror
         self._world = world
 
-    async def rebalance(self, _base: str, _token: str) -> None:
+    async def rebalance(self, _base: str, _login: AdminLogin) -> None:
         self._world.rebalances += 1
 
 

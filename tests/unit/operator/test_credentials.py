@@ -140,7 +140,7 @@ async def test_a_demand_rotates_by_overlap_and_a_new_leader_continues(operator: 
     assert list(accepted.of_cluster) == ["cluster", "cluster-b"]
     contents = Contents(cast(Any, operator.kubernetes), "data", Path("/nonexistent"))
     await contents.object(SECRET)
-    assert contents.admin_token("events") == f"{accepted.token}\n{first.token}"
+    assert contents.admin_login("events", None).tokens == f"{accepted.token}\n{first.token}"
 
     operator.restart()
     operator.ahead = 900.0

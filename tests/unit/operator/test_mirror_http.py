@@ -12,7 +12,7 @@ from blockhouse.errors import Retryable
 from blockhouse_mirror.runtime.driver import Driver
 from blockhouse_mirror.runtime.http import MirrorServer
 from blockhouse_operator.adapters.fence import OpenFence
-from blockhouse_operator.adapters.pipeline_http import PipelineHttp
+from blockhouse_operator.adapters.pipeline_http import AdminLogin, PipelineHttp
 from tests.unit.mirror.driving import Clusters, driver_of
 
 
@@ -39,7 +39,7 @@ async def test_the_status_of_a_driver_is_understood(client: PipelineHttp, served
     base, driver = served
     await driver.discovering.take_over()
 
-    page = await client.mirror(base, "t0ken")
+    page = await client.mirror(base, AdminLogin("t0ken"))
 
     assert [(each.topic, each.partition) for each in page.partitions] == [("t", 0), ("t", 1)]
     assert page.errors == {}
@@ -52,7 +52,7 @@ async def test_a_request_for_even_tasks_reaches_the_driver(
     asked: list[bool] = []
     monkeypatch.setattr(driver, "request_rebalance", lambda: asked.append(True))
 
-    await client.rebalance(base, "t0ken")
+    await client.rebalance(base, AdminLogin("t0ken"))
 
     assert asked == [True]
 
@@ -60,9 +60,9 @@ async def test_a_request_for_even_tasks_reaches_the_driver(
 async def test_nothing_is_answered_without_the_token(client: PipelineHttp, served: tuple[str, Driver]) -> None:
     base, _ = served
     with pytest.raises(Retryable, match="answers 401"):
-        await client.mirror(base, "guessed")
+        await client.mirror(base, AdminLogin("guessed"))
     with pytest.raises(Retryable, match="answers 401"):
-        await client.rebalance(base, "")
+        await client.rebalance(base, AdminLogin())
 
 
 async def test_a_driver_that_is_gone_does_not_answer(client: PipelineHttp) -> None:
@@ -70,4 +70,4 @@ async def test_a_driver_that_is_gone_does_not_answer(client: PipelineHttp) -> No
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with pytest.raises(Retryable, match="does not answer"):
-        await client.mirror(f"http://127.0.0.1:{port}", "t0ken")
+        await client.mirror(f"http://127.0.0.1:{port}", AdminLogin("t0ken"))

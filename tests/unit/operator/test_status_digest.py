@@ -23,7 +23,7 @@ from blockhouse.contract.aggregator import (
 from blockhouse.contract.decisive import digest
 from blockhouse.serving import Answer, HttpServer, respond, respond_unless_known
 from blockhouse_operator.adapters.fence import OpenFence
-from blockhouse_operator.adapters.pipeline_http import PipelineHttp
+from blockhouse_operator.adapters.pipeline_http import AdminLogin, PipelineHttp
 
 COUNTS = dict.fromkeys(StreamCounters.model_fields, 0)
 
@@ -135,21 +135,21 @@ async def client() -> AsyncIterator[PipelineHttp]:
 
 async def test_a_status_is_sent_again_only_when_it_changed(aggregator: Aggregator, client: PipelineHttp) -> None:
     base = f"http://127.0.0.1:{aggregator.port}"
-    first = await client.aggregator(base, "", whole=False)
-    assert await client.aggregator(base, "", whole=False) is first
+    first = await client.aggregator(base, AdminLogin(), whole=False)
+    assert await client.aggregator(base, AdminLogin(), whole=False) is first
     aggregator.page = page(ready=False)
-    changed = await client.aggregator(base, "", whole=False)
+    changed = await client.aggregator(base, AdminLogin(), whole=False)
 
     assert (first.ready, changed.ready) == (True, False)
-    assert await client.aggregator(base, "", whole=False) is changed
+    assert await client.aggregator(base, AdminLogin(), whole=False) is changed
     assert aggregator.codes == [200, 304, 200, 304]
 
 
 async def test_who_is_to_take_a_step_gets_the_whole_status(aggregator: Aggregator, client: PipelineHttp) -> None:
     base = f"http://127.0.0.1:{aggregator.port}"
-    await client.aggregator(base, "", whole=False)
+    await client.aggregator(base, AdminLogin(), whole=False)
     aggregator.page = page(streams=(stream(in_flight=(block(),)),))
-    seen = await client.aggregator(base, "")
+    seen = await client.aggregator(base, AdminLogin())
 
     assert seen.streams[0].in_flight == {"db.t"}
     assert aggregator.codes == [200, 200]
@@ -158,8 +158,8 @@ async def test_who_is_to_take_a_step_gets_the_whole_status(aggregator: Aggregato
 async def test_an_aggregator_of_an_earlier_version_is_understood(aggregator: Aggregator, client: PipelineHttp) -> None:
     base = f"http://127.0.0.1:{aggregator.port}"
     aggregator.tags = False
-    await client.aggregator(base, "", whole=False)
+    await client.aggregator(base, AdminLogin(), whole=False)
     aggregator.page = page(ready=False)
 
-    assert not (await client.aggregator(base, "", whole=False)).ready
+    assert not (await client.aggregator(base, AdminLogin(), whole=False)).ready
     assert aggregator.codes == [200, 200]

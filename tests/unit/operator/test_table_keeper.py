@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from blockhouse_operator.adapters.pipeline_http import AdminLogin
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.parts import Table
 from blockhouse_operator.api.resource import ClickHouseShardIngest, Resource
@@ -29,7 +30,7 @@ SERVICES: Any = SimpleNamespace(
     clock=lambda: 0.0,
     wall=lambda: datetime(2026, 1, 1, tzinfo=UTC),
     now=lambda: "2026-01-01T00:00:00Z",
-    endpoints=SimpleNamespace(aggregator=lambda name, namespace: f"http://{name}"),
+    endpoints=SimpleNamespace(aggregator=lambda name, namespace, **_: f"http://{name}"),
     http=SimpleNamespace(gap=as_declared),
 )
 
@@ -67,7 +68,7 @@ async def test_only_what_waits_for_a_person_is_reported_as_blocked(
     )
     first, second = (consuming(replica.name) for replica in spec.replicas)
     seen = shard(knowing(first, TableSeen(TABLE, schema_revision=1)), knowing(second, found))
-    contents: Any = SimpleNamespace(declaration=lambda table: table.ddl, admin_token=lambda pipeline: "")
+    contents: Any = SimpleNamespace(declaration=lambda table: table.ddl, admin_login=lambda *_: AdminLogin())
     (status,) = await TableKeeper().keep(SERVICES, resource, {}, seen, contents)
     assert status.state == reason.value
     assert found.why in status.message

@@ -35,10 +35,6 @@ class StreamContext:
     faults: Faults = field(default_factory=Faults)
 
 
-SPARE_UNITS = 64
-"""Units a round leaves free: the next owner commits the same entries under a name that may be longer."""
-
-
 @dataclass(slots=True)
 class MetadataRoom:
     """UTF-16 units the metadata may have: as configured, or fewer once a broker has refused that much."""

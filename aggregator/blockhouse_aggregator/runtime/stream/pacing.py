@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from blockhouse.config.pipeline import MAX_ROWS, Blocks
+from blockhouse.config.pipeline import GROWN_BYTES, MAX_ROWS, Blocks
 
-GROWN_BYTES = 128 << 20
-"""What the grown blocks of all streams may hold together: a takeover of many streams must not exhaust the memory."""
 CATCH_UP_AGE, SLOW_AGE = 10.0, 2.0
 """Seconds a block may be gathered: while catching up, long enough to fill the largest; while inserts are merely slow,
 so short that rows stay fresh."""

@@ -6,12 +6,12 @@ about other replicas; the program that rolls out observes all of them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import structlog
 
+from blockhouse.capacity.window import WEEK, window_entries
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.contract.rollouts import DifferenceAnswer
 from blockhouse.errors import Blocked, Permanent
@@ -26,10 +26,6 @@ from blockhouse_aggregator.runtime.tables.restarts import RestartRequests
 
 log = structlog.get_logger(__name__)
 Settings = Sequence[tuple[str, int]]
-OUTAGE = 600.0
-"""Seconds of production, a block per stream and `maxAge`, that the deduplication window of a new table holds. What is
-older is decided by provenance."""
-WEEK = 7 * 86400
 
 
 class DeclaredServer(Protocol):
@@ -138,8 +134,8 @@ class SchemaRollouts:
     def _windows(self, table: str) -> tuple[tuple[str, int], ...]:
         override = self._config.blocks.tables.get(table)
         age = override.max_age if override else self._config.blocks.max_age
-        blocks = math.ceil(self._partitions() * len(self._config.kafka.clusters) / age * OUTAGE)
+        per_second = self._partitions() * len(self._config.kafka.clusters) / age  # a block per stream and `maxAge`
         return (
-            ("replicated_deduplication_window", max(100, blocks)),
+            ("replicated_deduplication_window", window_entries(per_second)),
             ("replicated_deduplication_window_seconds", WEEK),
         )

@@ -170,6 +170,7 @@ def plan(
     cpu: Annotated[
         float, typer.Option("--cpu-per-million-rows", min=0.001, help="CPU seconds an aggregator spends on them.")
     ] = 2.0,
+    tables: Annotated[int, typer.Option(min=1, help="Tables that a topic carries.")] = 1,
 ) -> None:
     """Print how many cores and how much memory the aggregators of these topics need. Advice: nothing is changed.
 
@@ -186,7 +187,7 @@ def plan(
     history.add(sample)
     console, now = Console(), time.time()
     rates = history.rates(keys, Window(), now, DEFAULT_RATE, counts)
-    show_sizing(console, sizing(rates, replicas, Work(cpu, rows_per_message)), replicas)
+    show_sizing(console, sizing(rates, replicas, Work(cpu, rows_per_message, tables)), replicas)
     show_problems(console, sample)
     console.print(summary(sample, now), markup=False, soft_wrap=True)
 
