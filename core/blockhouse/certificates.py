@@ -68,7 +68,7 @@ class ServerCertificate:
 @lru_cache(maxsize=64)
 def trusting(authorities: str) -> ssl.SSLContext:
     """A client that knows servers by these authorities (PEM), by the system's if empty; their names must fit. One for
-    all requests, for it is expensive to create. Raises ValueError for what is no PEM."""
+    all requests, for it is expensive to create. Raises ValueError or ssl.SSLError for what is no PEM."""
     return ssl.create_default_context(cadata=authorities or None)
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import aiohttp
 
-from blockhouse.certificates import trusting
 from blockhouse.errors import Permanent, Retryable
 from blockhouse_operator.adapters.endpoints import UNREACHABLE
 from blockhouse_operator.adapters.fence import Fence
+from blockhouse_operator.adapters.trust import trust
 
 SECONDS = 5.0
 STATEMENT_SECONDS = 120.0
@@ -92,11 +92,11 @@ class ClickHouseHttp:
         if self._session is None:
             self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=64, ttl_dns_cache=5))
         headers = {"X-ClickHouse-User": login.user, "X-ClickHouse-Key": login.password}
-        tls = trusting(login.authorities) if base.startswith("https") else True
+        tls = trust(base, login.authorities)
         try:
             async with (
                 asyncio.timeout(seconds),
-                self._session.post(f"{base}/", headers=headers, data=statement.encode(), ssl=tls) as answer,
+                self._session.post(f"{base}/", headers=headers, data=statement.encode(), **tls) as answer,
             ):
                 text = (await answer.content.read(LARGEST_ANSWER)).decode(errors="replace")
                 while not answer.content.at_eof() and len(text) < LARGEST_ANSWER:

@@ -7,14 +7,12 @@ that does not answer is an observation, not a failure: one silent pod must never
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 import aiohttp
 
-from blockhouse.certificates import trusting
 from blockhouse.contract import rollouts
 from blockhouse.contract.aggregator import NOT_CHECKED, STATUS, StatusPage, StreamStatus, TableStatus
 from blockhouse.contract.base import Answer, Endpoint, NotUnderstood, Request
@@ -25,6 +23,7 @@ from blockhouse.contract.verifier import VERDICT, Verdict
 from blockhouse.errors import Blocked, BlockhouseError, Permanent, Retryable
 from blockhouse_operator.adapters.endpoints import UNREACHABLE
 from blockhouse_operator.adapters.fence import Fence
+from blockhouse_operator.adapters.trust import trust
 from blockhouse_operator.api.status import VerifierStatus
 from blockhouse_operator.decide.seen import AggregatorSeen, Gap, StreamSeen, TableSeen
 
@@ -174,13 +173,13 @@ class PipelineHttp:
         if self._session is None:
             self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=64, ttl_dns_cache=5))
         headers = {"Authorization": f"Bearer {login.tokens}"} if login.tokens else {}
-        trust = _trust(login) if url.startswith("https:") else {}
+        tls = trust(url, login.authorities)
         if tag:
             headers["If-None-Match"] = tag
         try:
             async with (
                 asyncio.timeout(seconds),
-                self._session.request(method, url, headers=headers, json=body, **trust) as answer,
+                self._session.request(method, url, headers=headers, json=body, **tls) as answer,
             ):
                 text = await answer.content.read(LARGEST_ANSWER)
                 while not answer.content.at_eof() and len(text) < LARGEST_ANSWER:
@@ -194,13 +193,6 @@ class PipelineHttp:
         if answer.status != 200:
             raise Retryable(f"{url} answers {answer.status} {answer.reason}", after=2.0, code=answer.status)
         return _Reply(text, answer.headers.get("ETag", ""))
-
-
-def _trust(login: AdminLogin) -> dict[str, Any]:
-    try:
-        return {"ssl": trusting(login.authorities)}
-    except (ValueError, ssl.SSLError) as error:
-        raise Retryable(f"adminTls.caSecretRef has no certificates of authorities: {error}", after=30.0) from None
 
 
 def _understood(kind: type[AnswerT], url: str, text: bytes) -> AnswerT:

@@ -23,7 +23,7 @@ from blockhouse_operator.api import kafka, names
 from blockhouse_operator.api.declared import given
 from blockhouse_operator.api.load import ThrottleLoad
 from blockhouse_operator.api.parts import Table
-from blockhouse_operator.api.references import AdminTls
+from blockhouse_operator.api.references import AdminTls, CaSecretRef
 from blockhouse_operator.api.references import Tls as GivenTls
 from blockhouse_operator.api.shard import ShardEnsemble
 from blockhouse_operator.decide.reassignment_throttle import load_settings
@@ -82,8 +82,14 @@ class Contents:
         server accepts the new one once it has read it."""
         name, ca = names.internal_secret(pipeline), tls.ca_secret_ref if tls is not None else None
         tokens = (self.text(name, "token"), self.text(name, "former-token"))
-        authorities = (self.text(ca.name, ca.key) or "") if ca is not None else ""
-        return AdminLogin("\n".join(token for token in tokens if token), authorities)
+        return AdminLogin("\n".join(token for token in tokens if token), self.authorities(ca))
+
+    def authorities(self, given: CaSecretRef | None) -> str:
+        """The certificates that were read; empty where none are given. Where they are missing, a text that no client
+        accepts: those of the system must not stand in for them."""
+        if given is None:
+            return ""
+        return self.text(given.name, given.key) or f"Secret {given.name} has no {given.key}"
 
     def declaration(self, table: Table) -> str | None:
         """The DDL of a table, from the spec or from the ConfigMap it refers to; None where there is none."""

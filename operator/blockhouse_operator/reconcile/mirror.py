@@ -234,7 +234,7 @@ class MirrorReconciler:
 
 def _login(token: str, mirror: KafkaMirror, contents: Contents) -> AdminLogin:
     ca = mirror.spec.admin_tls.ca_secret_ref if mirror.spec.admin_tls is not None else None
-    return AdminLogin(token, (contents.text(ca.name, ca.key) or "") if ca is not None else "")
+    return AdminLogin(token, contents.authorities(ca))
 
 
 def _texts(contents: Contents, refers_to: Sequence[Reference]) -> Mapping[str, str]:

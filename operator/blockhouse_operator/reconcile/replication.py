@@ -55,7 +55,7 @@ async def login_of(shard: ClickHouseShardIngest, contents: Contents) -> Login:
     """The user with which replicas query each other."""
     managed = shard.spec.clickhouse.managed
     authorities = managed.tls.ca_secret_ref if managed is not None and managed.tls is not None else None
-    trusted = contents.text(authorities.name, authorities.key) or "" if authorities is not None else ""
+    trusted = contents.authorities(authorities)
     if managed is not None and (given := managed.cluster_secret_ref) is not None:
         await contents.read(references(given))
         return Login(CLUSTER_USER, contents.text(given.name, given.key) or "", trusted)

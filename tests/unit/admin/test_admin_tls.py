@@ -20,6 +20,8 @@ from blockhouse.errors import Permanent, Retryable
 from blockhouse.serving import Answer, HttpServer, respond, route
 from blockhouse_operator.adapters.fence import OpenFence
 from blockhouse_operator.adapters.pipeline_http import AdminLogin, PipelineHttp
+from blockhouse_operator.adapters.secrets import Contents
+from blockhouse_operator.api.references import CaSecretRef
 from e2e.cluster.pki import Authority
 
 TOKEN = "t0ken"
@@ -151,7 +153,8 @@ async def test_the_operator_knows_it_by_the_authorities_of_the_spec(
             stranger = authority(tmp_path / "stranger").certificate.read_text()
             with pytest.raises(Retryable, match="does not answer: ClientConnectorCertificateError"):
                 await client.verdict(base, AdminLogin(TOKEN, stranger))
-            with pytest.raises(Retryable, match="no certificates of authorities"):
-                await client.verdict(base, AdminLogin(TOKEN, "no PEM"))
+            missing = Contents(None, "data", tmp_path).authorities(CaSecretRef(name="gone"))  # type: ignore[arg-type]
+            with pytest.raises(Retryable, match="is not asked, for what its certificate"):
+                await client.verdict(base, AdminLogin(TOKEN, missing))
     finally:
         await client.close()

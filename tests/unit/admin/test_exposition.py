@@ -210,7 +210,8 @@ async def test_gzip_is_for_those_who_accept_it(registry: CollectorRegistry) -> N
     async with served(registry) as (client, url):
 
         async def get(**headers: str) -> tuple[str | None, str, bytes]:
-            async with client.get(f"{url}/metrics", headers=headers, auto_decompress=False) as answer:  # type: ignore[call-arg]
+            raw: dict[str, Any] = {"headers": headers, "auto_decompress": False}  # the latter is not in aiohttp's types
+            async with client.get(f"{url}/metrics", **raw) as answer:
                 return answer.headers.get("Content-Encoding"), answer.headers["Content-Type"], await answer.read()
 
         encoding, kind, body = await get(**{"Accept-Encoding": "deflate, GZIP;q=1"})
