@@ -95,7 +95,7 @@ class BlockhouseLoader(Loader):
         try:
             store = SchemaStore(session)
             for table in (self._warm, self.table):
-                revision = dataset.history(f"default.{table}").current
+                revision = dataset.history(f"default.{table}", names_topic=self.testbed.names_topic).current
                 assert isinstance(revision, Revision)
                 store.ensure_id(f"default.{table}")
                 store.append(f"default.{table}", 0, revision)

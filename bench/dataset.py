@@ -18,7 +18,7 @@ import numpy as np
 
 from blockhouse.config.pipeline import MAX_ROWS, Blocks
 from blockhouse.schema.history import first_revision
-from blockhouse.schema.model import ServerColumn, TableHistory
+from blockhouse.schema.model import TOPIC_COLUMN, ServerColumn, TableHistory
 from blockhouse.schema.proto import row_batch_class
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks.build import BlockBuilder
@@ -44,6 +44,9 @@ PROVENANCE = {
     "_kafka_offset": "UInt64",
     "_kafka_row": "UInt32",
 }
+"""What every contestant writes beside them."""
+TOPIC = {TOPIC_COLUMN: "String"}
+"""What tables have and Blockhouse writes, unless a run leaves it out."""
 ORDER_BY, PARTITION_BY = "country, event_id", "toYYYYMM(ts)"
 ROWS_PER_MESSAGE = 10
 CHUNK = 100_000
@@ -51,6 +54,8 @@ CHUNK = 100_000
 
 _VERSION = 2
 """Part of the files' names: raise it when other rows are generated."""
+_LIKE_TOPIC, _LIKE_ID = "blockhouse-limit-1", "Qm9uam91ciBtb25kZSAhIQ"
+"""As long as the contestants' own: rows hold both."""
 _LENGTH = struct.Struct("<I")
 _KINDS = ("VIEW", "CLICK", "BUY", "RETURN")
 _COUNTRIES = ("US", "DE", "GB", "FR", "JP", "BR", "IN", "IT", "ES", "CA")
@@ -58,9 +63,10 @@ _DEVICES = ("iphone", "android-phone", "desktop-chrome", "desktop-firefox", "tab
 _PAGES = tuple(f"/shop/cat{i}/item-{i * 7919 % 100003}" for i in range(3000))
 
 
-def history(table: str) -> TableHistory:
-    """The schema history of `database.table` with these columns."""
-    columns = [ServerColumn(name=name, type=type_) for name, type_ in {**COLUMNS, **PROVENANCE}.items()]
+def history(table: str, *, names_topic: bool = True) -> TableHistory:
+    """The schema history of `database.table` with these columns, `_kafka_topic` unless `names_topic` is False."""
+    named = {**COLUMNS, **PROVENANCE, **(TOPIC if names_topic else {})}
+    columns = [ServerColumn(name=name, type=type_) for name, type_ in named.items()]
     return TableHistory(id=1, name=table, revisions=(first_revision(columns),))
 
 
@@ -114,9 +120,11 @@ class Dataset:
                     yield b"".join(lines).removesuffix(b"\n")
                     lines.clear()
 
-    def native_blocks(self, blocks: Blocks, *, cluster: str, partitions: int, first_offset: int) -> Iterator[bytes]:
+    def native_blocks(
+        self, blocks: Blocks, *, cluster: str, partitions: int, first_offset: int, names_topic: bool = True
+    ) -> Iterator[bytes]:
         """The blocks Blockhouse makes of these messages, round-robin in `partitions`; blocks of partitions in turn."""
-        table = history("default.any")
+        table = history("default.any", names_topic=names_topic)
         revision = table.current
         assert revision is not None
         builders: dict[int, BlockBuilder] = {}
@@ -124,7 +132,9 @@ class Dataset:
             partition, offset = number % partitions, first_offset + number // partitions
             builder = builders.get(partition)
             if builder is None:
-                builder = builders[partition] = BlockBuilder(table, revision, StreamId(cluster, "any", partition))
+                builder = builders[partition] = BlockBuilder(
+                    table, revision, StreamId(cluster, _LIKE_TOPIC, partition), _LIKE_ID
+                )
             builder.append(offset, value, 0)
             full_rows = builder.messages * ROWS_PER_MESSAGE >= blocks.max_rows
             if full_rows or builder.payload_bytes >= blocks.max_bytes:

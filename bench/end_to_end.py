@@ -2,6 +2,7 @@
 
     python bench/end_to_end.py [--rows 2000000] [--runs 7] [--only limit,blockhouse]     rows per second, in rounds
     python bench/end_to_end.py --only limit,blockhouse --against ../before               beside another commit's
+    python bench/end_to_end.py --only limit,blockhouse --no-topic-column                 rows without their topic
     python bench/end_to_end.py steady --rate 2000 --seconds 30                           latency of a steady stream
     python bench/end_to_end.py idle --seconds 60                                         what an idle aggregator costs
     python bench/end_to_end.py drain --gb 1                                              memory while a backlog drains
@@ -51,10 +52,10 @@ DEFAULT_FOLDER = Path(".run/bench")
 
 
 @contextmanager
-def testbed(folder: Path) -> Iterator[Testbed]:
+def testbed(folder: Path, *, names_topic: bool) -> Iterator[Testbed]:
     servers = folder.absolute() / f"servers-{os.getpid()}"
     try:
-        with Testbed(servers) as bed:
+        with Testbed(servers, names_topic=names_topic) as bed:
             yield bed
     finally:
         shutil.rmtree(servers, ignore_errors=True)
@@ -69,6 +70,9 @@ def compare(
     against: Annotated[
         Path | None, typer.Option(help="A checkout of another commit, after make setup: its aggregator takes part too.")
     ] = None,
+    topic_column: Annotated[
+        bool, typer.Option(help="Tables with the column `_kafka_topic`, which older versions do not fill.")
+    ] = True,
     folder: Folder = DEFAULT_FOLDER,
     json_file: Json = None,
 ) -> None:
@@ -78,9 +82,9 @@ def compare(
     names = chosen(only, against)
     data = Dataset(folder.absolute(), rows)
     data.prepare()
-    with testbed(folder) as bed:
+    with testbed(folder, names_topic=topic_column) as bed:
         blocks = bed.stack.folder / "blocks.native"
-        write_blocks(data, blocks)
+        write_blocks(data, blocks, names_topic=topic_column)
         every: dict[str, Start] = {
             LIMIT: partial(Limit, bed, data, blocks=blocks),
             "blockhouse": partial(BlockhouseLoader, bed, data, blocks=FIXED),
@@ -110,10 +114,13 @@ def as_json(run: Run) -> dict[str, Any]:
     return {**asdict(run), "rows_per_second": run.rows_per_second}
 
 
-def write_blocks(data: Dataset, path: Path) -> None:
+def write_blocks(data: Dataset, path: Path, *, names_topic: bool) -> None:
     """The blocks of all partitions in one file, one behind the other."""
+    made = data.native_blocks(
+        Blocks(), cluster="a", partitions=PARTITIONS, first_offset=FIRST_OFFSET, names_topic=names_topic
+    )
     with path.open("wb") as file:
-        for block in data.native_blocks(Blocks(), cluster="a", partitions=PARTITIONS, first_offset=FIRST_OFFSET):
+        for block in made:
             file.write(block)
 
 
@@ -126,7 +133,7 @@ def stand(folder: Path, json_file: Path | None, measure: Callable[[BlockhouseLoa
     """Run one measurement of a single aggregator and print its figures."""
     data = Dataset(folder.absolute(), standing.ROWS)
     data.prepare()
-    with testbed(folder) as bed:
+    with testbed(folder, names_topic=True) as bed:
         bed.create_table("events")
         with BlockhouseLoader(bed, data, "events", {}) as loader:
             figures = measure(loader)

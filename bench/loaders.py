@@ -148,7 +148,8 @@ class Limit(Loader):
 
     def prepare(self) -> None:
         host, port = self.testbed.first_replica
-        names = ", ".join((*dataset.COLUMNS, *dataset.PROVENANCE))
+        topic = dataset.TOPIC if self.testbed.names_topic else {}
+        names = ", ".join((*dataset.COLUMNS, *dataset.PROVENANCE, *topic))
         client = ["clickhouse-client", "--host", host, "--port", str(port), f"--insert_quorum={QUORUM}"]
         client += ["--insert_quorum_timeout=60000", "--min_insert_block_size_rows=0", "--min_insert_block_size_bytes=0"]
         client += ["--query", f"INSERT INTO {self.table} ({names}) FORMAT Native"]

@@ -74,10 +74,12 @@ class HiddenTopic:
 
 
 class Testbed:
-    """A context manager: the servers live, with their data in `folder`, as long as it."""
+    """A context manager: the servers live, with their data in `folder`, as long as it. Its tables have the column
+    `_kafka_topic` unless `names_topic` is False."""
 
-    def __init__(self, folder: Path, spec: StackSpec = SPEC) -> None:
+    def __init__(self, folder: Path, spec: StackSpec = SPEC, *, names_topic: bool = True) -> None:
         self.stack = Stack(folder, spec)
+        self.names_topic = names_topic
 
     def __enter__(self) -> Self:
         self.stack.__enter__()
@@ -108,8 +110,16 @@ class Testbed:
         )
 
     def create_table(self, name: str) -> None:
-        columns = ", ".join(f"{column} {type_}" for column, type_ in dataset.COLUMNS.items())
-        create_replicated_table(self.stack, name, columns, order_by=dataset.ORDER_BY, partition_by=dataset.PARTITION_BY)
+        table = dataset.history(f"default.{name}", names_topic=self.names_topic).current
+        assert table is not None
+        create_replicated_table(
+            self.stack,
+            name,
+            ", ".join(f"{column.name} {column.type}" for column in table.columns),
+            order_by=dataset.ORDER_BY,
+            partition_by=dataset.PARTITION_BY,
+            provenance=False,
+        )
 
     def drop_table(self, name: str) -> None:
         drop_replicated_table(self.stack, name)

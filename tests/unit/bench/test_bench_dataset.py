@@ -58,7 +58,7 @@ def test_the_same_number_of_rows_is_the_same_rows_and_a_larger_set_begins_with_t
 
 def test_the_limits_blocks_are_those_of_full_partitions_in_turn(data: Dataset) -> None:
     blocks = list(data.native_blocks(Blocks(max_rows=20_000), cluster="a", partitions=2, first_offset=1))
-    columns = len(dataset.COLUMNS) + len(dataset.PROVENANCE)
+    columns = len(dataset.COLUMNS) + len(dataset.PROVENANCE) + len(dataset.TOPIC)
     # 50,000 rows a partition: two full blocks and a half one each
     head = [varint(columns) + varint(rows) for rows in (20_000, 20_000, 20_000, 20_000, 10_000, 10_000)]
     assert [block[: len(start)] for block, start in zip(blocks, head, strict=True)] == head
