@@ -27,6 +27,7 @@ def test_it_shows_streams_tables_blocks_and_history_without_internet(page: Page,
     assert f"{CONSUMES} default.t [12, 19] 8" in page.part("Blocks in flight")
     assert "default.t 1" in page.part("Tables")
     assert f"{CONSUMES} " in page.part("Ownership")
+    assert "#7 by r2, 2025-11-25T08:00:00Z, at 30: default.t [12, 19]" in page.part("Ownership")
     assert "owned" in page.part("Ownership")
     assert page.complaints() == []
 

@@ -59,6 +59,8 @@ def test_a_killed_owners_block_is_replayed_and_recognised_as_stored(pipeline: Lo
     assert pipeline.owner(*STREAM, other_than=victim) is survivor
     pipeline.settle(table, other_table)
     assert recognised(survivor) > before
+    found = [entry.metadata for entry in survivor.history() if entry.metadata is not None]
+    assert any(m.replica == victim.replica and [t.table for t in m.tables] == [table] for m in found)
 
 
 def recognised(aggregator: AggregatorProcess) -> int:

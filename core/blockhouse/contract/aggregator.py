@@ -10,16 +10,12 @@ from typing import Any
 
 from pydantic import ConfigDict, Field
 
-from blockhouse.contract.base import Answer, Endpoint
+from blockhouse.contract.base import Answer, Endpoint, absent
 
 CLUSTER_OK = "ok"
 """In `StatusPage.clusters`: the cluster answers."""
 NOT_CHECKED = "NotChecked"
 """In `TableStatus.held`: the aggregator has not been able to compare the table with its server yet."""
-
-
-def _absent(value: object) -> bool:
-    return value is None
 
 
 class Phase(StrEnum):
@@ -117,7 +113,7 @@ class LaggingTable(Answer):
     """Everything of the table below this offset is stored."""
     pending: int
     """Messages of the table between its cursor and the position."""
-    distance: int | None = Field(default=None, exclude_if=_absent)
+    distance: int | None = Field(default=None, exclude_if=absent)
     """Offsets between its cursor and the high watermark: other tables' messages are among them. Absent: not known."""
     reason: str = ""
     """Why they are not stored, one word in CamelCase. Absent or empty: not known."""
@@ -143,38 +139,38 @@ class StreamStatus(Answer):
     """What this owner has done."""
     alarms: tuple[RaisedAlarm, ...]
     """The last alarms, at most 20."""
-    stopped: StopReason | None = Field(default=None, exclude_if=_absent)
+    stopped: StopReason | None = Field(default=None, exclude_if=absent)
     """Why it is stopped. Absent: it is not."""
-    position: int | None = Field(default=None, exclude_if=_absent)
+    position: int | None = Field(default=None, exclude_if=absent)
     """Next offset to read. Absent: not known yet."""
-    log_end: int | None = Field(default=None, exclude_if=_absent)
+    log_end: int | None = Field(default=None, exclude_if=absent)
     """End of the log, as last seen. Absent: not known yet."""
-    lag: int | None = Field(default=None, exclude_if=_absent)
+    lag: int | None = Field(default=None, exclude_if=absent)
     """Messages that are not stored: from the position to the high watermark, in flight, or pending of a lagging table.
     Before `highWatermark` was known: from the position to `logEnd`. Absent: not known yet, which is not zero."""
-    seq: int | None = Field(default=None, exclude_if=_absent)
+    seq: int | None = Field(default=None, exclude_if=absent)
     """Number of the last commit. Absent: not known yet."""
-    in_flight: tuple[BlockInFlight, ...] | None = Field(default=None, exclude_if=_absent)
+    in_flight: tuple[BlockInFlight, ...] | None = Field(default=None, exclude_if=absent)
     """Blocks that are not acknowledged. Absent: not known yet."""
-    lagging: tuple[LaggingTable, ...] | None = Field(default=None, exclude_if=_absent)
+    lagging: tuple[LaggingTable, ...] | None = Field(default=None, exclude_if=absent)
     """Tables behind the position. Absent: not known yet."""
-    high_watermark: int | None = Field(default=None, exclude_if=_absent)
+    high_watermark: int | None = Field(default=None, exclude_if=absent)
     """End of the log, as the broker itself last answered. Absent: it has not answered yet."""
-    last_stable: int | None = Field(default=None, exclude_if=_absent)
+    last_stable: int | None = Field(default=None, exclude_if=absent)
     """The same below every open transaction: what may be read. Absent as `highWatermark` is."""
-    ends_at_ms: int | None = Field(default=None, exclude_if=_absent)
+    ends_at_ms: int | None = Field(default=None, exclude_if=absent)
     """When the broker answered so, Unix milliseconds. Absent as `highWatermark` is."""
-    stored: int | None = Field(default=None, exclude_if=_absent)
+    stored: int | None = Field(default=None, exclude_if=absent)
     """Everything below this offset is stored. Absent: not known."""
-    lag_seconds: float | None = Field(default=None, exclude_if=_absent)
+    lag_seconds: float | None = Field(default=None, exclude_if=absent)
     """Age of the oldest message that is not stored, by when the log's end passed it; 0: all are. Absent: not known."""
-    lag_by_rate: float | None = Field(default=None, exclude_if=_absent)
+    lag_by_rate: float | None = Field(default=None, exclude_if=absent)
     """Seconds it would take to store the lag at the rate of the last minute. Absent: not known, or none is stored."""
-    arriving: float | None = Field(default=None, exclude_if=_absent)
+    arriving: float | None = Field(default=None, exclude_if=absent)
     """Messages a second by which the log grew in the last minute. Absent: not known."""
-    storing: float | None = Field(default=None, exclude_if=_absent)
+    storing: float | None = Field(default=None, exclude_if=absent)
     """Messages a second that were stored in the last minute. Absent: not known."""
-    standing: Standing | None = Field(default=None, exclude_if=_absent)
+    standing: Standing | None = Field(default=None, exclude_if=absent)
     """That it stands still, and why. Absent: it moves, or nothing waits, or it is not known."""
 
     @property

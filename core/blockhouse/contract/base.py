@@ -14,6 +14,11 @@ class NotUnderstood(ValueError):
     """An answer lacks a required key or has a value of another type: its sender speaks another contract."""
 
 
+def absent(value: object) -> bool:
+    """Whether a key is left out of what is written: for those of which null and absent are the same."""
+    return value is None
+
+
 class _Value(BaseModel):
     model_config = ConfigDict(
         frozen=True, alias_generator=to_camel, populate_by_name=True, use_attribute_docstrings=True

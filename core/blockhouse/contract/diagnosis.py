@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from blockhouse.contract.base import Answer, Endpoint, Request
+from pydantic import Field
+
+from blockhouse.contract.base import Answer, Endpoint, Request, absent
 
 Level = Literal["debug", "info", "warning", "error"]
 
@@ -19,6 +21,71 @@ class TakenOverBlock(Answer):
     """Offset of its first message."""
     end: int
     """Offset of its last message."""
+
+
+class InitialBlock(Answer):
+    """A block in flight, as the metadata records it."""
+
+    begin: int
+    """Offset of its first message."""
+    end: int
+    """Offset of its last message."""
+    messages: int
+    """Messages in it."""
+    revision: int
+    """The schema revision it is encoded with; 0: another program's block, whose bytes are not known."""
+    crc: int
+    """CRC-32 of its bytes; the schema revision it is built with again where `revision` is 0."""
+    intent_ms: int
+    """When its intent was first committed, Unix milliseconds."""
+
+
+class InitialTable(Answer):
+    """A table that was in flight, or lagged, or both. Of a table that has no entry everything was stored."""
+
+    table: str
+    """As database.table, or its number in the schema history when the name is not known."""
+    in_flight: InitialBlock | None = Field(default=None, exclude_if=absent)
+    """Its block in flight. Absent: it had none."""
+    cursor: int | None = Field(default=None, exclude_if=absent)
+    """Where its next block may begin. Absent: it did not lag."""
+    pending: int
+    """Its messages from the cursor to the position that were in no block; 0 when it did not lag."""
+
+
+class InitialMetadata(Answer):
+    """What was found committed beside the offset of a stream when it was taken over."""
+
+    text: str
+    """All of it as version 2 is committed: `blockhouse metadata decode` prints every table, however many there are."""
+    replica: str
+    """Who committed it; empty: another program, whose metadata was turned into ours."""
+    sequence: int
+    """Its number."""
+    intent_ms: int
+    """When it was written, Unix milliseconds."""
+    topic_id: str
+    """Id of the topic it is about; empty: not known."""
+    leader_epoch: int
+    """Leader epoch of the last message that was read; -1: not known."""
+    committed_offset: int
+    """The Kafka offset it belongs to: everything below was stored."""
+    position: int
+    """The next offset to read."""
+    reference: int
+    """The offset at which its counts begin: from there to the position each message is in one of the four."""
+    sealed: int
+    """Messages in blocks."""
+    dead: int
+    """Dead letters."""
+    holes: int
+    """Offsets without a message for a table."""
+    pending: int
+    """Messages of tables that lagged, in no block."""
+    tables: tuple[InitialTable, ...]
+    """The tables that were in flight or lagged, by their number in the schema history: the first 64."""
+    tables_left_out: int
+    """How many more there were: `text` has them, and `replays` their blocks."""
 
 
 class Ownership(Answer):
@@ -42,6 +109,9 @@ class Ownership(Answer):
     """Why it ended: `revoked`, or the reason for which the stream was taken over again. Empty while it is owned."""
     accepted: str = ""
     """The stop that a person had to accept before it could begin, who did, when and why. Absent or empty: none."""
+    metadata: InitialMetadata | None = Field(default=None, exclude_if=absent)
+    """What was committed when it was taken over, also when `accepted` set it aside. Absent: nothing was, or it could
+    not be read, or the aggregator is of a version that does not keep it."""
 
 
 class LogLevel(Answer):

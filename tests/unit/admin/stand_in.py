@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +24,7 @@ from blockhouse_aggregator.coordination.pauses import Pause
 from blockhouse_aggregator.coordination.restarts import RestartDemand
 from blockhouse_aggregator.faults.armed import Faults
 from blockhouse_aggregator.protocol.events import Alarm
-from blockhouse_aggregator.protocol.state import Block, Stage, StreamState, TableState
+from blockhouse_aggregator.protocol.state import Block, Stage, StreamState, TableState, metadata_of
 from blockhouse_aggregator.protocol.takeover import Stop
 from blockhouse_aggregator.runtime.figures import Figures
 from blockhouse_aggregator.runtime.ports import StreamFacts
@@ -158,7 +159,9 @@ class StandIn:
         self.owners: dict[StreamId, Any] = {
             CONSUMES: owner(CONSUMES, state=state), STOPPED: owner(STOPPED, stop=stop)
         }  # fmt: skip
-        self.history.began(str(CONSUMES), 2, state, self.catalog.name)
+        window = Window(reference=10, sealed=8, holes=12)
+        found = metadata_of(replace(state, replica="r2", seq=state.seq - 1, window=window), NOW)
+        self.history.began(str(CONSUMES), 2, state, self.catalog.name, found=found)
         self.restarting = RestartRequests(Demands(), lambda why: None)
         ports: Any = SimpleNamespace(group=self.fakes, markers=self.fakes, schemas=self.fakes)
         self._draining = Draining(self.fakes)

@@ -13,11 +13,19 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from blockhouse.contract.diagnosis import Ownership, TakenOverBlock, Threads
-from blockhouse.metadata.model import InFlight, Window
+from blockhouse.contract.diagnosis import (
+    InitialBlock,
+    InitialMetadata,
+    InitialTable,
+    Ownership,
+    TakenOverBlock,
+    Threads,
+)
+from blockhouse.metadata import codec
+from blockhouse.metadata.model import InFlight, Metadata, TableEntry, Window
 from blockhouse_aggregator.admin.diagnosis import DiagnosisRoutes
 from blockhouse_aggregator.protocol.state import Block, Stage, StreamState, TableState
-from blockhouse_aggregator.runtime.stream.ownership_history import KEPT, OwnershipHistory
+from blockhouse_aggregator.runtime.stream.ownership_history import KEPT, TABLES, OwnershipHistory
 
 Client = TestClient[web.Request, web.Application]
 
@@ -78,6 +86,62 @@ def test_the_history_is_bounded() -> None:
         kept.began(f"a/t/{number}", 1, taken_over(), str)
 
     assert [entry.stream for entry in kept.all()] == [f"a/t/{number}" for number in range(5, KEPT + 5)]
+
+
+def committed(*tables: TableEntry, position: int = 30) -> Metadata:
+    """By r2, valid: its counts add up to the position."""
+    sealed = sum(entry.in_flight.messages for entry in tables if entry.in_flight is not None)
+    holes = position - 10 - sealed - 1 - sum(entry.pending for entry in tables)
+    window = Window(reference=10, sealed=sealed, dead=1, holes=holes)
+    return Metadata("r2", 6, 900, "topic", 4, position, window, tables)
+
+
+async def test_the_history_shows_the_whole_metadata_that_was_found() -> None:
+    block = InFlight(12, 19, 8, 2, 77, 800)
+    found = committed(TableEntry(3, block), TableEntry(9, None, 25, 2), TableEntry(11, InFlight(20, 20, 1, 1, 5, 900)))
+    kept = history()
+    kept.began("a/t/0", 2, taken_over(), {3: "d.t", 9: "d.u", 11: "#11"}.__getitem__, found=found)
+
+    async with serving(kept.all()) as client:
+        (answer,) = await (await client.get("/history")).json()
+
+    metadata = Ownership.parse(answer).metadata
+    assert metadata is not None
+    assert codec.decode(metadata.text, metadata.committed_offset) == found
+    assert (metadata.replica, metadata.sequence, metadata.intent_ms) == ("r2", 6, 900)
+    assert (metadata.topic_id, metadata.leader_epoch) == ("topic", 4)
+    assert (metadata.committed_offset, metadata.position) == (12, 30)
+    counts = (metadata.reference, metadata.sealed, metadata.dead, metadata.holes, metadata.pending)
+    assert (counts, sum(counts)) == ((10, 9, 1, 8, 2), 30)
+    recorded = InitialBlock(begin=12, end=19, messages=8, revision=2, crc=77, intent_ms=800)
+    assert metadata.tables[0] == InitialTable(table="d.t", in_flight=recorded, cursor=None, pending=0)
+    assert metadata.tables[1] == InitialTable(table="d.u", in_flight=None, cursor=25, pending=2)
+    assert (metadata.tables[2].table, metadata.tables_left_out) == ("#11", 0)
+    assert "inFlight" not in answer["metadata"]["tables"][1], "absent, not null"
+
+
+def test_a_stream_without_metadata_has_none_in_the_history() -> None:
+    kept = history()
+    kept.began("a/t/0", 2, taken_over(), str)
+
+    (entry,) = kept.all()
+    assert "metadata" not in entry.written()
+
+
+def test_of_a_very_large_metadata_the_first_tables_are_listed_and_its_text_has_all() -> None:
+    found = committed(*(TableEntry(number, None, 20, 1) for number in range(1, TABLES + 6)), position=200)
+    kept = history()
+    kept.began("a/t/0", 2, taken_over(), str, found=found)
+
+    (entry,) = kept.all()
+    assert entry.metadata is not None
+    assert [table.table for table in entry.metadata.tables] == [str(number) for number in range(1, TABLES + 1)]
+    assert entry.metadata.tables_left_out == 5
+    assert codec.decode(entry.metadata.text) == found
+
+
+def test_the_contract_states_how_many_tables_are_listed() -> None:
+    assert f"the first {TABLES}" in (InitialMetadata.model_fields["tables"].description or "")
 
 
 async def test_the_level_is_changed_until_the_process_ends() -> None:

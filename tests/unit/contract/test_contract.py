@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from blockhouse.contract import aggregator, faults, rollouts, throttle, verifier
+from blockhouse.contract import aggregator, diagnosis, faults, rollouts, throttle, verifier
 from blockhouse.contract.aggregator import Phase, StatusPage, counters_of
 from blockhouse.contract.base import Endpoint, NotUnderstood
 from blockhouse.contract.rollouts import ApplyRequest, HoldRequest
@@ -80,6 +80,8 @@ LATER = {
     ),
     "BlockInFlight": {"sinceMs": 0, "error": ""},
     "LaggingTable": {"distance": None, "reason": "", "sinceMs": 0},
+    "Ownership": {"accepted": "", "metadata": None},
+    "InitialTable": {"inFlight": None, "cursor": None},
     "ApplyRequest": {"restart": False},
     "FaultRequest": {"count": 1, "skip": 0, "lasts": None, "seconds": 0, "stream": "", "table": ""},
     "OverrideRequest": {"autoRemove": False, "expires": ""},
@@ -92,10 +94,11 @@ with its meaning when it is added to the contract, and never taken from here."""
 
 
 def test_only_later_keys_may_be_absent() -> None:
-    endpoints = (*ENDPOINTS, *throttle.ENDPOINTS, *faults.ENDPOINTS)
+    endpoints = (*ENDPOINTS, *throttle.ENDPOINTS, *faults.ENDPOINTS, *diagnosis.ENDPOINTS)
     schemas = {model for endpoint in endpoints for model in (endpoint.answer, endpoint.request) if model is not None}
     inner = {aggregator.StreamStatus, aggregator.TableStatus, aggregator.StreamCounters, aggregator.BlockInFlight}
     inner |= {aggregator.LaggingTable, aggregator.RaisedAlarm, aggregator.StopReason, aggregator.Hazard}
+    inner |= {diagnosis.TakenOverBlock, diagnosis.InitialMetadata, diagnosis.InitialTable, diagnosis.InitialBlock}
     inner |= {
         faults.ArmedAnswer,
         aggregator.RestartStatus,

@@ -15,11 +15,11 @@ import pytest
 
 from blockhouse.contract.aggregator import NOT_CHECKED, StatusPage
 from blockhouse.contract.base import Answer
-from blockhouse.contract.diagnosis import Ownership
+from blockhouse.contract.diagnosis import InitialMetadata, Ownership
 from blockhouse_aggregator.runtime.process.status import PASSING_REASONS
 
 PAGE = files("blockhouse.page").joinpath("page.html").read_text(encoding="utf-8")
-PARAMETERS: dict[str, type[Answer]] = {"page": StatusPage, "owned": Ownership}
+PARAMETERS: dict[str, type[Answer]] = {"page": StatusPage, "owned": Ownership, "metadata": InitialMetadata}
 """What the page's functions are given; of a list, its elements."""
 FUNCTION = re.compile(r"^function \w+\((?P<parameters>[^)]*)\) {\n(?P<body>.*?)^}", re.M | re.DOTALL)
 BINDING = re.compile(
@@ -84,6 +84,10 @@ def test_the_page_reads_no_key_that_the_contract_lacks() -> None:
         ("table.held", "TableStatus.gone"),
         ("each.reason", "Hazard.gone"),
         ("each.replays", "Ownership.gone"),
+        ("each.metadata", "Ownership.gone"),
+        ("metadata.intentMs", "InitialMetadata.gone"),
+        ("entry.cursor", "InitialTable.gone"),
+        ("entry.inFlight.end", "InitialBlock.gone"),
     ],
 )
 def test_a_key_that_the_contract_lacks_is_found_wherever_it_is_read(key: str, wrong: str) -> None:

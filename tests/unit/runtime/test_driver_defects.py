@@ -145,7 +145,9 @@ async def taken_over(world: World, monkeypatch: pytest.MonkeyPatch, state: Strea
     """An owner that has begun to take the stream over with this state."""
 
     async def found(*_: Any, **__: Any) -> tuple[Any, Start]:
-        facts = SimpleNamespace(log_end=1000, offset=0, marker_topic_id="T1", marker_former=(), topic_id="T1")
+        facts = SimpleNamespace(
+            log_end=1000, offset=0, marker_topic_id="T1", marker_former=(), topic_id="T1", metadata=None
+        )
         return facts, Start(state)
 
     monkeypatch.setattr(owner_module, "take_over", found)

@@ -109,6 +109,10 @@ def test_offsets_that_went_back_with_their_metadata_are_accepted_from_where_the_
         made.settle()
         assert made.world.harm is None
         assert stored(made, 0) == 15
+        histories = [entry for node in made.nodes for entry in node.aggregator.history.all()]
+        (accepted,) = (entry for entry in histories if entry.accepted)
+        assert accepted.metadata is not None, "what was set aside is kept"
+        assert accepted.metadata.sequence > accepted.sequence == 0
 
 
 def test_streams_whose_markers_are_lost_continue_where_they_are_once_a_person_accepts_it() -> None:

@@ -112,6 +112,19 @@ def test_a_replay_is_stored_before_a_round_that_would_have_to_leave_its_table_ou
         assert made.run(1.2, lambda: stored(made, 0) == 7), "its table was left out of a round first"
 
 
+def test_the_history_of_a_takeover_has_the_metadata_that_the_dead_owner_had_committed() -> None:
+    with universe(given(tables=1)) as made:
+        made.run(3)
+        owner = killed_in_mid_insert(made, 0, 3)
+        committed = made.clusters["a"].offsets[0].metadata
+        wait_for_takeover(made, owner)
+        made.run(1)
+        entry = owner_of(made).aggregator.history.all()[-1]
+        assert entry.metadata is not None
+        assert (entry.metadata.text, entry.metadata.replica) == (committed, owner.name)
+        assert len(entry.metadata.tables) == len(entry.replays) == 1
+
+
 @pytest.mark.parametrize("seconds", [1, 4, 7])
 def test_a_block_of_a_table_that_only_the_dead_owner_had_met_is_replayed_at_once(seconds: float) -> None:
     """The next owner reads the schema history every ten seconds, and knows the table by its id alone."""

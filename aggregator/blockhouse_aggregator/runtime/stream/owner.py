@@ -13,7 +13,7 @@ from typing import Any, assert_never
 import structlog
 
 from blockhouse.errors import BlockhouseError, Retryable
-from blockhouse.metadata.model import InFlight
+from blockhouse.metadata.model import InFlight, Metadata
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.gate.messages import BlockKey, BuiltBlock, Sealed
 from blockhouse_aggregator.protocol import commits, takeover
@@ -130,7 +130,7 @@ class StreamOwner:
             if isinstance(decision, takeover.Start):
                 stop = self.context.defects.stop(self.stream, _committed_position(decision.state))
                 if stop is None:
-                    self._begin(decision)
+                    self._begin(decision, facts.metadata)
                     return
                 decision = stop
             if self.stop != decision:
@@ -138,13 +138,13 @@ class StreamOwner:
                 self.stop = decision
             await pause(self.closed, DECISION_POLL)
 
-    def _begin(self, start: takeover.Start) -> None:
+    def _begin(self, start: takeover.Start, found: Metadata | None) -> None:
         self.state = start.state
         self.takeover_waits = ""
         self._began_at = start.state.position
         # What was written while the stream had no reader must not wait for its block's age as well.
         self.pace = Pace(catching_up=self.log_end > start.state.position)
-        self.report.started(self.epoch, start.state, self.stop, acceptance_of(start))
+        self.report.started(self.epoch, start.state, self.stop, found, acceptance_of(start))
         self.stop = None
         self.report.alarm(*start.alarms)
         if start.state.in_flight:

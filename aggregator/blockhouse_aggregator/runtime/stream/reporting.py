@@ -8,6 +8,7 @@ from typing import assert_never
 
 import structlog
 
+from blockhouse.metadata.model import Metadata
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.gate.messages import BlockKey, BuiltBlock
 from blockhouse_aggregator.protocol.commits import Applied, CommitOutcome, Refused, Unknown
@@ -57,12 +58,14 @@ class StreamReport:
         self._blocked: frozenset[tuple[str, str]] = frozenset()
         self._hazards: frozenset[str] = frozenset()
 
-    def started(self, epoch: int, state: StreamState, after: Stop | None, accepted: str) -> None:
-        """The stream is taken over, `after` it had stopped; `accepted` as in the history."""
+    def started(
+        self, epoch: int, state: StreamState, after: Stop | None, found: Metadata | None, accepted: str
+    ) -> None:
+        """The stream is taken over, `after` it had stopped; `found` and `accepted` as in the history."""
         if after is not None:
             end(self._figures.stopped, *self._labels, after.reason)
         self._identity(state)
-        self._history.began(self.label, epoch, state, self._catalog.name, accepted)
+        self._history.began(self.label, epoch, state, self._catalog.name, found=found, accepted=accepted)
         self._figures.dead.labels(*self._labels)  # 0 from the start: Prometheus counts no increase to a first value
         before = state.recorded.window.holes if state.recorded is not None else 0
         self._figures.holes.labels(*self._labels).inc(state.window.holes - before)
