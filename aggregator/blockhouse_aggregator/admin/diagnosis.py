@@ -24,6 +24,8 @@ class DiagnosisRoutes:
 
     def __init__(self, history: Callable[[], Sequence[contract.Ownership]]) -> None:
         self._history = history
+        self._asked: contract.LogLevelRequest | None = None
+        """Who set the level last; None since the start."""
 
     def all(self) -> Iterable[web.RouteDef]:
         yield route(contract.HISTORY, self._owned)
@@ -38,21 +40,28 @@ class DiagnosisRoutes:
         return respond(contract.Threads(threads=threads(), tasks=tasks()))
 
     async def _level(self, _: web.Request) -> web.Response:
-        return respond(_level())
+        return respond(self._answer())
 
     async def _set_level(self, request: web.Request) -> web.Response:
-        asked = await body(request, contract.LogLevelRequest)
-        before = _level().level
-        logging.getLogger().setLevel(asked.level.upper())
-        log.warning("log.level_changed", before=before, after=asked.level)
-        return respond(_level())
+        asked = self._asked = await body(request, contract.LogLevelRequest)
+        before, root = level(), logging.getLogger()
+        root.setLevel(min(root.getEffectiveLevel(), logging.WARNING))  # who did it is logged at every level
+        log.warning("log.level_changed", before=before, after=asked.level, by=asked.by, why=asked.why)
+        root.setLevel(asked.level.upper())
+        return respond(self._answer())
+
+    def _answer(self) -> contract.LogLevel:
+        asked = self._asked
+        who, why = (asked.by, asked.why) if asked is not None else ("", "")
+        return contract.LogLevel(level=level(), by=who, why=why)
 
 
-def _level() -> contract.LogLevel:
+def level() -> contract.Level:
+    """The least severe level that is logged now."""
     number = logging.getLogger().getEffectiveLevel()
     levels: tuple[contract.Level, ...] = ("debug", "info", "warning", "error")
-    at_most = [level for level in levels if logging.getLevelNamesMapping()[level.upper()] <= number]
-    return contract.LogLevel(level=at_most[-1] if at_most else "debug")
+    at_most = [each for each in levels if logging.getLevelNamesMapping()[each.upper()] <= number]
+    return at_most[-1] if at_most else "debug"
 
 
 def threads() -> dict[str, tuple[str, ...]]:

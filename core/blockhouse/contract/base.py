@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 
@@ -59,6 +59,20 @@ class Request(_Value):
     def written(self) -> dict[str, Any]:
         """The JSON object to send, without what equals its default: an older program refuses keys it does not know."""
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
+
+class PersonalRequest(Request):
+    """A request of which it is logged who asks."""
+
+    by: str = Field(min_length=1, max_length=200)
+    """The name of the person or program."""
+
+
+class ReasonedRequest(PersonalRequest):
+    """A request of which it is logged who asks and why."""
+
+    why: str = Field(min_length=1, max_length=1000)
+    """Why, for those who wonder later."""
 
 
 def faults(error: ValidationError) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from blockhouse.contract.base import Answer, Endpoint, Request, absent
+from blockhouse.contract.base import Answer, Endpoint, ReasonedRequest, absent
 
 Level = Literal["debug", "info", "warning", "error"]
 
@@ -119,9 +119,13 @@ class LogLevel(Answer):
 
     level: Level
     """The least severe level that is logged."""
+    by: str = ""
+    """Who set it last. Absent or empty: no one has since it started."""
+    why: str = ""
+    """Why. Absent or empty: as `by`."""
 
 
-class LogLevelRequest(Request):
+class LogLevelRequest(ReasonedRequest):
     """Log more, or less, until the process ends."""
 
     level: Level

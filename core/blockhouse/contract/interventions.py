@@ -7,21 +7,15 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from blockhouse.contract.base import Answer, Endpoint, Request
+from blockhouse.contract.base import Answer, Endpoint, PersonalRequest, ReasonedRequest
 
 
-class ResumeRequest(Request):
-    """Who asks."""
-
-    by: str = Field(min_length=1, max_length=200)
-    """The name of the person or program."""
+class ResumeRequest(PersonalRequest):
+    """End a drain."""
 
 
-class DrainRequest(ResumeRequest):
+class DrainRequest(ReasonedRequest):
     """Drain an aggregator."""
-
-    why: str = Field(min_length=1, max_length=1000)
-    """Why, for those who find it drained."""
 
 
 class DrainState(Answer):
@@ -41,7 +35,7 @@ class DrainState(Answer):
     """Blocks of these that are not acknowledged yet."""
 
 
-class AcceptRequest(DrainRequest):
+class AcceptRequest(ReasonedRequest):
     """Start a stream although something is wrong with it: rows may be missing or doubled afterwards."""
 
     reason: str = Field(min_length=1, max_length=100)

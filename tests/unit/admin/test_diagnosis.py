@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import logging
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
+import structlog
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
@@ -23,6 +25,7 @@ from blockhouse.contract.diagnosis import (
 )
 from blockhouse.metadata import codec
 from blockhouse.metadata.model import InFlight, Metadata, TableEntry, Window
+from blockhouse_aggregator.admin import diagnosis
 from blockhouse_aggregator.admin.diagnosis import DiagnosisRoutes
 from blockhouse_aggregator.protocol.state import Block, Stage, StreamState, TableState
 from blockhouse_aggregator.runtime.stream.ownership_history import KEPT, TABLES, OwnershipHistory
@@ -144,23 +147,55 @@ def test_the_contract_states_how_many_tables_are_listed() -> None:
     assert f"the first {TABLES}" in (InitialMetadata.model_fields["tables"].description or "")
 
 
+ASKED = {"by": "ann", "why": "commits are slow"}
+
+
 async def test_the_level_is_changed_until_the_process_ends() -> None:
+    logging.getLogger().setLevel(logging.INFO)
     async with serving() as client:
-        put = await client.put("/log-level", json={"level": "debug"})
+        before = await (await client.get("/log-level")).json()
+        put = await client.put("/log-level", json={"level": "debug", **ASKED})
+        answer = await put.json()
         got = await (await client.get("/log-level")).json()
 
-    assert (put.status, got) == (200, {"level": "debug"})
+    assert before == {"level": "info", "by": "", "why": ""}
+    assert (put.status, answer, got) == (200, got, {"level": "debug", **ASKED})
     assert logging.getLogger().level == logging.DEBUG
 
 
-@pytest.mark.parametrize("body", [{"level": "loud"}, {}, {"level": "info", "for": "1h"}, []])
-async def test_a_wrong_level_is_refused_and_changes_nothing(body: object) -> None:
+@pytest.mark.parametrize(("before", "after"), [*itertools.permutations(["debug", "warning", "error"], 2)])
+async def test_each_change_is_logged_with_who_asked_and_why_however_little_is_logged(
+    before: str, after: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger().setLevel(before.upper())
+    own = logging.getLogger("blockhouse_aggregator.admin.diagnosis")
+    logger = structlog.wrap_logger(own, [structlog.processors.JSONRenderer()], structlog.stdlib.BoundLogger)
+    monkeypatch.setattr(diagnosis, "log", logger)
+    async with serving() as client:
+        await client.put("/log-level", json={"level": after, **ASKED})
+
+    (change,) = (record for record in caplog.records if record.name == own.name)
+    assert change.levelname == "WARNING"
+    assert json.loads(change.message) == {"event": "log.level_changed", "before": before, "after": after, **ASKED}
+    assert logging.getLogger().level == getattr(logging, after.upper())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *({"level": "loud", **ASKED}, {"level": "info"}, {"level": "info", "by": "ann"}, {"level": "info", "why": "x"}),
+        *({"level": "info", "by": "", "why": "x"}, {"level": "info", "for": "1h", **ASKED}, {}, []),
+    ],
+)
+async def test_a_wrong_level_or_one_that_no_one_asks_for_is_refused_and_changes_nothing(body: object) -> None:
     before = logging.getLogger().level
     async with serving() as client:
         put = await client.put("/log-level", json=body)
+        got = await (await client.get("/log-level")).json()
 
     assert put.status == 400
     assert logging.getLogger().level == before
+    assert got["by"] == ""
 
 
 async def test_threads_and_tasks_show_where_they_are() -> None:

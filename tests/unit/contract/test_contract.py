@@ -81,6 +81,7 @@ LATER = {
     "BlockInFlight": {"sinceMs": 0, "error": ""},
     "LaggingTable": {"distance": None, "reason": "", "sinceMs": 0},
     "Ownership": {"accepted": "", "metadata": None},
+    "LogLevel": {"by": "", "why": ""},
     "InitialTable": {"inFlight": None, "cursor": None},
     "ApplyRequest": {"restart": False},
     "FaultRequest": {"count": 1, "skip": 0, "lasts": None, "seconds": 0, "stream": "", "table": ""},
