@@ -85,7 +85,7 @@ class Load:
         measured = Measured(at, at - 7, at + 100, at + 100, 107, 0.25, len(self._lagging), 3, None)
         pending = {(table, "TableMissing"): TableMeasured(1_234, 56_789) for table in self._lagging}
         self.figures.lag.show(dict.fromkeys(self._streams, measured), pending)
-        await ReplicationWatch(Replica(self._tables), self.figures).look()
+        await ReplicationWatch(Replica(self._tables), self.figures).look(self._tables)
 
     def _of_stream(self, report: StreamReport, tables: Sequence[str]) -> None:
         before = StreamState("r1", 1, "topic", 1, 1, self._position, Window(), 0)

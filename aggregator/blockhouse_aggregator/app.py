@@ -293,7 +293,7 @@ class Aggregator:
                 if since >= REFRESH:
                     since = 0.0
                     await parts.catalog.refresh()
-                    await parts.replication.look()
+                    await parts.replication.look({known.history.name for known in parts.catalog.tables})
                 elif any(known.unavailable for known in parts.catalog.tables):
                     await parts.catalog.refresh_unknown()
             except Retryable as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
@@ -30,10 +30,13 @@ from tests.simulation.zookeeper import SimLocks, SimMarkers, SimSchemas, ZkSessi
 
 
 class _Unseen:
-    """In place of every metric: no one reads them here, and they are expensive."""
+    """In place of every metric, without a series: no one reads them here, and they are expensive."""
 
     def __getattr__(self, name: str) -> _Unseen:
         return self
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
 
     def __call__(self, *_: Any, **__: Any) -> _Unseen:
         return self

@@ -46,13 +46,13 @@ class Figures:
         )
         self.replication_queue = Gauge(
             "blockhouse_replication_queue_entries",
-            "Entries of the local replica's replication queue",
+            "Entries of the local replica's replication queue, of the pipeline's tables",
             ["table"],
             registry=r,
         )
         self.lost_parts = Gauge(
             "blockhouse_lost_parts",
-            "Parts that every replica has lost; of table * those of all tables since the server's start",
+            "Parts of the pipeline's tables that every replica has lost; of table * all since the server's start",
             ["table"],
             registry=r,
         )

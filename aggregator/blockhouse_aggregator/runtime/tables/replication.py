@@ -1,8 +1,11 @@
-"""What the local replica reports of its replication: how far it is behind, and parts that no replica has any more."""
+"""What the local replica reports of its replication: how far it is behind, and parts that no replica has any more.
+
+Of the tables that this pipeline loads: a server may have thousands of others, whose series no one here can act on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -10,6 +13,7 @@ import structlog
 
 from blockhouse_aggregator.clickhouse.lost_parts import ANY_TABLE
 from blockhouse_aggregator.runtime.figures import Figures
+from blockhouse_aggregator.runtime.series import show_only
 
 log = structlog.get_logger(__name__)
 DATA_LOSS = "ReplicatedDataLoss"
@@ -30,11 +34,14 @@ class ReplicationWatch:
     figures: Figures
     _lost: dict[str, int] = field(default_factory=dict)
 
-    async def look(self) -> None:
-        """Ask once. Raises Retryable when the replica does not answer."""
-        for table, entries in (await self.shard.queue_lengths()).items():
-            self.figures.replication_queue.labels(table).set(entries)
-        for table, lost in (await self.shard.lost_parts()).items():
+    async def look(self, loaded: Collection[str]) -> None:
+        """Ask once for the tables `loaded`, as `database.table`; the series of one that the replica does not have any
+        more end. Raises Retryable when the replica does not answer."""
+        queues = await self.shard.queue_lengths()
+        show_only(self.figures.replication_queue, {(t,): n for t, n in queues.items() if t in loaded})
+        counted = {t: n for t, n in (await self.shard.lost_parts()).items() if t in loaded or t == ANY_TABLE}
+        show_only(self.figures.lost_parts, {(t,): n for t, n in counted.items()})
+        for table, lost in counted.items():
             self._note(table, lost)
 
     def _note(self, table: str, lost: int) -> None:
@@ -42,7 +49,6 @@ class ReplicationWatch:
         never falls. (A server's own does, when it is started again.)"""
         known = self._lost.get(table)
         self._lost[table] = lost
-        self.figures.lost_parts.labels(table).set(lost)
         new = lost - (known or 0)
         if new <= 0:
             return
