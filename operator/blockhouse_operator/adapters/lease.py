@@ -19,6 +19,7 @@ from kubernetes.aio.leaderelection.leaderelection import LeaderElection
 from kubernetes.aio.leaderelection.leaderelectionrecord import LeaderElectionRecord
 from kubernetes.aio.leaderelection.resourcelock.leaselock import LeaseLock
 
+from blockhouse.http_errors import no_answer
 from blockhouse_operator.adapters.fence import Fence
 
 log = structlog.get_logger(__name__)
@@ -46,7 +47,7 @@ class FencedLock(LeaseLock):
             async with asyncio.timeout(REQUEST_SECONDS):
                 return await super().get(name, namespace)
         except _FAILURES as error:
-            return False, ApiException(status=0, reason=f"{type(error).__name__}: {error}")
+            return False, ApiException(status=0, reason=self._no_answer(error))
 
     async def create(self, name: str, namespace: str, election_record: LeaderElectionRecord) -> bool:
         """Whether the Lease was created; renews the fence then."""
@@ -72,7 +73,7 @@ class FencedLock(LeaseLock):
             async with asyncio.timeout(REQUEST_SECONDS):
                 done = await request
         except _FAILURES as error:
-            log.warning("lease_not_renewed", error=f"{type(error).__name__}: {error}")
+            log.warning("lease_not_renewed", error=self._no_answer(error))
             return False
         if done:
             self._fence.renewed(asked_at)
@@ -91,8 +92,15 @@ class FencedLock(LeaseLock):
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 await self.api_instance.replace_namespaced_lease(self.name, self.namespace, self.lease_reference)
-        except (ApiException, *_FAILURES) as error:
-            log.warning("lease_not_released", error=f"{type(error).__name__}: {error}")
+        except ApiException as error:
+            log.warning("lease_not_released", error=f"{error.status} {error.reason}")
+        except _FAILURES as error:
+            log.warning("lease_not_released", error=self._no_answer(error))
+
+    def _no_answer(self, error: BaseException) -> str:
+        """For example `https://10.0.0.1:443: connection refused`; the library logs it as it is."""
+        server = self.api_instance.api_client.configuration.host
+        return f"{server}: {no_answer(error, REQUEST_SECONDS)}"
 
 
 async def lead(lock: FencedLock, fence: Fence, work: Callable[[], Awaitable[None]]) -> None:

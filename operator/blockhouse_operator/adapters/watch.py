@@ -15,6 +15,7 @@ import aiohttp
 import structlog
 from kubernetes.aio.client import ApiClient
 
+from blockhouse.http_errors import no_answer
 from blockhouse_operator.adapters.kinds import Object
 from blockhouse_operator.adapters.store import Place, Store
 from blockhouse_operator.api.labels import selector
@@ -25,6 +26,8 @@ SERVER_SECONDS = 240
 SILENCE_SECONDS = 300.0
 ACCEPTED_SECONDS = 30.0
 """Until a watch is accepted. A server that is frozen keeps the connection open, on which nothing ever comes."""
+LIST_SECONDS = 60.0
+"""For one page of a list."""
 RETRY_SECONDS, LONGEST_RETRY_SECONDS = 2.0, 60.0
 PAGE = 250
 
@@ -60,17 +63,22 @@ class Watch:
                 version = await self._follow(version, observed)
                 failures = 0
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError) as error:
-                log.warning("watch_broken", kind=self.store.kind.name, error=f"{type(error).__name__}: {error}")
+                log.warning("watch_broken", kind=self.store.kind.name, error=self._why(error))
                 version, self.store.complete = "", False
                 # A watch that is refused, for want of a right, must not list thousands of objects every two seconds.
                 await asyncio.sleep(min(LONGEST_RETRY_SECONDS, RETRY_SECONDS * 2.0**failures))
                 failures = min(failures + 1, 8)
 
+    def _why(self, error: Exception) -> str:
+        if isinstance(error, aiohttp.ClientConnectorError):
+            return f"{self._api.configuration.host}: {no_answer(error, LIST_SECONDS)}"
+        return f"{type(error).__name__}: {error}"
+
     async def _list(self, observed: Observed) -> str:
         query = {**self._selector, "limit": str(PAGE)}
         places: set[Place] = set()
         while True:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(LIST_SECONDS):
                 answer = await self._ask(query)
                 page = json.loads(await answer.read())
             if answer.status != 200:
