@@ -32,7 +32,13 @@ class Brokers:
 
     answer: Mapping[StreamId, Ends] | Retryable = Retryable("no broker answers")
 
+    def __init__(self) -> None:
+        self.meanwhile: list[Callable[[], None]] = []
+        """What happens during the next questions, one after another."""
+
     async def latest(self, cluster: str, streams: Collection[StreamId]) -> Mapping[StreamId, Ends]:
+        if self.meanwhile:
+            self.meanwhile.pop(0)()
         if isinstance(self.answer, Retryable):
             raise self.answer
         return self.answer
@@ -140,7 +146,9 @@ async def test_a_stream_without_a_leader_is_shown_although_other_brokers_answer(
     await watching.ask({})
     assert watching.status().drained
 
-    clock(PERIOD + UNANSWERED + 1)
+    for _ in range(int(PERIOD + UNANSWERED + 1)):
+        clock(1)
+        watching.watch.refresh()
     await watching.ask({})
 
     found = watching.status()
@@ -150,6 +158,50 @@ async def test_a_stream_without_a_leader_is_shown_although_other_brokers_answer(
 
     await watching.ask({STREAM: Ends(30, 30)})
     assert (watching.status().standing, watching.status().lag) == (None, 0)
+
+
+async def test_a_process_that_was_suspended_does_not_call_the_brokers_silent(
+    watching: Watching, clock: Callable[[float], None]
+) -> None:
+    """Whatever runs first when it continues: the page, the look, or the question."""
+    watching.at(5_000, TableState(TABLE))
+    await watching.ask({STREAM: Ends(30, 30)})
+
+    clock(60)
+    assert (watching.status().standing, watching.status().lag) == (None, 0)
+    watching.watch.refresh()
+    assert (watching.status().standing, watching.status().lag) == (None, 0)
+    assert watching.gauge("blockhouse_lag_messages") == 0
+
+
+async def test_a_question_during_which_the_process_was_suspended_is_asked_again(
+    watching: Watching, clock: Callable[[float], None]
+) -> None:
+    watching.at(5_000, TableState(TABLE))
+    await watching.ask({STREAM: Ends(30, 30)})
+
+    def answers() -> None:
+        watching.brokers.answer = {STREAM: Ends(31, 31)}
+
+    watching.brokers.meanwhile = [lambda: clock(60), answers]
+    await watching.ask(Retryable("cluster a did not answer in 4 s"))
+
+    assert watching.brokers.meanwhile == [], "it was asked once"
+    assert (watching.status().standing, watching.status().high_watermark) == (None, 31)
+
+
+async def test_brokers_that_are_silent_after_the_process_was_suspended_are_called_so(
+    watching: Watching, clock: Callable[[float], None]
+) -> None:
+    watching.at(5_000, TableState(TABLE))
+    await watching.ask({STREAM: Ends(30, 30)})
+
+    watching.brokers.meanwhile = [lambda: clock(60)]
+    await watching.ask(Retryable("cluster a did not answer in 4 s"))
+
+    found = watching.status().standing
+    assert found is not None
+    assert (found.reason, found.text) == ("KafkaSilent", "cluster a did not answer in 4 s")
 
 
 async def test_messages_that_come_do_not_make_a_table_wait_for_less_long(watching: Watching) -> None:

@@ -18,7 +18,7 @@ from blockhouse.errors import BlockhouseError
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.log_ends import Ends
 from blockhouse_aggregator.protocol.state import TableState
-from blockhouse_aggregator.runtime.clock import loop_time
+from blockhouse_aggregator.runtime.clock import AwakeClock, loop_time
 from blockhouse_aggregator.runtime.lag_figures import LagFigures, Measured, TableMeasured
 from blockhouse_aggregator.runtime.ports import LogEnds
 from blockhouse_aggregator.runtime.process import standing
@@ -62,15 +62,15 @@ class _Seen:
 
     watched: Watched
     heard: float
-    """When, on the loop's clock, its leader last answered, or it was first seen."""
+    """When, on the awake clock, its leader last answered, or it was first seen."""
     history: LogHistory = field(default_factory=LogHistory)
     ends: Ends | None = None
     ends_at_ms: int | None = None
     standing: Standing | None = None
     tables: dict[int, Watched] = field(default_factory=dict)
 
-    def answered(self, ends: Ends, at_ms: int) -> None:
-        self.ends, self.ends_at_ms, self.heard = ends, at_ms, loop_time()
+    def answered(self, ends: Ends, at_ms: int, heard: float) -> None:
+        self.ends, self.ends_at_ms, self.heard = ends, at_ms, heard
 
     def judged(self, standing: Standing | None) -> None:
         self.standing = standing
@@ -97,8 +97,9 @@ class LagWatch:
         self._now_ms = now_ms
         self._seen: dict[StreamId, _Seen] = {}
         self._silent: dict[str, str] = {}
+        self._awake = AwakeClock(2 * LOOK)
         self._asked: dict[str, float] = {}
-        """When, on the loop's clock, the question began that a cluster has not answered yet."""
+        """When, on the awake clock, the question began that a cluster has not answered yet."""
 
     def loops(self, clusters: Iterable[str]) -> Iterator[Coroutine[Any, Any, None]]:
         """All of its work; each part runs until it is cancelled."""
@@ -109,12 +110,15 @@ class LagWatch:
         """Ask one cluster where its streams end, until cancelled."""
         while True:
             streams = [stream for stream in self._owners if stream.cluster == cluster]
-            self._asked[cluster] = loop_time()
+            self._awake.tick()
+            self._asked[cluster], held = self._awake.now(), self._awake.held()
             try:
                 if streams:
                     self._answered(cluster, await self._ends.latest(cluster, streams))
                     await self._seed([s for s in streams if (seen := self._seen.get(s)) and not seen.history.seeded])
             except BlockhouseError as error:
+                if self._awake.held() > held:
+                    continue  # we were suspended: the answer may have come, and it is the client's time that was over
                 if cluster not in self._silent:
                     log.warning("lag.unasked", cluster=cluster, error=str(error))
                 self._silent[cluster] = str(error)
@@ -124,7 +128,7 @@ class LagWatch:
     def _silence(self, stream: StreamId, seen: _Seen) -> str:
         """Why no broker answers where the stream ends; empty while one does. The others of a cluster may answer while
         the stream's leader does not, or it has none."""
-        now, cluster = loop_time(), stream.cluster
+        now, cluster = self._awake.now(), stream.cluster
         seconds = now - self._asked.get(cluster, now)
         if seconds > UNANSWERED:
             return f"the brokers of cluster {cluster} have not answered for {seconds:.0f} s"
@@ -142,6 +146,7 @@ class LagWatch:
 
     def refresh(self) -> None:
         """Bring what stands still, and the metrics, up to date with the owners."""
+        self._awake.tick()
         for stream in self._seen.keys() - self._owners.keys():
             del self._seen[stream]
         for stream, owner in self._owners.items():
@@ -181,7 +186,7 @@ class LagWatch:
             if owner is None:
                 continue
             seen = self._seen_of(stream)
-            seen.answered(ends, self._now_ms())
+            seen.answered(ends, self._now_ms(), self._awake.now())
             seen.history.add(loop_time(), ends.high, standing.unstored(owner, ends.high))
 
     async def _seed(self, streams: Sequence[StreamId]) -> None:
@@ -204,7 +209,7 @@ class LagWatch:
     # --- what the owners show -------------------------------------------------------------------------------
 
     def _seen_of(self, stream: StreamId) -> _Seen:
-        return self._seen.setdefault(stream, _Seen(Watched(None, self._now_ms()), loop_time()))
+        return self._seen.setdefault(stream, _Seen(Watched(None, self._now_ms()), self._awake.now()))
 
     def _observe(self, stream: StreamId, owner: StreamOwner) -> None:
         seen, now = self._seen_of(stream), self._now_ms()
