@@ -20,6 +20,7 @@ PAGES = (
     "docs/admin-api.md",
     "docs/audit.md",
     "docs/cluster.md",
+    "docs/concepts.md",
     "docs/demo.md",
     "docs/first-table.md",
     "docs/mirror.md",
