@@ -33,6 +33,10 @@ class Retryable(BlockhouseError):
         self.after = after
 
 
+class Overdue(Retryable):
+    """What was waited for did not come within the time for it."""
+
+
 class Permanent(BlockhouseError):
     """The same request can never succeed: the caller has to change something. `reason` is never empty."""
 

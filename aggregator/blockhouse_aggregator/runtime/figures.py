@@ -36,7 +36,10 @@ class Figures:
         self.dead = Counter("blockhouse_dead_letters_total", "Messages dead-lettered", STREAM, registry=r)
         self.holes = Counter("blockhouse_holes_total", "Offsets without a message", STREAM, registry=r)
         self.inserts_failed = Counter(
-            "blockhouse_insert_failures_total", "Inserts to be tried again, by code", ["table", "code"], registry=r
+            "blockhouse_insert_failures_total",
+            "Inserts to be tried again, by ClickHouse's code, or by connection, timeout, quorum, driver without one",
+            ["table", "code"],
+            registry=r,
         )
         self.last_insert = Gauge(
             "blockhouse_last_insert_timestamp_seconds",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -31,6 +31,31 @@ def test_the_code_of_a_refusal_is_before_its_text(report: StreamReport) -> None:
     report.failed(TABLE, TryAgain("the quorum of another insert is not met", result=answer))
 
     assert report.troubles == {TABLE: "286: the quorum of another insert is not met"}
+
+
+def answer(outcome: Literal["stored", "retryable"], code: int | None = None) -> Result:
+    return Result(block=BlockKey(table=TABLE, begin=0, end=1), outcome=outcome, attempts=1, elapsed=0.1, code=code)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        (TryAgain("", fault="resend", result=answer("retryable", 286)), "286"),
+        (TryAgain("the server refused a question of the driver", fault="replica", code=242), "242"),
+        (TryAgain("connection lost", fault="resend", result=answer("retryable")), "connection"),
+        (TryAgain("cannot connect", fault="replica"), "connection"),
+        (TryAgain("lock of table d.t not free within 60 s", overdue=True), "timeout"),
+        (TryAgain("the quorum is unconfirmed", result=answer("stored")), "quorum"),
+        (TryAgain("no Spark task works for a/t/0 now"), "driver"),
+    ],
+)
+def test_a_failed_insert_is_counted_by_its_number_or_by_what_it_was(outcome: TryAgain, code: str) -> None:
+    nothing: Any = None
+    figures = Figures()
+    StreamReport(StreamId("a", "events", 0), figures, nothing, nothing).failed(TABLE, outcome)
+
+    (family,) = (f for f in figures.registry.collect() if f.name == "blockhouse_insert_failures")
+    assert [s.labels for s in family.samples if s.value == 1] == [{"table": TABLE, "code": code}]
 
 
 async def test_without_a_refusal_it_is_the_cause_alone(report: StreamReport) -> None:

@@ -13,6 +13,7 @@ from blockhouse.metadata.model import InFlight
 from blockhouse.schema.history import first_revision
 from blockhouse.schema.model import DefaultKind, ServerColumn
 from blockhouse.streams import StreamId
+from blockhouse_aggregator.clickhouse.errors import Fault, ServerFault
 from blockhouse_aggregator.clickhouse.presence import Origin, StoredRows
 from blockhouse_aggregator.clickhouse.quorum import QuorumSnapshot
 from blockhouse_aggregator.clickhouse.tables import By, Identity, ServerTable
@@ -272,6 +273,7 @@ async def test_provenance_is_not_asked_while_a_quorum_is_pending() -> None:
     world = World(recent_blocks=60, quorum_answers=deque([PENDING]))
     outcome = await storing(world).store(BLOCK, world)
     assert isinstance(outcome, TryAgain)
+    assert outcome.cause == "timeout"
     assert not world.grants
 
 
@@ -280,6 +282,18 @@ async def test_what_provenance_found_is_not_believed_when_a_part_failed_while_it
     world.outcome = Result(block=BLOCK.key, outcome="stored", attempts=1, elapsed=0.1, presence="complete")
     outcome = await storing(world).store(BLOCK, world)
     assert isinstance(outcome, TryAgain)
+    assert outcome.cause == "quorum"
+
+
+async def test_the_number_with_which_the_server_refused_a_question_is_kept() -> None:
+    class Refusing(World):
+        async def quorum(self, table: ServerTable) -> QuorumSnapshot:
+            raise ServerFault("the table is read-only", fault=Fault.REPLICA, code=242)
+
+    world = Refusing()
+    outcome = await storing(world).store(BLOCK, world)
+    assert isinstance(outcome, TryAgain)
+    assert (outcome.cause, outcome.fault) == ("242", "replica")
 
 
 async def test_nothing_is_granted_without_the_lock() -> None:
@@ -287,6 +301,7 @@ async def test_nothing_is_granted_without_the_lock() -> None:
     outcome = await storing(world).store(BLOCK, world)
     assert not world.grants
     assert isinstance(outcome, TryAgain)
+    assert outcome.cause == "timeout"
 
 
 async def test_nothing_is_granted_under_a_lock_whose_session_was_lost() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from blockhouse.errors import BlockhouseError, Retryable
+from blockhouse.errors import BlockhouseError, Overdue, Retryable
 from blockhouse_aggregator.gate.messages import (
     BlockKey,
     Bye,
@@ -151,7 +151,7 @@ class Conversation:
         try:
             return await asyncio.wait_for(future, patience)
         except TimeoutError:
-            raise Retryable(f"no answer about {grant.block.table} within {patience:.0f} s") from None
+            raise Overdue(f"no answer about {grant.block.table} within {patience:.0f} s") from None
         finally:
             self._results.pop(grant.block, None)
             self._proofs.pop(grant.block, None)

@@ -34,13 +34,29 @@ class Condemned:
 @dataclass(frozen=True, slots=True)
 class TryAgain:
     """Not known to be stored: try again after at least `after` seconds. `rebuild`: not with the bytes at hand. `fault`
-    is what is at fault, as `Retryable.fault`; `result` is there when an insert was granted."""
+    is what is at fault, as `Retryable.fault`; `result` is there when an insert was granted. `code` is the number with
+    which the server refused what the driver asked it, `overdue`: something did not come within the time for it."""
 
     message: str
     after: float = 0.2
     rebuild: bool = False
     fault: str = ""
     result: Result | None = None
+    code: int | None = None
+    overdue: bool = False
+
+    @property
+    def cause(self) -> str:
+        """The server's number of the error, or what it was that has none: `timeout`, `quorum`, `connection`, `driver`.
+        They are explained in docs/clickhouse.md."""
+        number = self.result.code if self.result is not None and self.result.code else self.code
+        if number:
+            return str(number)
+        if self.overdue:
+            return "timeout"
+        if self.result is not None and self.result.outcome == "stored":
+            return "quorum"
+        return "connection" if self.fault or self.result is not None else "driver"
 
 
 InsertOutcome = Stored | Condemned | TryAgain

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from blockhouse.errors import Retryable
+from blockhouse.errors import Overdue
 from blockhouse_aggregator.clickhouse.quorum import QuorumSnapshot, acknowledgeable
 from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.runtime.clock import loop_time
@@ -28,7 +28,7 @@ class QuorumWait:
         while snapshot.pending:
             if loop_time() > deadline:
                 text = f"table {table.full_name}: a part has waited for its quorum for {self.patience} s"
-                raise Retryable(text, after=retry_after)
+                raise Overdue(text, after=retry_after)
             await asyncio.sleep(QUORUM_POLL)
             snapshot = await self.shard.quorum(table)
         return snapshot

@@ -205,7 +205,7 @@ class StreamReport:
     def failed(self, table: str, outcome: TryAgain) -> None:
         """A block of the table was not stored this time."""
         answered = outcome.result.code if outcome.result is not None else None
-        code = str(answered) if answered else outcome.fault or "none"
-        self._figures.inserts_failed.labels(table, code).inc()
-        self.troubles[table] = f"{code}: {outcome.message[:300]}" if answered else outcome.message[:300]
-        log.warning("block.insert_failed", stream=self.label, table=table, code=code, why=outcome.message[:300])
+        cause = outcome.cause
+        self._figures.inserts_failed.labels(table, cause).inc()
+        self.troubles[table] = f"{answered}: {outcome.message[:300]}" if answered else outcome.message[:300]
+        log.warning("block.insert_failed", stream=self.label, table=table, code=cause, why=outcome.message[:300])

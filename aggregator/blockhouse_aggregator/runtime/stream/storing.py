@@ -13,7 +13,7 @@ from typing import Protocol, assert_never
 
 import structlog
 
-from blockhouse.errors import BlockhouseError, Retryable
+from blockhouse.errors import BlockhouseError, Overdue, Retryable
 from blockhouse_aggregator.clickhouse.tables import IDENTITY, By
 from blockhouse_aggregator.gate.messages import Grant, Result
 from blockhouse_aggregator.runtime.clock import loop_time
@@ -77,7 +77,8 @@ class Storing:
                 outcome = await self._store(block, task, lock)
                 return replace(outcome, lock_wait=waited) if isinstance(outcome, Stored) else outcome
         except Retryable as error:
-            return TryAgain(str(error), error.after, fault=error.fault)
+            overdue = isinstance(error, Overdue)
+            return TryAgain(str(error), error.after, fault=error.fault, code=error.code, overdue=overdue)
         except BlockhouseError as error:
             return Condemned(error.reason or "Blocked", str(error))
 

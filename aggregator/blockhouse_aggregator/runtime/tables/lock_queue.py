@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from blockhouse.errors import Retryable
+from blockhouse.errors import Overdue
 from blockhouse_aggregator.runtime.ports import Lock, Locks
 
 LOCK_WAIT = 30.0
@@ -97,7 +97,7 @@ class LockQueue:
             return kept
         lock = await self._acquire(table, table_path)
         if lock is None:
-            raise Retryable(f"lock of table {table} not free within {LOCK_WAIT:.0f} s", after=0.5)
+            raise Overdue(f"lock of table {table} not free within {LOCK_WAIT:.0f} s", after=0.5)
         queue.took()
         return lock
 
