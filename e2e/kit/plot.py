@@ -29,7 +29,8 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Its points in order of time, `Chart.step` apart: where some are missing, it is interrupted."""
+    """Its points in order of time, `Chart.step` apart: where some are missing, it is interrupted. Lines of one legend
+    have one colour, such as those of a stream by one owner and by the next."""
 
     legend: str
     points: tuple[Point, ...]
@@ -55,6 +56,11 @@ class Chart:
     show: Callable[[float], str]
     limit: float | None = None
     spans: tuple[Span, ...] = ()
+
+    @property
+    def legends(self) -> tuple[str, ...]:
+        """Each once, in the order of the lines."""
+        return tuple(dict.fromkeys(line.legend for line in self.lines))
 
     def x(self, seconds: float) -> float:
         return LEFT + WIDTH * min(max(seconds / self.seconds, 0.0), 1.0)
@@ -86,7 +92,7 @@ def drawn(chart: Chart) -> str:
         *_times(chart),
         *_spans(chart, lasting),
         *_limit(chart),
-        *(part for number, line in enumerate(chart.lines) for part in _line(chart, line, _colour(number))),
+        *(part for line in chart.lines for part in _line(chart, line, _colour(chart.legends.index(line.legend)))),
         f'<rect x="{LEFT}" y="{TOP}" width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#bbb"/>',
         *(part for _, part in names),
     ]
@@ -166,13 +172,13 @@ def _unbroken(points: Sequence[Point], step: float) -> Iterator[list[Point]]:
 def _legend(chart: Chart, top: float) -> Iterator[tuple[int, str]]:
     """The row, and a part of it: a dash of the line's colour and its name, as many in a row as there is room for."""
     row, x = 0, float(LEFT)
-    for number, line in enumerate(chart.lines):
-        if not line.legend:
+    for number, legend in enumerate(chart.legends):
+        if not legend:
             continue
-        width = _SWATCH + _CHARACTER * len(line.legend) + 12
+        width = _SWATCH + _CHARACTER * len(legend) + 12
         if x > LEFT and x + width > LEFT + WIDTH:
             row, x = row + 1, float(LEFT)
         y = top + ROW * row
         yield row, _rule(x, y - 4, x + 12, y - 4, f'stroke="{_colour(number)}" stroke-width="3"')
-        yield row, _text(x + _SWATCH, y, line.legend)
+        yield row, _text(x + _SWATCH, y, legend)
         x += width

@@ -58,6 +58,14 @@ def test_each_line_has_a_colour_and_its_name_in_it() -> None:
     assert texts(svg)[-2:] == ["a", "b"]
 
 
+def test_lines_of_one_name_have_one_colour_and_are_named_once() -> None:
+    svg = drawn(chart(Line("a", ((0, 1), (2, 1))), Line("a", ((6, 1), (8, 1))), Line("b", ((0, 2), (2, 2)))))
+
+    first, second, other = [each.attrib["stroke"] for each in elements(svg, "polyline")]
+    assert first == second != other
+    assert texts(svg)[-2:] == ["a", "b"]
+
+
 def test_names_continue_in_the_next_row_and_none_leaves_the_drawing() -> None:
     names = [f"a/events-{number:02}/0" for number in range(20)]
     svg = drawn(chart(*(Line(name, ((0, 1), (2, 1))) for name in names)))
