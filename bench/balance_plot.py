@@ -16,14 +16,13 @@ from blockhouse.balance.model import Assignment, Weights, quality
 from blockhouse.balance.packing import by_count, giants, repack
 from blockhouse.balance.quiet import QuietHours
 from blockhouse.balance.triggers import Look, RebalanceSettings, RebalanceState, decide
+from e2e.kit.plot import COLOURS, TEXT
 
 STEPS, STEP, STEP_DRIFT = 48, timedelta(minutes=30), 0.06
 """Half hours of a day, and the lognormal factor of a partition in each."""
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 ALWAYS = (QuietHours.parse("00:00-12:00"), QuietHours.parse("12:00-00:00"))
 WIDTH, HEIGHT, LEFT, TOP, GAP = 380, 200, 48, 34, 36
-COLOURS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf")
-TEXT = 'font-family="sans-serif" font-size="12" fill="#777"'
 
 Weigh = Callable[[Weights, datetime], Weights]
 """What a mirror knows of the true rates at a moment."""

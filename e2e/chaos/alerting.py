@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +99,13 @@ class Alerting:
         scraped = {labels["instance"] for labels in self._server.query("up == 1")}
         return AlertReport(fired, tuple(sorted(set(self._targets) - scraped)))
 
+    def measured(self, expr: str, step: float) -> list[Series]:
+        """What an expression gave from the beginning of the run's clock until now, with times in seconds of the run."""
+        now = time.time()
+        zero = now - self._clock()
+        found = self._server.during(expr, zero, now, step=step)
+        return [replace(series, times=tuple(at - zero for at in series.times)) for series in found]
+
 
 @contextmanager
 def alerting(world: World, folder: Path, clock: Callable[[], float], named: Collection[str]) -> Iterator[Alerting]:
@@ -110,14 +117,19 @@ def alerting(world: World, folder: Path, clock: Callable[[], float], named: Coll
     rules = folder / "rules.yaml"
     rules.write_text(yaml.safe_dump({"groups": groups}))
     urls = {"aggregators": [each.url for each in world.aggregators.values()], "verifier": [world.verifier.url]}
-    jobs = {job: [url.removeprefix("http://") for url in those] for job, those in urls.items()}
+    jobs = {job: [_address(url) for url in those] for job, those in urls.items()}
+    pods = {_address(each.url): pod for pod, each in world.aggregators.items()}
     ports = Ports()
-    server = PrometheusServer(folder, port=ports["prometheus"], jobs=jobs, rules=[rules])
+    server = PrometheusServer(folder, port=ports["prometheus"], jobs=jobs, rules=[rules], pods=pods)
     with ExitStack() as ending:
         ending.callback(ports.release)
         server.start()
         ending.callback(server.stop)
         yield Alerting(server, [target for targets in jobs.values() for target in targets], clock)
+
+
+def _address(url: str) -> str:
+    return url.removeprefix("http://")
 
 
 def shipped() -> list[dict[str, Any]]:

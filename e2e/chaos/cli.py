@@ -30,6 +30,9 @@ Replicas = Annotated[int, typer.Option(envvar="REPLICAS", min=2, max=8, help="Ea
 Rate = Annotated[float, typer.Option(envvar="RATE", min=1, help="Messages a second to each shard, ten rows each.")]
 Shards = Annotated[int, typer.Option(envvar="SHARDS", min=1, max=MAX_SHARDS, help="Each with a topic of its own.")]
 Alerts = Annotated[bool, typer.Option("--alerts", help="Run a Prometheus with the shipped rules beside it.")]
+Pictures = Annotated[
+    Path | None, typer.Option(help="Draw panels of the shipped dashboards into this folder, as SVG; implies --alerts.")
+]
 Seed = Annotated[int | None, typer.Option(envvar="SEED", min=0, help="Default: a fresh one, which is printed.")]
 
 
@@ -43,6 +46,7 @@ def at_random(
     folder: Folder = DEFAULT_FOLDER,
     json_file: Json = None,
     alerts: Alerts = False,
+    pictures: Pictures = None,
     clickhouse: ClickHouseOption = OLDEST,  # noqa: ARG001 - its callback has set it for everything that runs from here
 ) -> None:
     """Random faults from a seed. Exit code 0 only if every row is on every replica once and a block was replayed.
@@ -63,7 +67,7 @@ def at_random(
     typer.echo(f"SEED={seed}")
     without = _without(isolated)
     scenario = plan(seed, minutes * 60, replicas, rate, shards=shards, without=without)
-    _finish([_perform(scenario, folder, isolated, alerts=alerts)], json_file)
+    _finish([_perform(scenario, folder, isolated, alerts=alerts, pictures=pictures)], json_file)
 
 
 @app.command("run")
@@ -72,6 +76,7 @@ def run_file(
     folder: Folder = DEFAULT_FOLDER,
     json_file: Json = None,
     alerts: Alerts = False,
+    pictures: Pictures = None,
     clickhouse: ClickHouseOption = OLDEST,  # noqa: ARG001 - its callback has set it for everything that runs from here
 ) -> None:
     """The faults of a scenario file.
@@ -81,13 +86,15 @@ def run_file(
       blockhouse chaos run e2e/chaos/scenarios/zones.yaml
 
       blockhouse chaos run --alerts e2e/chaos/scenarios/rolling.yaml
+
+      blockhouse chaos run --pictures docs/pictures e2e/chaos/scenarios/alerts.yaml
     """
     isolated = _isolated()
     try:
         requested = Scenario.model_validate(yaml.safe_load(scenario.read_text()))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise typer.BadParameter(f"{scenario}: {error}", param_hint="SCENARIO") from error
-    _finish([_perform(requested, folder, isolated, alerts=alerts)], json_file)
+    _finish([_perform(requested, folder, isolated, alerts=alerts, pictures=pictures)], json_file)
 
 
 @app.command("table")
@@ -167,7 +174,9 @@ def _isolated() -> bool:
     return True
 
 
-def _perform(scenario: Scenario, folder: Path, isolated: bool, *, alerts: bool = False) -> Outcome:
+def _perform(
+    scenario: Scenario, folder: Path, isolated: bool, *, alerts: bool = False, pictures: Path | None = None
+) -> Outcome:
     from e2e.chaos.report import show
     from e2e.chaos.run import perform
     from e2e.kit.workspace import stderr_to, workspace
@@ -178,7 +187,7 @@ def _perform(scenario: Scenario, folder: Path, isolated: bool, *, alerts: bool =
             console.print(f"plan: {fault.at:6.1f} s  {fault}", highlight=False)
         try:
             log = partial(console.print, highlight=False)
-            outcome = perform(scenario, home, log, isolated=isolated, alerts=alerts)
+            outcome = perform(scenario, home, log, isolated=isolated, alerts=alerts, pictures=pictures)
         except BaseException:
             console.print(f"SEED={scenario.seed}: failed; logs and configurations are in {home}")
             raise

@@ -22,11 +22,13 @@ from e2e.chaos.figures import Memory, Recovery, memory, recoveries, steady_since
 from e2e.chaos.injecting import Injected, Injector
 from e2e.chaos.isolation import isolated
 from e2e.chaos.observing import Observer
+from e2e.chaos.pictures import panels_drawn
 from e2e.chaos.production import FIRST_MESSAGES, Production, manifest, production_of
 from e2e.chaos.scenario import Scenario
 from e2e.chaos.verdict import Audited, judge, judge_alerts, rows_in_kafka
 from e2e.chaos.world import LOADED, World
 from e2e.kit.checks import Check
+from e2e.kit.plot import Span
 from e2e.kit.supervisor import Supervisor
 from e2e.stack.process import wait_until
 from e2e.stack.server import StackError
@@ -85,9 +87,18 @@ class Timeline:
             self._log(line)
 
 
-def perform(scenario: Scenario, folder: Path, log: Log, *, isolated: bool, alerts: bool = False) -> Outcome:
-    """Run the scenario in `folder`; with `alerts`, or for a scenario that names some, beside a Prometheus. Raises
-    BlockhouseError when the run itself could not be done; whether the system has passed is in the outcome."""
+def perform(
+    scenario: Scenario,
+    folder: Path,
+    log: Log,
+    *,
+    isolated: bool,
+    alerts: bool = False,
+    pictures: Path | None = None,
+) -> Outcome:
+    """Run the scenario in `folder`; with `alerts`, or for a scenario that names some, beside a Prometheus, and so with
+    `pictures`: panels of dashboards are drawn there. Raises BlockhouseError when the run itself could not be done;
+    whether the system has passed is in the outcome."""
     began = time.monotonic()
     timeline = Timeline(log)
     with ExitStack() as exits:
@@ -109,7 +120,7 @@ def perform(scenario: Scenario, folder: Path, log: Log, *, isolated: bool, alert
         load = exits.enter_context(production_of(scenario, world, schemas))
         observer = exits.enter_context(Observer(world, lambda: load.messages, timeline.clock))
         watch = None
-        if alerts or scenario.alerts:
+        if alerts or scenario.alerts or pictures is not None:
             watch = exits.enter_context(alerting(world, folder / "prometheus", timeline.clock, scenario.alerts))
         _warm_up(load, observer)
         supervisor = exits.enter_context(Supervisor(world.servers, timeline.log))
@@ -127,6 +138,8 @@ def perform(scenario: Scenario, folder: Path, log: Log, *, isolated: bool, alert
         timeline.log(f"produced {sum(load.rows):,} rows{not_acknowledged}; waiting until everything is stored")
         _quiesce(world)
         alarmed = _alarmed(watch, timeline)
+        if watch is not None and pictures is not None:
+            _draw(watch, pictures, timeline, injector.done)
         observer.look()
         timeline.log("quiet; auditing every replica")
         audits = _audit(world, load)
@@ -194,6 +207,16 @@ def _alarmed(watch: Alerting | None, timeline: Timeline) -> AlertReport | None:
     timeline.log("waiting until no alert fires")
     watch.wait_resolved(RESOLVE_TIMEOUT)
     return watch.report()
+
+
+def _draw(watch: Alerting, folder: Path, timeline: Timeline, faults: Sequence[Injected]) -> None:
+    """Writes a file for each panel."""
+    folder.mkdir(parents=True, exist_ok=True)
+    now = timeline.clock()
+    spans = [Span(str(each.fault), each.began, now if each.ended is None else each.ended) for each in faults]
+    for name, svg in panels_drawn(watch.measured, now, spans):
+        (folder / name).write_text(svg)
+    timeline.log(f"panels of the dashboards are drawn in {folder}")
 
 
 def _audit(world: World, production: Production) -> list[Audited]:

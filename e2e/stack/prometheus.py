@@ -20,14 +20,17 @@ from e2e.stack.spec import HOST
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One series of a range: its labels, and the Unix times at which it was there."""
+    """One series of a range: its labels, the times at which it was there, in seconds since 1970 unless stated
+    otherwise, and its value at each of them."""
 
     labels: Mapping[str, str]
     times: tuple[float, ...]
+    values: tuple[float, ...]
 
 
 class PrometheusServer(Server):
-    """Scrapes `jobs`, addresses host:port by name of the job, and evaluates the files in `rules`, both every second."""
+    """Scrapes `jobs`, addresses host:port by name of the job, and evaluates the files in `rules`, both every second.
+    An address of `pods` gets the label `pod`, as the chart's PodMonitor gives it."""
 
     def __init__(
         self,
@@ -36,10 +39,11 @@ class PrometheusServer(Server):
         port: int,
         jobs: Mapping[str, Sequence[str]],
         rules: Sequence[Path] = (),
+        pods: Mapping[str, str] | None = None,
         dies_with_parent: bool = True,
     ) -> None:
         super().__init__("prometheus", folder, dies_with_parent=dies_with_parent)
-        self._port, self._jobs, self._rules = port, jobs, rules
+        self._port, self._jobs, self._rules, self._pods = port, jobs, rules, pods or {}
 
     def prepare(self) -> list[str]:
         program = shutil.which("prometheus")
@@ -49,7 +53,8 @@ class PrometheusServer(Server):
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "rule_files": [str(file) for file in self._rules],
             "scrape_configs": [
-                {"job_name": job, "static_configs": [{"targets": list(targets)}]} for job, targets in self._jobs.items()
+                {"job_name": job, "static_configs": [self._target(address) for address in addresses]}
+                for job, addresses in self._jobs.items()
             ],
         }
         path = self.folder / "prometheus.yml"
@@ -61,6 +66,10 @@ class PrometheusServer(Server):
             f"--web.listen-address={HOST}:{self._port}",
             "--log.level=warn",
         ]
+
+    def _target(self, address: str) -> dict[str, Any]:
+        labels = {"pod": self._pods[address]} if address in self._pods else {}
+        return {"targets": [address], "labels": labels}
 
     def answers(self) -> bool:
         try:
@@ -79,7 +88,7 @@ class PrometheusServer(Server):
         most. StackError: Prometheus refuses it, in its words."""
         span = {"start": f"{began:.3f}", "end": f"{until:.3f}", "step": f"{step:g}"}
         found = self._result("query_range", {"query": expr, **span})
-        return [Series(series["metric"], tuple(float(at) for at, _ in series["values"])) for series in found]
+        return [_series(each["metric"], each["values"]) for each in found]
 
     def _result(self, resource: str, asked: Mapping[str, str]) -> list[dict[str, Any]]:
         try:
@@ -93,3 +102,7 @@ class PrometheusServer(Server):
         with urllib.request.urlopen(f"http://{HOST}:{self._port}{path}", timeout=5) as answer:
             body: bytes = answer.read()
             return body
+
+
+def _series(labels: Mapping[str, str], points: Sequence[tuple[float, str]]) -> Series:
+    return Series(labels, tuple(float(at) for at, _ in points), tuple(float(value) for _, value in points))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from scripts.dashboards.boards import BOARDS
 from scripts.dashboards.panels import render
+from scripts.dashboards.seen import section
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "charts" / "blockhouse" / "files" / "dashboards"
@@ -17,6 +18,11 @@ For Grafana 10 and newer: the files in `charts/blockhouse/files/dashboards`. The
 for; elsewhere, import the files. They ask any Prometheus that scrapes the programs, with the chart's PodMonitor or
 without Kubernetes: "All" in a choice also takes series that lack its label. A panel's text in Grafana is what is here.
 What a metric means is in [metrics.md](metrics.md), what to do about an alert in [alerts.md](alerts.md).
+
+The pictures are such panels, drawn from what a Prometheus saw of a run of `make alerts` on 2026-11-27
+([testing.md](testing.md#alerts)): two shards with two replicas each, 30 messages a second to each shard. Its faults are
+below the time axis, which is in minutes since production began. The machine was busy: in the first two minutes
+Prometheus got no answer at times, and lines are interrupted.
 
 This page and the files are generated from `scripts/dashboards` by `scripts/generate`.
 """
@@ -30,7 +36,7 @@ def page() -> str:
         lines += [f"## {board.title}", "", f"{board.text} Choices: {choices}.", ""]
         lines += ["| row | panel | what it shows |", "|---|---|---|"]
         lines += [f"| {row.title} | {panel.title} | {panel.text} |" for row in board.rows for panel in row.panels]
-        lines.append("")
+        lines += ["", *section(board.uid)]
     return "\n".join(lines)
 
 

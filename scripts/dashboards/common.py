@@ -15,7 +15,7 @@ OF_SHARD = OF_PIPELINE + ',topic=~"$topic"'
 OF_TABLE = OF_PIPELINE + ',table=~"$table"'
 BY_PIPELINE = "namespace, ingest_blockhouse_dev_pipeline"
 STREAM = "{{cluster}}/{{topic}}/{{partition}}"
-OWNER = "{{pod}}{{instance}}"
+OWNER = "{{pod}} {{instance}}"
 
 
 def rate(metric: str, of: str, by: str) -> str:

@@ -3,13 +3,13 @@ where a well pipeline has any, and shows a fault where there is one. The chart's
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
+from e2e.chaos.pictures import RATE_INTERVAL, with_all
 from e2e.pipeline import verifier_of
 from e2e.stack import Stack
 from e2e.stack.ports import Ports
@@ -31,6 +31,7 @@ ONLY_OF_FAULTS = {
     "Tables behind their streams",
     "Distance of its cursor from the log's end",
     "Inserts to be tried again",
+    "Alerts that fire",
     "Alarms, rejoins, lost sessions",
     "Anomalies found",
     "Blocks rebuilt and sent again",
@@ -57,18 +58,14 @@ def scraping(loading: Loading, folder: Path) -> Iterator[PrometheusServer]:
         yield server
 
 
-def asked(expr: str) -> str:
-    """With "All" for every choice, and a range in which both ends of a rate are."""
-    return re.sub(r"\$(?!__)\w+", ".*", expr.replace("$__rate_interval", "20s"))
-
-
 def test_every_panel_is_answered_and_shows_a_fault(running_stack: Stack, tmp_path: Path) -> None:
     with (
         loading(running_stack, tmp_path, "dashboards", partitions=1, settings=SETTINGS) as running,
         scraping(running, tmp_path / "prometheus") as prometheus,
     ):
         known = running.feed.table("dashboards")
-        queries = {(p.title, q.expr): asked(q.expr) for board in BOARDS for p in board.panels() for q in p.queries}
+        panels = [panel for board in BOARDS for panel in board.panels()]
+        queries = {(p.title, q.expr): with_all(q.expr, RATE_INTERVAL) for p in panels for q in p.queries}
 
         def empty() -> set[str]:
             found = {title for (title, _), expr in queries.items() if not prometheus.query(expr)}

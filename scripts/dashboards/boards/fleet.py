@@ -65,6 +65,17 @@ BOARD = Board(
                     (Query(f"count(blockhouse_verifier_in_sight{{{IN_NAMESPACE}}} == 0) or vector(0)"),),
                     bad_above=1,
                 ),
+                Series(
+                    "Alerts that fire",
+                    "Of the chart's rules: how many series of each. docs/alerts.md has a section for every alert.",
+                    (
+                        Query(
+                            "count by (alertname)"
+                            f' (ALERTS{{alertstate="firing",alertname=~"Blockhouse.*",{IN_NAMESPACE}}})',
+                            "{{alertname}}",
+                        ),
+                    ),
+                ),
                 Listing(
                     "Programs by version",
                     "More than one version: an upgrade is under way, or left a program out.",

@@ -148,6 +148,11 @@ BOARD = Board(
                     ),
                     Unit.PER_SECOND,
                 ),
+                Series(
+                    "Streams owned",
+                    "By each aggregator. One whose replica takes no rows owns none: others have its streams.",
+                    (Query(f"count by (pod, instance) (blockhouse_stream_owned{{{OF_PIPELINE}}} == 1)", OWNER),),
+                ),
             ),
         ),
         Row(

@@ -23,7 +23,8 @@ LAG, UNFIT = Firing("LagGrows", 40, 60, ("partition=0",)), Firing("ReplicaUnfit"
 def series(alert: str, first: int, last: int, **labels: str) -> Series:
     """There each second of the run from `first` to `last`."""
     names = {"__name__": "ALERTS", "alertname": alert, "alertstate": "firing", "severity": "warning", "job": "j"}
-    return Series({**names, **labels}, tuple(ZERO + at for at in range(first, last + 1)))
+    times = tuple(ZERO + at for at in range(first, last + 1))
+    return Series({**names, **labels}, times, (1.0,) * len(times))
 
 
 def test_an_alert_fires_from_its_first_series_to_its_last() -> None:
