@@ -57,7 +57,8 @@ class InitialMetadata(Answer):
     """What was found committed beside the offset of a stream when it was taken over."""
 
     text: str
-    """All of it as version 2 is committed: `blockhouse metadata decode` prints every table, however many there are."""
+    """All of it as version 2 is committed: `blockhouse metadata decode` prints every table, however many there are.
+    Empty: what another program left contradicts itself."""
     replica: str
     """Who committed it; empty: another program, whose metadata was turned into ours."""
     sequence: int

@@ -143,6 +143,16 @@ def test_of_a_very_large_metadata_the_first_tables_are_listed_and_its_text_has_a
     assert codec.decode(entry.metadata.text) == found
 
 
+def test_a_metadata_that_contradicts_itself_is_shown_without_its_text_and_fails_no_takeover() -> None:
+    found = committed(TableEntry(3, InFlight(12, 11, 8, 2, 77, 800)))
+    kept = history()
+    kept.began("a/t/0", 2, taken_over(), str, found=found)
+
+    (entry,) = kept.all()
+    assert entry.metadata is not None
+    assert (entry.metadata.text, [table.table for table in entry.metadata.tables]) == ("", ["3"])
+
+
 def test_the_contract_states_how_many_tables_are_listed() -> None:
     assert f"the first {TABLES}" in (InitialMetadata.model_fields["tables"].description or "")
 

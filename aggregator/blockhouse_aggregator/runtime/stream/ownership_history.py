@@ -66,7 +66,7 @@ class OwnershipHistory:
 def _initial(found: Metadata, name: Callable[[int], str]) -> InitialMetadata:
     window = found.window
     return InitialMetadata(
-        text=codec.encode(found),
+        text=_text(found),
         replica=found.replica,
         sequence=found.seq,
         intent_ms=found.intent_ms,
@@ -82,6 +82,14 @@ def _initial(found: Metadata, name: Callable[[int], str]) -> InitialMetadata:
         tables=tuple(_table(entry, name(entry.table)) for entry in found.tables[:TABLES]),
         tables_left_out=max(0, len(found.tables) - TABLES),
     )
+
+
+def _text(found: Metadata) -> str:
+    """A takeover must not fail for what is shown of it: the first commit refuses what contradicts itself."""
+    try:
+        return codec.encode(found)
+    except codec.MetadataInvalid:
+        return ""
 
 
 def _table(entry: TableEntry, name: str) -> InitialTable:
