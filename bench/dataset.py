@@ -133,7 +133,7 @@ class Dataset:
             builder = builders.get(partition)
             if builder is None:
                 builder = builders[partition] = BlockBuilder(
-                    table, revision, StreamId(cluster, _LIKE_TOPIC, partition), _LIKE_ID
+                    table, revision, StreamId(cluster, _LIKE_TOPIC, partition), topic_id=_LIKE_ID
                 )
             builder.append(offset, value, 0)
             full_rows = builder.messages * ROWS_PER_MESSAGE >= blocks.max_rows

@@ -23,7 +23,8 @@ from threading import Event, Thread
 from typing import Self
 
 from confluent_kafka import Message, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.fleet.load.looks import ClusterLooks
@@ -224,8 +225,11 @@ class Load:
         owed, stored = dict.fromkeys(self._rates, 0.0), dict.fromkeys(self._rates, 0)
 
         def acknowledged(error: object, message: Message) -> None:
+            topic, partition = message.topic(), message.partition()
             assert error is None
-            stored[TopicPartition(message.topic(), message.partition())] += 1
+            assert topic is not None
+            assert partition is not None
+            stored[TopicPartition(topic, partition)] += 1
 
         last = time.time()
         while not self._ended.wait(0.02):

@@ -21,12 +21,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 
 import numpy as np
-from confluent_kafka import Message, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.fleet.kafka_admin import KafkaFleet
@@ -90,14 +92,14 @@ class SteadyProducer:
         due = time.monotonic()
         while not self._stopped.is_set():
             began = time.monotonic()
-            self._producer.produce("beside", padding, on_delivery=lambda _e, m, began=began: self._note(m, began))
+            self._producer.produce("beside", padding, on_delivery=partial(self._note, began))
             due += 0.005
             while True:
                 self._producer.poll(max(min(due - time.monotonic(), 0.005), 0))
                 if time.monotonic() >= due:
                     break
 
-    def _note(self, _message: Message, began: float) -> None:
+    def _note(self, began: float, _error: KafkaError | None, _message: Message) -> None:
         self._latencies.append((time.monotonic() - began) * 1000)
 
 

@@ -33,7 +33,8 @@ def main() -> None:
     writing = KafkaCluster(name="b", bootstrap_servers=target_address)
     consumer = Consumer({**source.settings(reading, f"loop-{topic}", MEMORY), "enable.partition.eof": False})
     consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-    producer = Producer({**target.settings(writing, "loop", 2 * MEMORY, "lz4"), **(BARE if kind == "bare" else {})})
+    safely = target.settings(writing, "loop", 2 * MEMORY, "lz4", target.LINGER_MS)
+    producer = Producer({**safely, **(BARE if kind == "bare" else {})})
     sent, acknowledged = [0] * PARTITIONS, [0] * PARTITIONS
     send = bare(producer, topic) if kind == "bare" else whole(producer, topic, sent, acknowledged)
     places, wait_for, looked = list[TopicPartition](), list[int](), time.monotonic()
