@@ -21,8 +21,7 @@ What a metric means is in [metrics.md](metrics.md), what to do about an alert in
 
 The pictures are such panels, drawn from what a Prometheus saw of a run of `make alerts` on 2026-11-27
 ([testing.md](testing.md#alerts)): two shards with two replicas each, 30 messages a second to each shard. Its faults are
-below the time axis, which is in minutes since production began. The machine was busy: in the first two minutes
-Prometheus got no answer at times, and lines are interrupted.
+below the time axis, which is in minutes since production began.
 
 This page and the files are generated from `scripts/dashboards` by `scripts/generate`.
 """

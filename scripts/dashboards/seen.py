@@ -14,10 +14,11 @@ CAPTIONS = {
     "Rows, ten largest tables": "Both shards have stopped while the line is at 0: every table is in both. What has"
     " waited in Kafka is stored in seconds, the killed shard's when it is back, the other one's when its replica"
     " thaws.",
-    "Inserts to be tried again": "285 is the reason: too few live replicas for the quorum.",
+    "Inserts to be tried again": "285 is too few live replicas for the quorum, `connection` a server that did not answer. Later"
+    " nothing is sent that cannot be stored: blocks wait.",
     "Blocks rebuilt and sent again": "Each insert that failed makes a replay of its block; the provenance of the rows"
     " decides those of new owners.",
-    "Commits": "None refused or of unknown fate would be best; a refused one is dropped, and its stream rebuilds.",
+    "Commits": "All were committed here. One that is refused has a line of its own; its stream rebuilds.",
     "Streams owned": "The aggregator beside the frozen replica releases its streams, and the other one of the shard has"
     " all four; a killed one has no line.",
     "Messages not stored": "A stream without an owner has no line, for no one asks where it ends: its alert is"
