@@ -14,8 +14,8 @@ CAPTIONS = {
     "Rows, ten largest tables": "Both shards have stopped while the line is at 0: every table is in both. What has"
     " waited in Kafka is stored in seconds, the killed shard's when it is back, the other one's when its replica"
     " thaws.",
-    "Inserts to be tried again": "285 is too few live replicas for the quorum, `connection` a server that did not answer. Later"
-    " nothing is sent that cannot be stored: blocks wait.",
+    "Inserts to be tried again": "285 is too few live replicas for the quorum, `connection` a server that did not"
+    " answer. Later nothing is sent that cannot be stored: blocks wait.",
     "Blocks rebuilt and sent again": "Each insert that failed makes a replay of its block; the provenance of the rows"
     " decides those of new owners.",
     "Commits": "All were committed here. One that is refused has a line of its own; its stream rebuilds.",
