@@ -17,6 +17,7 @@ from blockhouse_aggregator.runtime.stream.failed_leases import (
     FailedLeases,
 )
 from blockhouse_aggregator.runtime.stream.owner import StreamOwner
+from blockhouse_aggregator.runtime.stream.reporting import Counters
 from blockhouse_aggregator.runtime.stream.task_leases import Leases
 from blockhouse_aggregator.spark.task import LeaseFigures, LeaseSpec
 from tests.unit.runtime.configs import CONFIG, STREAM
@@ -24,19 +25,27 @@ from tests.unit.runtime.configs import CONFIG, STREAM
 
 def test_a_stream_whose_leases_fail_in_a_row_is_an_alarm_with_its_cause_and_one_success_ends_it() -> None:
     failures = FailedLeases()
-    assert [failures.failed("a/t/0", "boom") for _ in range(ALARM_EVERY - 1)] == [None] * (ALARM_EVERY - 1)
-    alarm = failures.failed("a/t/0", "boom")
+    assert [failures.failed("a/t/0", "boom", 0) for _ in range(ALARM_EVERY - 1)] == [None] * (ALARM_EVERY - 1)
+    alarm = failures.failed("a/t/0", "boom", 0)
     assert alarm is not None
     assert alarm.reason == LEASE_FAILING
     assert "5 leases in a row have failed" in alarm.message
     assert "boom" in alarm.message
     failures.succeeded("a/t/0")
-    assert failures.failed("a/t/0", "boom") is None
+    assert failures.failed("a/t/0", "boom", 0) is None
+
+
+def test_leases_between_which_blocks_are_stored_do_not_fail_in_a_row() -> None:
+    failures = FailedLeases()
+    assert [failures.failed("a/t/0", "boom", blocks) for blocks in range(20)] == [None] * 20
+
+    next_owner = [failures.failed("a/t/0", "boom", 0) for _ in range(ALARM_EVERY)]
+    assert [alarm is not None for alarm in next_owner] == [False] * (ALARM_EVERY - 2) + [True, False]
 
 
 def test_streams_are_counted_apart() -> None:
     failures = FailedLeases()
-    assert [failures.failed(f"a/t/{n}", "boom") for n in range(20)] == [None] * 20
+    assert [failures.failed(f"a/t/{n}", "boom", 0) for n in range(20)] == [None] * 20
 
 
 def test_the_process_ends_only_when_no_task_starts_for_a_while() -> None:
@@ -68,7 +77,7 @@ async def test_leases_whose_tasks_never_start_end_the_process_with_the_cause(mon
     causes: list[str] = []
     failures: list[str] = []
     owner = SimpleNamespace(stream=STREAM, epoch=1, closed=asyncio.Event(), draining=asyncio.Event())
-    owner.report = SimpleNamespace(alarm=alarms.append)
+    owner.report = SimpleNamespace(alarm=alarms.append, counters=Counters())
     owner.task = SimpleNamespace(failed=failures.append)
 
     def broken(cause: str) -> None:

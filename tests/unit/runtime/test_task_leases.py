@@ -14,6 +14,7 @@ from blockhouse.errors import Retryable
 from blockhouse.gate.client import GateAddress
 from blockhouse_aggregator.runtime.stream import task_leases as leases
 from blockhouse_aggregator.runtime.stream.owner import StreamOwner
+from blockhouse_aggregator.runtime.stream.reporting import Counters
 from blockhouse_aggregator.runtime.stream.task_leases import Leases
 from blockhouse_aggregator.spark.task import LeaseFigures, LeaseSpec
 from tests.unit.runtime.configs import CONFIG, STREAM
@@ -44,7 +45,7 @@ async def test_a_worker_that_never_calls_is_cancelled_and_its_slot_is_free_again
     monkeypatch.setattr(leases, "CANCEL_TIMEOUT", 0.05)
     application = HungApplication()
     owner = SimpleNamespace(stream=STREAM, epoch=1, closed=asyncio.Event(), draining=asyncio.Event())
-    owner.report = SimpleNamespace(alarm=lambda *_: None)
+    owner.report = SimpleNamespace(alarm=lambda *_: None, counters=Counters())
     owner.task = SimpleNamespace(failed=lambda _: None)
     found = Leases(CONFIG, application, on_dead=owner.closed.set, on_broken=lambda _: pytest.fail("one is chance"))
     found.open(GateAddress("127.0.0.1", 1, b"key"))
@@ -67,7 +68,7 @@ async def test_an_error_while_a_hung_job_is_cancelled_is_no_failure_of_the_job(m
             raise defect
 
     owner = SimpleNamespace(stream=STREAM, epoch=1, closed=asyncio.Event(), draining=asyncio.Event())
-    owner.report = SimpleNamespace(alarm=lambda *_: None)
+    owner.report = SimpleNamespace(alarm=lambda *_: None, counters=Counters())
     owner.task = SimpleNamespace(failed=lambda _: None)
     owner.failed = failed.append
     found = Leases(CONFIG, Defective(), on_dead=owner.closed.set, on_broken=lambda _: pytest.fail("one is chance"))

@@ -1,9 +1,9 @@
 """Leases that fail one after another: when that is an alarm of their stream, and when it is the process's own fault.
 
-A single failed lease is a replay and nothing else. A stream whose leases fail without one success in between stands
-still, and must not do so silently. Where not even the task of any stream starts (Spark's scratch folder was removed,
-its context is stopped, no memory or disk is left) the next lease will not fare better: the process must end, so that
-other aggregators take its streams over. Counts only; it ends nothing by itself.
+A single failed lease is a replay and nothing else. A stream whose leases fail, without one success or a block stored in
+between, stands still, and must not do so silently. Where not even the task of any stream starts (Spark's scratch folder
+was removed, its context is stopped, no memory or disk is left) the next lease will not fare better: the process must
+end, so that other aggregators take its streams over. Counts only; it ends nothing by itself.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class FailedLeases:
     """One per process."""
 
     _in_a_row: Counter[str] = field(default_factory=Counter)
+    _blocks: Counter[str] = field(default_factory=Counter)
     _unstarted: int = 0
     _since: float = 0.0
 
@@ -37,8 +38,12 @@ class FailedLeases:
         """A lease of the stream ended in order."""
         del self._in_a_row[stream]
 
-    def failed(self, stream: str, cause: str) -> Alarm | None:
-        """A lease of the stream failed; the alarm to raise, if it is time for one."""
+    def failed(self, stream: str, cause: str, blocks: int) -> Alarm | None:
+        """A lease of the stream failed, when its owner had stored so many blocks; the alarm to raise, if it is time for
+        one."""
+        if blocks > self._blocks[stream]:
+            self._in_a_row[stream] = 0  # workers may die often, and the stream is loaded all the same
+        self._blocks[stream] = blocks
         self._in_a_row[stream] += 1
         times = self._in_a_row[stream]
         if times % ALARM_EVERY:

@@ -136,7 +136,8 @@ class Leases:
             cause = cause_of(error)
             log.warning("lease.failed", stream=str(spec.stream), lease=spec.number, error=cause)
             owner.task.failed(cause)
-            if (alarm := self._failures.failed(str(spec.stream), cause)) is not None:
+            blocks = owner.report.counters.blocks
+            if (alarm := self._failures.failed(str(spec.stream), cause, blocks)) is not None:
                 owner.report.alarm(alarm)
             self._on_dead()
             if not started and self._failures.unstarted(asyncio.get_running_loop().time()):
