@@ -38,9 +38,11 @@ def test_a_stream_whose_leases_fail_in_a_row_is_an_alarm_with_its_cause_and_one_
 def test_leases_between_which_blocks_are_stored_do_not_fail_in_a_row() -> None:
     failures = FailedLeases()
     assert [failures.failed("a/t/0", "boom", blocks) for blocks in range(20)] == [None] * 20
+    next_owners = [failures.failed("a/t/0", "boom", blocks) for blocks in range(1, 20)]
+    assert next_owners == [None] * 19, "fewer blocks than the one before had stored"
 
-    next_owner = [failures.failed("a/t/0", "boom", 0) for _ in range(ALARM_EVERY)]
-    assert [alarm is not None for alarm in next_owner] == [False] * (ALARM_EVERY - 2) + [True, False]
+    stuck = [failures.failed("a/t/0", "boom", 0) for _ in range(ALARM_EVERY)]
+    assert [alarm is not None for alarm in stuck] == [False] * (ALARM_EVERY - 2) + [True, False]
 
 
 def test_streams_are_counted_apart() -> None:

@@ -163,15 +163,27 @@ async def test_a_stream_without_a_leader_is_shown_although_other_brokers_answer(
 async def test_a_process_that_was_suspended_does_not_call_the_brokers_silent(
     watching: Watching, clock: Callable[[float], None]
 ) -> None:
-    """Whatever runs first when it continues: the page, the look, or the question."""
+    """Whatever runs first when it continues. Nor is it known what they got since."""
     watching.at(5_000, TableState(TABLE))
     await watching.ask({STREAM: Ends(30, 30)})
 
     clock(60)
-    assert (watching.status().standing, watching.status().lag) == (None, 0)
+    assert (watching.status().standing, watching.status().lag, watching.status().drained) == (None, None, False)
     watching.watch.refresh()
-    assert (watching.status().standing, watching.status().lag) == (None, 0)
-    assert watching.gauge("blockhouse_lag_messages") == 0
+    assert (watching.status().standing, watching.status().lag, watching.status().drained) == (None, None, False)
+    assert watching.gauge("blockhouse_lag_messages") is None
+    await watching.ask({STREAM: Ends(30, 30)})
+    assert (watching.status().lag, watching.status().drained) == (0, True)
+
+
+async def test_what_brokers_answered_before_a_machine_was_suspended_is_no_lag_of_zero(watching: Watching) -> None:
+    """Its monotonic clock stood still, its wall clock was set when it continued."""
+    watching.at(5_000, TableState(TABLE))
+    await watching.ask({STREAM: Ends(30, 30)})
+
+    watching.now_ms += 60_000
+
+    assert (watching.status().standing, watching.status().lag, watching.status().drained) == (None, None, False)
 
 
 async def test_a_question_during_which_the_process_was_suspended_is_asked_again(

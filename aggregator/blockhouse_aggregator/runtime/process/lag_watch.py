@@ -42,7 +42,7 @@ SEEDS = (2.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0, 86400.0)
 class Lag(NamedTuple):
     """Of one stream; each is None while it is not known. Times in seconds, or Unix milliseconds where named so.
 
-    `silent`: the brokers do not answer, so that no message waits that is known of, and any number may."""
+    `silent`: the brokers were not heard lately, so that no message waits that is known of, and any number may."""
 
     ends: Ends | None = None
     ends_at_ms: int | None = None
@@ -63,6 +63,8 @@ class _Seen:
     watched: Watched
     heard: float
     """When, on the awake clock, its leader last answered, or it was first seen."""
+    heard_at: float
+    """The same on the loop's clock, which runs on while the process is suspended."""
     history: LogHistory = field(default_factory=LogHistory)
     ends: Ends | None = None
     ends_at_ms: int | None = None
@@ -70,7 +72,7 @@ class _Seen:
     tables: dict[int, Watched] = field(default_factory=dict)
 
     def answered(self, ends: Ends, at_ms: int, heard: float) -> None:
-        self.ends, self.ends_at_ms, self.heard = ends, at_ms, heard
+        self.ends, self.ends_at_ms, self.heard, self.heard_at = ends, at_ms, heard, loop_time()
 
     def judged(self, standing: Standing | None) -> None:
         self.standing = standing
@@ -138,6 +140,14 @@ class LagWatch:
             return f"no leader of it has answered for {now - seen.heard:.0f} s"
         return ""
 
+    def _outdated(self, seen: _Seen) -> bool:
+        """Whether the last answer is too old to claim that no message waits. Producers did not stop while this process
+        was suspended, and of a suspended machine the loop's clock may have stood still: the older by either clock."""
+        seconds = loop_time() - seen.heard_at
+        if seen.ends_at_ms is not None:
+            seconds = max(seconds, (self._now_ms() - seen.ends_at_ms) / 1000)
+        return seconds > PERIOD + UNANSWERED
+
     async def look(self) -> None:
         """Read all owners, until cancelled."""
         while True:
@@ -159,7 +169,7 @@ class LagWatch:
         ends = seen.ends if seen is not None else None
         stored = standing.stored_below(owner) if owner is not None else None
         at_ms, still = (seen.ends_at_ms, seen.standing) if seen is not None else (None, None)
-        silent = seen is not None and bool(self._silence(stream, seen))
+        silent = seen is not None and (bool(self._silence(stream, seen)) or self._outdated(seen))
         if seen is None or owner is None or stored is None or ends is None:
             return Lag(ends, at_ms, stored, None, None, None, None, None, still, silent)
         messages = standing.unstored(owner, max(ends.high, owner.log_end))
@@ -209,7 +219,7 @@ class LagWatch:
     # --- what the owners show -------------------------------------------------------------------------------
 
     def _seen_of(self, stream: StreamId) -> _Seen:
-        return self._seen.setdefault(stream, _Seen(Watched(None, self._now_ms()), self._awake.now()))
+        return self._seen.setdefault(stream, _Seen(Watched(None, self._now_ms()), self._awake.now(), loop_time()))
 
     def _observe(self, stream: StreamId, owner: StreamOwner) -> None:
         seen, now = self._seen_of(stream), self._now_ms()

@@ -41,7 +41,7 @@ class FailedLeases:
     def failed(self, stream: str, cause: str, blocks: int) -> Alarm | None:
         """A lease of the stream failed, when its owner had stored so many blocks; the alarm to raise, if it is time for
         one."""
-        if blocks > self._blocks[stream]:
+        if blocks not in (0, self._blocks[stream]):  # fewer than before: another owner's, who counts from 0
             self._in_a_row[stream] = 0  # workers may die often, and the stream is loaded all the same
         self._blocks[stream] = blocks
         self._in_a_row[stream] += 1
