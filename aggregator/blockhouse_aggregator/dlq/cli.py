@@ -205,6 +205,7 @@ def _summary(letter: Letter) -> dict[str, Any]:
         "key": letter.key,
         "table": letter.table,
         "reason": letter.reason,
+        "detail": letter.detail,
         "time": datetime.fromtimestamp(letter.timestamp_ms / 1000, UTC).isoformat(timespec="seconds"),
         "bytes": letter.size,
         "omitted": letter.omitted,
