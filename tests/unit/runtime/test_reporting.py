@@ -33,6 +33,13 @@ def test_the_code_of_a_refusal_is_before_its_text(report: StreamReport) -> None:
     assert report.troubles == {TABLE: "286: the quorum of another insert is not met"}
 
 
+def test_a_code_that_the_text_names_is_not_named_twice(report: StreamReport) -> None:
+    text = "clickhouse c:9000, table d.t: ClickHouse error 285: Number of alive replicas (1) is too low"
+    report.failed(TABLE, TryAgain(text, result=answer("retryable", 285)))
+
+    assert report.troubles == {TABLE: text}
+
+
 def answer(outcome: Literal["stored", "retryable"], code: int | None = None) -> Result:
     return Result(block=BlockKey(table=TABLE, begin=0, end=1), outcome=outcome, attempts=1, elapsed=0.1, code=code)
 

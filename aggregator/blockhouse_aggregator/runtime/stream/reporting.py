@@ -218,5 +218,6 @@ class StreamReport:
         answered = outcome.result.code if outcome.result is not None else None
         cause = outcome.cause
         self._figures.inserts_failed.labels(table, cause).inc()
-        self.troubles[table] = f"{answered}: {outcome.message[:300]}" if answered else outcome.message[:300]
+        named = not answered or f"ClickHouse error {answered}:" in outcome.message
+        self.troubles[table] = outcome.message[:300] if named else f"{answered}: {outcome.message[:300]}"
         log.warning("block.insert_failed", stream=self.label, table=table, code=cause, why=outcome.message[:300])
