@@ -9,13 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from blockhouse.streams import StreamId
+from blockhouse_aggregator.kafka.dead_letters import REPLAYED
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
 _NAMES = ("stream", "offset", "reason", "table", "key", "timestamp", "omitted", "topicId", "detail")
 STREAM, OFFSET, REASON, TABLE, KEY, TIMESTAMP, OMITTED, TOPIC_ID, DETAIL = (f"blockhouse.{name}" for name in _NAMES)
-REPLAYED = "blockhouse.replayed"
-"""On a mark: where the message was sent again, as `cluster/topic/partition/offset`."""
 ORIGIN = "blockhouse.origin"
 """On a message that was sent again: the key of its letter, of the first one if it failed more than once."""
 _OURS = frozenset({STREAM, OFFSET, REASON, TABLE, KEY, TIMESTAMP, OMITTED, TOPIC_ID, DETAIL})

@@ -22,6 +22,8 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.connecting import admin_client
 from blockhouse_aggregator.kafka.facts import ClusterFacts
 
+REPLAYED = "blockhouse.replayed"
+"""Header of a mark, the record with a letter's key that is written when the message is sent again: its new place."""
 Header = tuple[str, str | bytes | None]
 Delivered = Callable[[KafkaError | None, Message], None]
 _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
