@@ -113,8 +113,10 @@ class Ending(Clusters):
         super().__init__(partitions=1)
         self.messages, self.refused, self.code = messages, refused, code
         self.sent: list[Any] = []
+        self.waited: list[float] = []
 
     def read(self, most: int, seconds: float) -> list[Message]:
+        self.waited.append(seconds)
         found, self.messages = self.messages, []
         return found
 
@@ -171,3 +173,15 @@ def test_the_last_record_before_the_end_of_a_log_reports_for_those_before_it() -
     assert clusters.sent == [None, link.delivered]
     link.delivered(None, record(1))
     assert (link.progress.position, link.progress.records, link.progress.settled) == (2, 2, True)
+
+
+def test_a_batch_that_does_not_fill_is_waited_for_longer_only_while_nothing_comes() -> None:
+    clusters: Any = Ending([record(0)], refused=9, code=0)
+    link = Link(ASSIGNED, "S", [])
+    forwarding = Forwarding(clusters, clusters, "T", {link.key: link}, lambda *_: None, lambda _: clusters)
+    forwarding.share = forwarding.enough = SIZE
+
+    for _ in range(3):
+        forwarding.forward()
+
+    assert clusters.waited == [module.IDLE_READ_SECONDS, module.READ_SECONDS, module.IDLE_READ_SECONDS]
