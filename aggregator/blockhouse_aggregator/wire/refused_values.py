@@ -17,6 +17,7 @@ MOST = 64
 _ITEMS = 4
 """Elements of a list that are shown."""
 _BYTES = 4 * MOST
+HIDDEN = "not shown, for its name speaks of a secret"
 _SECRET = re.compile(r"passw|passphrase|secret|token|credential|(api|private|access)_?key", re.IGNORECASE)
 
 
@@ -29,7 +30,7 @@ def refused(column: str, row: int, value: object, declared: str = "") -> str:
 def shown(column: str, value: object) -> str:
     """The beginning of a value as JSON; bytes that are no text as hexadecimal digits."""
     if _SECRET.search(column):
-        return "not shown, for the column's name speaks of a secret"
+        return HIDDEN
     text = _written(beginning(value))
     return text if len(text) <= MOST else text[:MOST] + " ..."
 
@@ -40,7 +41,9 @@ def beginning(value: object) -> object:
         case pa.ListScalar():
             return _cut_list(value.values) if value.is_valid else None
         case pa.StructScalar():
-            return {name: beginning(member) for name, member in value.items()} if value.is_valid else None
+            return (
+                _without_secret({name: beginning(member) for name, member in value.items()}) if value.is_valid else None
+            )
         case pa.BinaryScalar() | pa.StringScalar() | pa.LargeBinaryScalar() | pa.LargeStringScalar():
             return _text(value.as_buffer()[:_BYTES].to_pybytes()) if value.is_valid else None
         case pa.Scalar():
@@ -50,11 +53,20 @@ def beginning(value: object) -> object:
         case str():
             return value[:_BYTES]
         case Mapping():
-            return {str(name)[:MOST]: beginning(value[name]) for name in list(value)[:_ITEMS]}
+            return {
+                str(name)[:MOST]: HIDDEN if _SECRET.search(str(name)) else beginning(value[name])
+                for name in list(value)[:_ITEMS]
+            }
         case Sequence():
             return _cut_list(value)
         case _:  # open: numbers and the like, which are short
             return value
+
+
+def _without_secret(members: dict[str, object]) -> dict[str, object]:
+    """The members of a Tuple or of a Map's entry, whose key may speak of a secret."""
+    hidden = members.keys() == {"key", "value"} and _SECRET.search(str(members["key"]))
+    return {**members, "value": HIDDEN} if hidden else members
 
 
 def _cut_list(items: Sequence[object] | pa.Array) -> list[object]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,13 +59,18 @@ def test_a_variable_that_is_not_set_is_the_first_and_only_error_and_comes_before
     config = tmp_path / "r1.yaml"
     config.write_text(TEXT.format(folder=tmp_path).replace(f"{{file: {tmp_path}/clickhouse}}", "{env: CH_PASSWORD}"))
 
+    def started(main: Coroutine[Any, Any, int]) -> int:
+        main.close()
+        pytest.fail("it starts")
+
+    monkeypatch.setattr("blockhouse_aggregator.commands.aggregator.asyncio.run", started)
     with pytest.raises(SystemExit) as ended:
         cli.main(["aggregator", "run", "--config", str(config)])
 
     assert ended.value.code == 2
     output = capsys.readouterr()
-    assert (output.out, output.err.splitlines()[1:]) == ("", ["  environment variable CH_PASSWORD is not set"])
-    assert "pyspark" not in sys.modules, "Spark is not even loaded"
+    assert output.err.splitlines()[1:] == ["  environment variable CH_PASSWORD is not set"]
+    assert output.out == "", "it has not even logged that it starts"
 
 
 def test_a_check_warns_of_what_is_not_here(

@@ -11,7 +11,7 @@ import pytest
 from blockhouse.schema.history import first_revision
 from blockhouse.schema.model import ServerColumn, TableHistory
 from blockhouse_aggregator.wire.json_lines import JsonDecoder
-from blockhouse_aggregator.wire.refused_values import MOST, beginning, refused, shown
+from blockhouse_aggregator.wire.refused_values import HIDDEN, MOST, beginning, refused, shown
 
 ORDERS = TableHistory(
     id=1,
@@ -97,3 +97,10 @@ def test_of_a_large_list_only_the_beginning_is_read() -> None:
     large = pa.scalar(np.zeros(1_000_000, np.int64), pa.list_(pa.int64()))
     assert beginning(large) == [0, 0, 0, 0, "1000000 elements"]
     assert beginning(["x" * 1000] * 9) == [*["x" * 256] * 4, "9 elements"]
+
+
+def test_neither_is_that_of_a_key_that_speaks_of_a_secret() -> None:
+    entry = pa.scalar([{"key": "password", "value": "hunter2"}, {"key": "pen", "value": "blue"}])
+    assert "hunter2" not in shown("attributes", entry)
+    assert beginning(entry) == [{"key": "password", "value": HIDDEN}, {"key": "pen", "value": "blue"}]
+    assert beginning({"apiKey": "hunter2", "pen": "blue"}) == {"apiKey": HIDDEN, "pen": "blue"}
