@@ -17,7 +17,7 @@ from blockhouse.schema.json_schema import render_json
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.schema.proto import render_proto
 from blockhouse_aggregator.clickhouse.client import Replica
-from blockhouse_aggregator.clickhouse.declared import compared
+from blockhouse_aggregator.clickhouse.declared import compared, lacking_types
 from blockhouse_aggregator.commands.schema_add import add
 from blockhouse_aggregator.commands.schema_apply import apply
 from blockhouse_aggregator.coordination.schema_store import SchemaStore
@@ -89,6 +89,11 @@ def diff(
     declared = read_declaration(name, ddl.read_text())
     with Replica(settings.clickhouse) as replica:
         difference = compared(replica, declared)
+        impossible = lacking_types(replica, declared, difference)
+    for text in impossible:
+        typer.echo(f"refused: {text}")
+    if impossible:
+        raise typer.Exit(REFUSED)
     if difference is None:
         typer.echo(f"table {name} would be created")
         raise typer.Exit(CHANGES)
