@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -20,6 +22,19 @@ _numbers = itertools.count(1)
 
 TopicFactory = Callable[..., str]
 TableFactory = Callable[..., str]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With LONG_TESTS=0.25 a quarter of the files of long tests, at random, the same for a LONG_TESTS_SEED."""
+    share, seed = float(os.environ.get("LONG_TESTS") or 1), os.environ.get("LONG_TESTS_SEED", "0")
+    left_out = [
+        item
+        for item in items
+        if item.get_closest_marker("long") is not None and Random(f"{seed} {item.path.name}").random() >= share
+    ]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
 
 
 @dataclass(frozen=True)

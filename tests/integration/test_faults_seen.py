@@ -78,7 +78,7 @@ def test_a_frozen_replica(monitored: Monitored) -> None:
 def test_a_worker_that_hangs(monitored: Monitored) -> None:
     pipeline = monitored.loading
     table, owner, stream = loaded(monitored, "seen_worker")
-    fault = Fault("Spark's worker frozen", frozenset({"TaskSilent"}), lag=5)
+    fault = Fault("Spark's worker frozen", frozenset({"TaskSilent", "NoTask"}), lag=5)  # NoTask: between two leases
     with stopped(owner.members("worker")):
         pipeline.feed.send(table, 5, to=[STREAM])
         monitored.shows(fault, owner, stream)

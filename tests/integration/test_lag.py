@@ -188,6 +188,7 @@ def test_a_frozen_broker_shows_and_hides_no_stream_of_the_other_cluster(pipeline
     pipeline.settle(table)
 
 
+@pytest.mark.long
 def test_a_dead_cluster_shows_and_the_series_of_a_stream_end_with_its_owner(pipeline: Loading) -> None:
     table = pipeline.feed.table("cluster_dead")
     pipeline.feed.send(table, 3)

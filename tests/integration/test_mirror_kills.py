@@ -26,7 +26,7 @@ from tests.integration.conftest import Names
 from tests.integration.mirror_feed import SOON, until
 from tests.integration.mirror_standing import StandingMirror
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 SEED = int(os.environ.get("SEED") or randbelow(1 << 31))
 SEEDS = int(os.environ.get("MIRROR_SEEDS") or 1)
 PARTITIONS = 4

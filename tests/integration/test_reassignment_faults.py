@@ -24,7 +24,7 @@ from e2e.stack.process import wait_until
 from tests.integration.reassignments import Reassignment
 from tests.integration.throttled_moves import MB, SMALL_FETCHES, Writer, create
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300)]
 
 BROKERS = (1, 2, 3, 4)
 CONTROLLERS = {1, 2, 3}

@@ -36,7 +36,7 @@ from tests.integration.reassignments import Reassignment
 from tests.integration.test_throttle import guard_of
 from tests.integration.throttled_moves import BROKERS, MB, SMALL_FETCHES, create, is_left, settings_left
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300)]
 
 USER, PASSWORD = "operator", "not-secret"
 AUTHORIZED = SMALL_FETCHES | {

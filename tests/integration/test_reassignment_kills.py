@@ -16,7 +16,7 @@ from e2e.moves.story import ENDINGS, Story
 from e2e.stack.kafka import KafkaClusterServers, kafka_cluster
 from tests.integration.throttled_moves import BROKERS, SMALL_FETCHES, create
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")

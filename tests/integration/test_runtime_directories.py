@@ -24,7 +24,7 @@ from tests.integration.runtime_pipeline import Loading, eventually, loading, nei
 from tests.integration.test_bug_reports import STREAM
 from tests.integration.test_clickhouse_tls import certificate
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(400)]
 
 USER, PASSWORD = "aggregator", "not-secret"
 STARTS_AGAIN = {"spark": {"lease": "3s"}}

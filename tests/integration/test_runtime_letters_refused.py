@@ -25,7 +25,7 @@ from tests.integration.test_bug_reports import STREAM
 from tests.integration.test_reassignment_forbidden import AUTHORIZED, CLUSTER, denied, quota
 from tests.integration.test_runtime_poison import reasons
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(400)]
 
 USER, PASSWORD = "aggregator", "not-secret"
 REFUSED = "DeadLetterRefused"

@@ -25,7 +25,7 @@ from e2e.stack.process import wait_until
 from tests.integration.throttled_moves import BROKERS, SMALL_FETCHES, create, is_left, settings_left
 from tests.unit.load.test_prometheus import Server, server
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300)]
 
 __all__ = ["server"]  # a fixture
 

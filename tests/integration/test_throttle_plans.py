@@ -18,7 +18,7 @@ from e2e.stack.kafka import KafkaClusterServers, kafka_cluster
 from e2e.stack.process import wait_until
 from tests.integration.throttled_moves import BROKERS, MB, SMALL_FETCHES, Writer, create, is_left, settings_left
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(300)]
 
 BLOCKHOUSE = Path(sys.executable).with_name("blockhouse")
 

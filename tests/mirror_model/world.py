@@ -10,7 +10,7 @@ from blockhouse.placement.model import TopicPartition
 from blockhouse_mirror.protocol import provenance
 from blockhouse_mirror.protocol.ownership import GRANT_SECONDS, WIRE_SECONDS, Ownership
 from blockhouse_mirror.protocol.position import Holder, Position
-from blockhouse_mirror.protocol.progress import Progress
+from blockhouse_mirror.protocol.progress import Progress, Run
 from blockhouse_mirror.protocol.provenance import Origin, OriginFormat
 from blockhouse_mirror.protocol.takeover import Log
 
@@ -94,14 +94,14 @@ def _progress(text: str, begin: int, tail: int, read: int, acked: tuple[int, ...
     for offset in range(begin, read):
         match text[offset]:
             case "r":
-                found.sent(offset, 1, 0)
+                found.sent(Run.of_one(offset, 1, 0))
             case "x":
                 found.leave_out(offset)
             case "f":
                 while not found.settled:  # it is sent alone
                     found.acknowledged(next(acknowledged))
                 after = found.after
-                found.sent(offset, 1, 0)
+                found.sent(Run.of_one(offset, 1, 0))
                 if offset != letter:
                     found.lettered(after)
             case _:

@@ -12,7 +12,7 @@ from blockhouse_mirror.protocol import provenance
 from blockhouse_mirror.protocol.lag import KEPT, Lateness
 from blockhouse_mirror.protocol.ownership import GRANT_SECONDS, WIRE_SECONDS, Ownership
 from blockhouse_mirror.protocol.position import Holder, Position
-from blockhouse_mirror.protocol.progress import Progress
+from blockhouse_mirror.protocol.progress import Progress, Run
 from blockhouse_mirror.protocol.provenance import Origin, OriginFormat
 from blockhouse_mirror.protocol.takeover import Log, Start, Stop, after_tail, decide
 
@@ -31,7 +31,7 @@ class Histories(RuleBasedStateMachine):
         self.begin = 0
         self.copied: list[int] = []
         self.stored = Position("S", "t", 0, 0, -1, "u", 0)
-        self.wire: list[tuple[int, bytes]] = []
+        self.wire: list[tuple[int, bytes, bool]] = []
         self.start_task()
 
     def start_task(self) -> None:
@@ -49,32 +49,47 @@ class Histories(RuleBasedStateMachine):
     def source_grows(self, more: str) -> None:
         self.source += more
 
-    @rule(count=st.integers(1, 6))
-    def task_reads(self, count: int) -> None:
+    @rule(count=st.integers(1, 6), most=st.integers(1, 3))
+    def task_reads(self, count: int, most: int) -> None:
+        """At most so many records are a run, of which the last one alone is acknowledged."""
+        run = list[int]()
         for _ in range(count):
-            offset = self.progress.read
+            offset = run[-1] + 1 if run else self.progress.read
             if offset == len(self.source):
                 break
+            if self.source[offset] != "r" or len(run) == most:
+                self.send(run)
+                run = []
             match self.source[offset]:
                 case "r":
-                    self.wire.append((offset, FORMAT.encode(offset, self.progress.after)))
-                    self.progress.sent(offset, 1, 0)
+                    run.append(offset)
                 case "x":
                     self.progress.leave_out(offset)
                 case _:
                     self.progress.advance(offset + 1)
+        self.send(run)
+
+    def send(self, run: list[int]) -> None:
+        after = self.progress.after
+        for offset in run:
+            self.wire.append((offset, FORMAT.encode(offset, after), offset == run[-1]))
+            after = offset + 1
+        if run:
+            self.progress.sent(Run(run[0], run[-1], len(run), len(run), 0, 0))
 
     @precondition(lambda self: self.wire)
     @rule(count=st.integers(1, 4))
     def broker_acknowledges(self, count: int) -> None:
         for _ in range(min(count, len(self.wire))):
-            self.append()
-            self.progress.acknowledged(len(self.log) - 1)
+            if self.append():
+                self.progress.acknowledged(len(self.log) - 1)
 
-    def append(self) -> None:
-        offset, header = self.wire.pop(0)
+    def append(self) -> bool:
+        """Whether the task hears of it."""
+        offset, header, reports = self.wire.pop(0)
         self.log.append(header)
         self.copied.append(offset)
+        return reports
 
     @rule()
     def position_is_written(self) -> None:
@@ -115,7 +130,7 @@ class Histories(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Whatever happened: in the end everything is there."""
-        self.task_reads(len(self.source))
+        self.task_reads(len(self.source), 3)
         self.broker_acknowledges(len(self.wire)) if self.wire else None
         assert self.copied == [at for at, kind in enumerate(self.source) if kind == "r"]
         assert self.progress.position == len(self.source)

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from blockhouse_mirror.protocol import dead_letter
 from blockhouse_mirror.protocol.dead_letter import Outgoing
-from blockhouse_mirror.protocol.progress import Progress
+from blockhouse_mirror.protocol.progress import Progress, Run
 from blockhouse_mirror.work.source import GONE
 from blockhouse_mirror.work.target import CONSEQUENCES, REPORT_SECONDS, Delivered, Target
 
@@ -44,7 +44,7 @@ class Alone:
         assert progress.settled, "one at a time"
         self._record, self._offset, self._after, self._delivered = record, offset, progress.after, delivered
         self._next, self._why, self._silent_at = [], "", 0.0
-        progress.sent(offset, size, record.timestamp_ms)
+        progress.sent(Run.of_one(offset, size, record.timestamp_ms))
         self._hand_over(record, self._answered)
 
     def poll(self, seconds: float) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -13,14 +13,18 @@ from confluent_kafka import KafkaError, KafkaException
 
 from blockhouse_mirror.protocol import provenance
 from blockhouse_mirror.protocol.dead_letter import Outgoing
-from blockhouse_mirror.protocol.progress import Progress
+from blockhouse_mirror.protocol.progress import Progress, Run
 from blockhouse_mirror.work.alone import Alone
 from blockhouse_mirror.work.link import Link
 from blockhouse_mirror.work.source import END, GAPS, GONE, REFUSED, Key, Source
 from blockhouse_mirror.work.target import CONSEQUENCES, Target
 
 BATCH = 1000
-READ_SECONDS = 0.02
+READ_SECONDS, IDLE_READ_SECONDS = 0.005, 0.02
+"""How long a batch is waited for that does not fill: what arrives first waits as long. Longer while nothing comes."""
+RUN_BYTES = 64 << 10
+"""Of records whose last one alone is acknowledged: each acknowledgement costs as much as sending a record does. Small
+beside a batch of the producer, so that one that is refused has records which report it."""
 CAREFUL_SECONDS, POLL_SECONDS = 0.05, 0.005
 """How long the records of one partition are sent alone before the other partitions are served, and how long the answer
 to one of them is waited for at once."""
@@ -30,7 +34,9 @@ batch ends the task."""
 PATIENCE = 1.0
 """Seconds for which acknowledgements are waited for before partitions that have none are paused."""
 
-Send = Callable[[Link, Any, int, list[tuple[str, Any]]], None]
+Record = tuple[Any, int, int, list[tuple[str, Any]]]
+"""What was read (`confluent_kafka.Message`), its source offset, timestamp in milliseconds, and headers."""
+Send = Callable[[Link, list[Record]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,7 @@ class Forwarding:
         self._pausing: list[Key] = []
         self._paused: dict[Key, Link] = {}
         self._enough_since: float | None = None
+        self._read_seconds = IDLE_READ_SECONDS
 
     def forget(self, link: Link) -> None:
         """The partition is not read any more."""
@@ -74,57 +81,106 @@ class Forwarding:
         if self._waits():
             self._target.poll(READ_SECONDS)
             return
-        for message in self._source.read(BATCH, READ_SECONDS):
-            link = self._links.get((message.topic(), message.partition()))
+        batch = self._source.read(BATCH, self._read_seconds)
+        self._read_seconds = READ_SECONDS if batch else IDLE_READ_SECONDS
+        found = defaultdict[Key, list[Any]](list)
+        for message in batch:
+            found[message.topic(), message.partition()].append(message)
+        for key, messages in found.items():
+            link = self._links.get(key)
             if link is None or link.ending:
                 continue
             if link.careful:
-                self._wait(link, message)
+                self._wait(link, messages)
             else:
-                self._take(link, message, self._send)
+                self._take(link, messages, self._send)
+            if self._target.broken:
+                return
         if self._pausing:
             # One whose target is slow must not hold the memory of the others.
             self._source.pause(self._pausing)
             self._pausing = []
 
-    def _take(self, link: Link, message: Any, send: Send) -> None:
-        if (error := message.error()) is not None:
-            self._event(link, error, message.offset())
-            return
-        offset, progress = message.offset(), link.progress
-        if offset < progress.read:
-            return  # read again after a pause
-        headers = message.headers() or []
-        epoch = message.leader_epoch()
-        if epoch != progress.read_epoch:
-            progress.in_epoch(offset, -1 if epoch is None else epoch)
-        if headers and provenance.came_from(headers, self._target_cluster):
-            progress.leave_out(offset)
-            return
-        send(link, message, offset, headers)
-        if progress.in_flight_bytes > self.share and not link.paused and not link.ending:
+    def _take(self, link: Link, messages: Iterable[Any], send: Send) -> None:
+        for run in self._runs(link, messages):
+            send(link, run)
+            if link.ending or self._target.broken:
+                return  # nothing is passed behind a record that was not sent
+        if link.progress.in_flight_bytes > self.share and not link.paused and not link.ending:
             self._paused[link.key] = link
             self._pause(link)
+
+    def _runs(self, link: Link, messages: Iterable[Any]) -> Iterator[list[Record]]:
+        """The records to send on, in order; whatever else is among them is noted when those before it are sent."""
+        progress = link.progress
+        read, size, run = progress.read, 0, list[Record]()
+        for message in messages:
+            error, offset = message.error(), message.offset()
+            if error is not None:
+                if run:
+                    yield run
+                    size, run = 0, []
+                self._event(link, error, offset)
+                if link.ending:
+                    return
+                continue
+            if offset < read:
+                continue  # read again after a pause
+            headers, epoch = message.headers() or [], message.leader_epoch()
+            epoch = -1 if epoch is None else epoch
+            returns = bool(headers) and provenance.came_from(headers, self._target_cluster)
+            if returns or epoch != progress.read_epoch:
+                if run:
+                    yield run
+                    size, run = 0, []
+                progress.in_epoch(offset, epoch)
+            read = offset + 1
+            if returns:
+                progress.leave_out(offset)
+                continue
+            run.append((message, offset, message.timestamp()[1], headers))
+            size += len(message)
+            if size >= RUN_BYTES:
+                yield run
+                size, run = 0, []
+        if run:
+            yield run
 
     def _pause(self, link: Link) -> None:
         link.paused = True
         self._pausing.append(link.key)
 
-    def _send(self, link: Link, message: Any, offset: int, headers: list[tuple[str, Any]]) -> None:
-        assigned, progress = link.assigned, link.progress
-        headers.append((provenance.HEADER, link.format.encode(offset, progress.after)))
-        _, timestamp = message.timestamp()
-        to, key, value = assigned.target_topic, message.key(), message.value()
-        try:
-            self._target.send(to, assigned.partition, key, value, timestamp, headers, link.delivered)
-        except KafkaException as error:
-            cause = error.args[0]
-            if cause.code() not in CONSEQUENCES:
-                reason = "TargetPartitionUnknown" if cause.code() in GONE else "RecordRefused"
-                self._refuse(link, reason, f"offset {offset}: {cause.str()}")
-            return
-        progress.sent(offset, len(message), timestamp)
-        self.records += 1
+    def _send(self, link: Link, run: list[Record]) -> None:
+        """The client keeps the order and leaves no gap: the last one's acknowledgement is that of all."""
+        assigned, after, last = link.assigned, link.progress.after, len(run) - 1
+        to, partition, encode, send = assigned.target_topic, assigned.partition, link.format.encode, self._target.send
+        for number, (message, offset, moment, headers) in enumerate(run):
+            headers.append((provenance.HEADER, encode(offset, after)))
+            delivered = link.delivered if number == last else None
+            try:
+                send(to, partition, message.key(), message.value(), moment, headers, delivered)
+            except KafkaException as error:
+                self._not_sent(link, run[:number], offset, error.args[0])
+                return
+            after = offset + 1
+        self._in_flight(link, run)
+
+    def _in_flight(self, link: Link, run: list[Record]) -> None:
+        messages, offsets, moments, _ = zip(*run, strict=True)
+        size = sum(map(len, messages))
+        link.progress.sent(Run(offsets[0], offsets[-1], len(run), size, min(moments), sum(moments)))
+        self.records += len(run)
+
+    def _not_sent(self, link: Link, before: list[Record], offset: int, cause: KafkaError) -> None:
+        """The client refused the record at the offset. Those before it in its run were sent, and none of them reports
+        what becomes of it: the producer ends as if a batch had been refused."""
+        if before:
+            self._in_flight(link, before)
+        if cause.code() not in CONSEQUENCES:
+            reason = "TargetPartitionUnknown" if cause.code() in GONE else "RecordRefused"
+            self._refuse(link, reason, f"offset {offset}: {cause.str()}")
+        if before or cause.code() in CONSEQUENCES:
+            self._target.end(cause.str())
 
     def _event(self, link: Link, error: KafkaError, offset: int) -> None:
         code = error.code()
@@ -155,11 +211,11 @@ class Forwarding:
 
     # --- records that are sent alone ------------------------------------------------------------------------
 
-    def _wait(self, link: Link, message: Any) -> None:
-        """The record, or event, is for when all before it is settled."""
+    def _wait(self, link: Link, messages: Iterable[Any]) -> None:
+        """These records and events are for when all before them is settled."""
         if link not in self._careful:
             self._careful[link] = Careful(self._make_alone(link.progress))
-        self._careful[link].waiting.append(message)
+        self._careful[link].waiting.extend(messages)
         if not link.paused:
             self._pause(link)
 
@@ -195,18 +251,21 @@ class Forwarding:
                 break
             if not careful.waiting:
                 return
-            self._take(link, careful.waiting.popleft(), partial(self._send_alone, alone))
-        while careful.waiting and not link.careful:
-            self._take(link, careful.waiting.popleft(), self._send)
+            self._take(link, [careful.waiting.popleft()], partial(self._send_alone, alone))
+        if not link.careful:
+            waiting = list(careful.waiting)
+            careful.waiting.clear()
+            self._take(link, waiting, self._send)
 
-    def _send_alone(self, alone: Alone, link: Link, message: Any, offset: int, headers: list[tuple[str, Any]]) -> None:
+    def _send_alone(self, alone: Alone, link: Link, run: list[Record]) -> None:
+        ((message, offset, moment, headers),) = run
         origin = link.format.encode(offset, link.progress.after)
         record = Outgoing(
             link.assigned.target_topic,
             link.assigned.partition,
             message.key(),
             message.value(),
-            message.timestamp()[1],
+            moment,
             (*headers, (provenance.HEADER, origin)),
         )
         alone.send(record, offset, len(message), link.delivered)

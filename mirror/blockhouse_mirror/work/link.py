@@ -42,14 +42,13 @@ class Link:
         return self.assigned.topic, self.assigned.partition
 
     def delivered(self, error: KafkaError | None, message: Any) -> None:
-        """Called by the producer for each record, in order."""
+        """Called by the producer for the last record of each run, in order."""
         if error is not None:
             self._failures.append((self, error))
         elif not self._failures:
-            latency = time() * 1000 - self.progress.acknowledged(message.offset())
-            self.latency_sum += latency
-            if latency > self.latency_max:
-                self.latency_max = latency
+            now_ms, run = time() * 1000, self.progress.acknowledged(message.offset())
+            self.latency_sum += run.records * now_ms - run.sum_ms
+            self.latency_max = max(self.latency_max, now_ms - run.oldest_ms)
 
     def place(self) -> dict[str, int | str]:
         progress, assigned = self.progress, self.assigned

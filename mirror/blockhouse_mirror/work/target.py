@@ -64,10 +64,10 @@ class Target:
         value: bytes | None,
         timestamp_ms: int,
         headers: list[tuple[str, Any]],
-        delivered: Delivered,
+        delivered: Delivered | None,
     ) -> None:
         """Raises KafkaException for what the client itself refuses, and when it is broken. Waits while its queue is
-        full."""
+        full. Without `delivered` the record is answered for by the next one of its partition that has it."""
         while True:
             try:
                 self._produce(
@@ -81,8 +81,12 @@ class Target:
         try:
             self._producer.poll(seconds)
         except KafkaException as error:
-            self.broken = self.broken or error.args[0].str()
+            self.end(error.args[0].str())
             self._producer.poll(0)  # what it reports of each record comes behind that
+
+    def end(self, why: str) -> None:
+        """Nothing can be sent any more."""
+        self.broken = self.broken or why
 
     def learn(self, topic: str, seconds: float) -> None:
         """Learn which partitions the topic has now. Raises KafkaException."""

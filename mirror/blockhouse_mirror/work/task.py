@@ -12,7 +12,6 @@ import queue
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from confluent_kafka import KafkaError, KafkaException
@@ -36,14 +35,15 @@ from blockhouse_mirror.gate.messages import (
 )
 from blockhouse_mirror.protocol.progress import Progress
 from blockhouse_mirror.protocol.takeover import after_tail
+from blockhouse_mirror.work import refusals
 from blockhouse_mirror.work.alone import Alone
-from blockhouse_mirror.work.forwarding import CAREFUL, Forwarding
+from blockhouse_mirror.work.forwarding import Forwarding
 from blockhouse_mirror.work.grant_clock import GrantClock
 from blockhouse_mirror.work.lease import LeaseFigures, MirrorLease
 from blockhouse_mirror.work.link import Link, Tails, report_of
 from blockhouse_mirror.work.source import Key, Source
 from blockhouse_mirror.work.tail import Tail, read_tails
-from blockhouse_mirror.work.target import CONSEQUENCES, LINGER_MS, REPORT_SECONDS, Target
+from blockhouse_mirror.work.target import LINGER_MS, REPORT_SECONDS, Target
 
 TAIL_SECONDS = 30.0
 LEAST_SHARE = 256 << 10
@@ -228,18 +228,8 @@ class _Lease:
         while not self._failures and self._target.broken and time.monotonic() < deadline:
             self._target.poll(WATCH_SECONDS)
         self._report(last=True)  # what was acknowledged before is a position, also that of the record at fault
-        refused: dict[Link, tuple[KafkaError, int]] = {}
-        reported: Counter[Link] = Counter()
-        for link, error in self._failures:
-            reported[link] += 1
-            if error.code() not in CONSEQUENCES:
-                refused[link] = error, reported[link]
-        for link, (error, count) in refused.items():
-            text = f"offset {link.progress.position}: {error.str()}"
-            until = min(link.progress.in_flight(count - 1) + CAREFUL, link.progress.read)
+        for link, text, until in refusals.of_batch(self._failures, self._links.values(), broken):
             self._fail(link.assigned, "RecordRefused", text, careful_until=until)
-        if not refused:
-            sys.stderr.write(f"mirror task: the producer ends: {broken}\n")
 
     def _end(self, link: Link) -> None:
         """Read no more of it; it is released when all that was sent is acknowledged."""

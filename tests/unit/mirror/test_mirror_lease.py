@@ -141,7 +141,8 @@ class Target:
 
     def poll(self, seconds: float) -> None:
         for delivered, headers in self._world.callbacks:
-            delivered(None, Message(len(self._world.copied)))
+            if delivered is not None:
+                delivered(None, Message(len(self._world.copied)))
             self._world.copied.append(headers)
         self._world.callbacks = []
         if 0 <= self._world.records <= len(self._world.copied):

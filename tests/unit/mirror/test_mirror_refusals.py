@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError
 from blockhouse.gate.client import GateAddress
 from blockhouse_mirror.gate.messages import Assign, Failed, FromTask, Released, Stop
 from blockhouse_mirror.protocol.provenance import newest
+from blockhouse_mirror.work import forwarding, refusals
 from blockhouse_mirror.work import task as module
 from blockhouse_mirror.work.forwarding import CAREFUL
 from blockhouse_mirror.work.task import MirrorLease, run_leases
@@ -86,7 +87,8 @@ class Target:
         for topic, offset, delivered in waiting:
             if self._brokers.accepts(topic, offset):
                 log.append((topic, offset))
-                delivered(None, Message(len(log)))
+                if delivered is not None:
+                    delivered(None, Message(len(log)))
             else:
                 delivered(Error(KafkaError.INVALID_RECORD), Message(-1))
         if ("t", 4) in log:
@@ -147,26 +149,37 @@ def test_a_record_without_a_letter_stops_its_partition_before_it_and_not_its_tas
 
 
 class Batch(Target):
-    """Refuses the second and third of five records, and none of them is on the target then."""
+    """Refuses a batch of the second and third of five records, and none of the five is on the target then."""
 
     def poll(self, seconds: float) -> None:
         waiting, self._waiting = self._waiting, []
         for _, offset, delivered in waiting:
             self.broken = "fatal"
             code = KafkaError.INVALID_RECORD if offset in (1, 2) else KafkaError._PURGE_INFLIGHT
-            delivered(Error(code), Message(-1))
+            if delivered is not None:
+                delivered(Error(code), Message(-1))
 
 
-def test_after_a_refused_batch_what_was_in_it_and_some_more_is_sent_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("size", "until"),
+    [(1, 3 + 1), (2, 3 + 1), (5, 4)],
+    ids=["each reports", "the second one reports", "none of the batch reports"],
+)
+def test_after_a_refused_batch_what_was_in_it_and_some_more_is_sent_alone(
+    size: int, until: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`size` is that of a run, of which the last record alone reports."""
     brokers = Brokers(set(), "dead")
     brokers.orders.get()
     brokers.orders.put(Assign(partitions=(ASSIGNED,)))
     codes: list[int] = []
-    monkeypatch.setattr(module, "CAREFUL", 2)
+    monkeypatch.setattr(forwarding, "RUN_BYTES", size)
+    monkeypatch.setattr(module, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(refusals, "CAREFUL", 1)
     monkeypatch.setattr(module, "end_process", codes.append)
 
     run(brokers, monkeypatch, Batch)
 
     (refused,) = [each for each in brokers.answers if isinstance(each, Failed)]
-    assert (refused.reason, refused.careful_until) == ("RecordRefused", 2 + 2)
+    assert (refused.reason, refused.careful_until) == ("RecordRefused", until)
     assert codes == [module.EXIT_UNCLEAN], "what was in flight must not be sent by anyone"

@@ -11,6 +11,8 @@ import pytest
 
 from blockhouse.errors import Permanent, Retryable
 from blockhouse.streams import StreamId
+from blockhouse_aggregator.protocol.state import Stage
+from blockhouse_aggregator.runtime.stream import topic_watch
 from blockhouse_aggregator.runtime.stream.topic_watch import TopicWatch
 
 STREAM = StreamId("a", "t", 0)
@@ -96,6 +98,40 @@ def test_a_round_that_ends_in_another_epoch_is_committed_only_if_the_log_was_not
 def test_a_leader_is_not_asked_for_every_round(sealed: tuple[int, int], known: int) -> None:
     """Of the same epoch, of older ones below the position, or from a position of which the epoch is not known."""
     assert cut(sealed, known=known) == ("", [])
+
+
+@pytest.mark.parametrize(
+    ("stage", "known", "answers", "expected"),
+    [
+        (Stage.REPLAY, 3, [True, False], ["", "", "", "", "LogTruncated"]),
+        (Stage.INSERTING, 3, [], [""] * 5),
+        (Stage.REPLAY, -1, [], [""] * 5),
+    ],
+    ids=["asked now and then", "nothing is to be read again", "the position's epoch is not known"],
+)
+def test_a_log_is_asked_for_while_blocks_wait_to_be_read_again(
+    stage: Stage, known: int, answers: list[bool], expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, asked = [0.0], list[tuple[int, int]]()
+    monkeypatch.setattr(topic_watch, "loop_time", lambda: now[0])
+    block = SimpleNamespace(block=SimpleNamespace(stage=stage))
+
+    class Leader:
+        async def reaches(self, stream: StreamId, position: int, leader_epoch: int) -> bool:
+            asked.append((position, leader_epoch))
+            return answers.pop(0)
+
+    async def run() -> list[str]:
+        leader: Any = Leader()
+        state: Any = SimpleNamespace(position=20, leader_epoch=known, in_flight=[block])
+        watch, found = TopicWatch(STREAM, asyncio.Event()), list[str]()
+        for moment in (0.0, 9.9, 10.0, 19.9, 20.0):
+            now[0] = moment
+            found.append(await watch.cut_below_replays(leader, state))
+        return found
+
+    assert (asyncio.run(run()), answers) == (expected, [])
+    assert set(asked) <= {(20, 3)}
 
 
 def test_metadata_of_brokers_without_topic_ids_names_none() -> None:

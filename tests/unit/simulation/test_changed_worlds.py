@@ -75,6 +75,29 @@ def test_a_round_read_behind_a_replay_of_a_log_that_was_cut_is_not_committed() -
         assert stored(made, 1) == 7
 
 
+def test_a_log_that_ends_within_a_block_that_is_to_be_read_again_stops_the_stream() -> None:
+    """No producer writes to it any more: the reader of the replay would wait at its end indefinitely."""
+    with universe(given(tables=1, lease=60.0)) as made:
+        made.run(3)
+        owner = owner_of(made)
+        log = made.clusters["a"].logs[0]
+        produced(made, 0, 3)
+        assert made.run(5, lambda: stored(made, 0) == 3)
+        made.shard.tables[0].fetches_stopped = True
+        produced(made, 0, 6)
+        assert made.run(5, lambda: any(worker.inserting for worker in owner.workers.values()))
+        expects(made, "LogTruncated", "ReplayRangeExpired", "ReplayDiffers", "BeyondLogEnd")
+        for worker in list(owner.workers.values()):
+            owner.kill_worker(worker)
+        log.cut(5)
+        made.shard.tables[0].fetches_stopped = False
+        assert made.run(30, lambda: stop_of(made) == "LogTruncated"), "it was waited for"
+        made.operator.begin()
+        produced(made, 0, 2)
+        made.settle()
+        assert made.world.harm is None
+
+
 @pytest.mark.parametrize("marker", [False, True])
 def test_a_new_leader_that_has_everything_stops_nothing(marker: bool) -> None:
     """A transaction's marker of the new epoch may be the last record that was read."""

@@ -80,7 +80,7 @@ def _of_state(owner: StreamOwner, state: StreamState, ends: Ends | None) -> Iter
     if not task.present and task.failure:
         yield "TaskFails", task.failure
     if not task.present and silent:  # between two leases there is none for a moment: an alert would begin again
-        yield "NoTask", "no Spark task works for it: none is free"
+        yield "NoTask", f"no Spark task has worked for it for {silence:.0f} s"
     if task.trouble is not None:
         yield task.trouble
     for table in state.in_flight:

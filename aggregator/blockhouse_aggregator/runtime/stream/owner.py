@@ -49,7 +49,7 @@ from blockhouse_aggregator.runtime.stream.reporting import StreamReport
 from blockhouse_aggregator.runtime.stream.resumption import acceptance_of, restarted, sole_topic, stop_of, take_over
 from blockhouse_aggregator.runtime.stream.retention import Retention
 from blockhouse_aggregator.runtime.stream.stalled_blocks import StalledBlocks
-from blockhouse_aggregator.runtime.stream.topic_watch import TOPIC_CHECK_PERIOD, TopicWatch
+from blockhouse_aggregator.runtime.stream.topic_watch import TopicWatch
 from blockhouse_aggregator.runtime.stream.translate import scan_report, sealed_block
 
 log = structlog.get_logger(__name__)
@@ -307,8 +307,7 @@ class StreamOwner:
 
     async def _check_topic(self) -> None:
         """A stream that commits nothing has to notice too: of a re-created topic a reader reads nothing for a while."""
-        topic_id = self.state.topic_id if self.state is not None else ""
-        problem = await self._topic.problem(self.context.ports.group, topic_id, max_age=TOPIC_CHECK_PERIOD)
+        problem = await self._topic.changed(self.context.ports.group, self.state)
         if problem:
             self._rebuild(problem)
 

@@ -16,12 +16,16 @@ import structlog
 from blockhouse.errors import BlockhouseError, Retryable
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.gate.messages import Sealed
-from blockhouse_aggregator.protocol.state import StreamState
+from blockhouse_aggregator.protocol.state import Stage, StreamState
+from blockhouse_aggregator.runtime.clock import loop_time
 from blockhouse_aggregator.runtime.ports import Group
 
 log = structlog.get_logger(__name__)
 TOPIC_CHECK_PERIOD = 3.0
 """Seconds between two checks of the topic of streams that commit nothing."""
+REPLAY_CHECK_PERIOD = 10.0
+"""Seconds for which blocks may wait to be read again before the log is asked for, and between two such questions: each
+opens a reader of its own."""
 _PAUSE = 0.5
 
 
@@ -30,6 +34,8 @@ class TopicWatch:
 
     def __init__(self, stream: StreamId, closed: asyncio.Event) -> None:
         self._stream, self._closed = stream, closed
+        self._replays_asked: float | None = None
+        """When, on the loop's clock, blocks began to wait to be read again, or the log was last asked for."""
 
     async def problem(self, group: Group, topic_id: str, *, max_age: float = 0.0) -> str:
         """Why the stream cannot continue as one of `topic_id`, CamelCase; empty when it can.
@@ -43,6 +49,12 @@ class TopicWatch:
 
         return await self._answer(ask)
 
+    async def changed(self, group: Group, state: StreamState | None) -> str:
+        """The same of a stream that commits nothing: asked now and then."""
+        topic_id = state.topic_id if state is not None else ""
+        problem = await self.problem(group, topic_id, max_age=TOPIC_CHECK_PERIOD)
+        return problem or (await self.cut_below_replays(group, state) if state is not None else "")
+
     async def cut(self, group: Group, state: StreamState, sealed: Sealed) -> str:
         """The same of the log: whether the range that was read last continues what the stream has read before.
 
@@ -53,8 +65,27 @@ class TopicWatch:
         if known in (-1, found) or (sealed.stop <= state.position and 0 <= found < known):
             return ""
 
+        return await self._reaches(group, state)
+
+    async def cut_below_replays(self, group: Group, state: StreamState) -> str:
+        """The same of blocks that wait to be read again, for as long as they do: at the end of a log that was cut, and
+        to which no producer writes, their reader would wait indefinitely, and nothing else is read meanwhile."""
+        if not any(t.block is not None and t.block.stage is Stage.REPLAY for t in state.in_flight):
+            self._replays_asked = None
+            return ""
+        now = loop_time()
+        since = self._replays_asked if self._replays_asked is not None else now
+        if state.leader_epoch == -1 or now - since < REPLAY_CHECK_PERIOD:
+            self._replays_asked = since
+            return ""
+        self._replays_asked = now
+        return await self._reaches(group, state)
+
+    async def _reaches(self, group: Group, state: StreamState) -> str:
+        position, epoch = state.position, state.leader_epoch
+
         async def ask() -> str:
-            return "" if await group.reaches(self._stream, state.position, known) else "LogTruncated"
+            return "" if await group.reaches(self._stream, position, epoch) else "LogTruncated"
 
         return await self._answer(ask)
 
