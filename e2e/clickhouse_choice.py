@@ -32,6 +32,7 @@ ClickHouseOption = Annotated[
         "--clickhouse",
         envvar=VARIABLE,
         callback=_choose,
+        show_default=OLDEST,
         help=f"Which server: {CURRENT}, {OLDEST}, or the path of a clickhouse-server.",
     ),
 ]

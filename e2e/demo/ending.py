@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from blockhouse_aggregator.audit import AuditReport
+from blockhouse_aggregator.audit.rendering import render
 from e2e.demo.faults import Frozen, Killed
 from e2e.kit.tally import Tally
 
@@ -32,7 +33,7 @@ def show_audit(console: Console, report: AuditReport) -> None:
         grid.add_row(table, *(f"{count:,}" for count in (*counts, *faults)))
     console.print(grid)
     if not report.exact:
-        console.print(report.render())
+        console.print(render(report))
 
 
 def show_faults(console: Console, killed: Sequence[Killed], frozen: Sequence[Frozen], tally: Tally) -> None:

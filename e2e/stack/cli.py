@@ -6,6 +6,9 @@ command that started the servers was killed.
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -106,9 +109,22 @@ def _address(server: Server) -> str:
         case KafkaBroker():
             return server.bootstrap
         case ClickHouseServer():
-            return f"{server.host}:{server.port}, http {server.http_port}"
+            return f"{server.host}:{server.port}, http {server.http_port}{_version(server)}"
         case _:  # open: servers that other packages add
             return ""
+
+
+def _version(server: ClickHouseServer) -> str:
+    try:
+        return f", version {server.version}" if server.alive and not server.frozen else ""
+    except OSError:  # it starts, or was stopped meanwhile
+        return ""
+
+
+def _own_command() -> str:
+    """What a shell finds as this program: an installed package of the same name lacks these commands."""
+    found, own = shutil.which("blockhouse"), Path(sys.argv[0]).absolute()
+    return "blockhouse" if found and Path(found).samefile(own) else shlex.quote(str(own))
 
 
 def _show_commands(stack: Stack) -> None:
@@ -119,6 +135,6 @@ def _show_commands(stack: Stack) -> None:
     ]
     lines += [f"export KAFKA_{name.upper()}={cluster.bootstrap}" for name, cluster in stack.kafka.items()]
     lines.append(f"/usr/share/zookeeper/bin/zkCli.sh -server {stack.zookeeper.connect}")
-    lines.append(f"blockhouse stack down --folder {stack.folder}")
+    lines.append(f"{_own_command()} stack down --folder {shlex.quote(str(stack.folder.absolute()))}")
     for line in lines:
         out.print(line, markup=False, highlight=False, soft_wrap=True)

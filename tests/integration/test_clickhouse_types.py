@@ -13,6 +13,8 @@ from blockhouse.config.pipeline import MAX_ROWS
 from blockhouse.errors import Permanent
 from blockhouse.schema.history import first_revision
 from blockhouse.schema.model import TableHistory
+from blockhouse.schema.parse import type_names
+from blockhouse.schema.server_types import INSTEAD
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks.build import BlockBuilder, EncodedBlock, Sealed
 from blockhouse_aggregator.clickhouse.client import Replica
@@ -89,6 +91,14 @@ def server(stack: Stack, names: Names) -> Iterator[Server]:
 def numbered(form: str, number: int, **values: Any) -> tuple[str, dict[str, Any]]:
     own: Any = {"long_value": number} if form == "nucolumnar" else number
     return form, {"n": own} | {name: value for name, value in values.items() if value is not ABSENT}
+
+
+def test_what_a_server_lacks_is_known_by_the_names_of_the_types(server: Server) -> None:
+    families = {name for (name,) in server.replica.query("SELECT name FROM system.data_type_families")}
+
+    lacking = {name for case in CASES for name in type_names(case.type) - families}
+
+    assert lacking == (INSTEAD.keys() if server.oldest else set())
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.type)

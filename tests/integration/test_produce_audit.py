@@ -4,82 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from blockhouse import cli
-from blockhouse.config.endpoints import ClickHouse, KafkaCluster, ZooKeeper
+from blockhouse.config.endpoints import ZooKeeper
 from blockhouse.producer import Delivery, Producer
 from blockhouse.schema.history import first_revision
 from blockhouse.schema.model import ServerColumn
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.audit import AuditImpossible, AuditSpec, run
+from blockhouse_aggregator.audit import AuditImpossible, run
 from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.coordination.schema_store import SchemaStore
 from blockhouse_aggregator.coordination.session import Session
 from blockhouse_aggregator.kafka.dead_letters import DeadLetter, DeadLetterWriter
 from e2e.stack import Stack
 from e2e.stack.process import wait_until
+from tests.integration.audit_pipeline import Pipeline
 
 pytestmark = pytest.mark.integration
-
-
-@dataclass
-class Pipeline:
-    """One topic in both clusters, one table on both replicas, and a configuration file that names them."""
-
-    stack: Stack
-    topic: str
-    table: str
-    file: Path
-    manifest: Path
-
-    @property
-    def clusters(self) -> tuple[KafkaCluster, ...]:
-        return tuple(KafkaCluster(name=n, bootstrap_servers=c.bootstrap) for n, c in self.stack.kafka.items())
-
-    @property
-    def replicas(self) -> tuple[ClickHouse, ...]:
-        return tuple(ClickHouse(host=s.host, port=s.port) for s in self.stack.clickhouse.values())
-
-    @property
-    def spec(self) -> AuditSpec:
-        return AuditSpec(
-            self.clusters, self.topic, self.replicas, dead_letter_topic=f"{self.topic}.dead-letters", wait=20
-        )
-
-    def run(self, *arguments: str) -> int:
-        with pytest.raises(SystemExit) as exit_:
-            cli.main([arguments[0], "--config", str(self.file), *arguments[1:]])
-        assert isinstance(exit_.value.code, int)
-        return exit_.value.code
-
-    def audit(self, *arguments: str) -> int:
-        replicas = [f"--replica={r.host}:{r.port}" for r in self.replicas]
-        return self.run("audit", *replicas, "--manifest", str(self.manifest), *arguments)
-
-    def produce(self, *arguments: str) -> list[dict[str, Any]]:
-        """Returns the manifest."""
-        assert self.run("produce", "--manifest", str(self.manifest), *arguments) == 0
-        return [json.loads(line) for line in self.manifest.read_text().splitlines()]
-
-    def store(self, messages: Iterable[dict[str, Any]]) -> None:
-        """Insert the rows of these messages, as far as provenance goes, into the first replica."""
-        values = ", ".join(
-            f"('{m['cluster']}', {m['partition']}, {m['offset']}, {row})"
-            for m in messages
-            for row in m.get("row_numbers", range(m["rows"]))
-        )
-        names = "_kafka_cluster, _kafka_partition, _kafka_offset, _kafka_row"
-        with Replica(self.replicas[0]) as replica:
-            replica.query(
-                f"INSERT INTO {self.table} ({names}) SELECT r.1, toUInt32(r.2), toUInt64(r.3), toUInt32(r.4)"
-                f" FROM (SELECT arrayJoin([{values}]) AS r)"
-            )
 
 
 @pytest.fixture
@@ -128,6 +74,7 @@ def test_lost_doubled_and_foreign_rows_are_found_on_every_replica(
 ) -> None:
     first, second, third, *others = pipeline.produce("--messages", "40", "--rows-per-message", "2")
     foreign = {**first, "offset": 1_000_000}
+    pipeline.promise()
     pipeline.store([*others, {**second, "row_numbers": [0]}, {**third, "row_numbers": [0, 0, 1]}, foreign])
 
     assert pipeline.audit("--wait", "3") == 1
@@ -138,6 +85,31 @@ def test_lost_doubled_and_foreign_rows_are_found_on_every_replica(
     assert {(t.missing, t.duplicates, t.unexpected) for t in report.tables} == {(3, 1, 2)}
     stream = StreamId(first["cluster"], pipeline.topic, first["partition"])
     assert f"{stream} offset {first['offset']}: 2 rows expected, 0 stored" in shown
+
+
+def test_rows_that_no_commit_has_promised_are_not_called_lost(
+    pipeline: Pipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipeline.store(pipeline.produce("--messages", "20"))
+    assert pipeline.audit("--wait", "20") == 0
+    pipeline.promise()
+    later = pipeline.produce("--messages", "4", "--rows-per-message", "2", "--seed", "5")
+    capsys.readouterr()
+
+    assert pipeline.audit() == 1
+    assert "NOT EXACT YET" in capsys.readouterr().out
+    assert pipeline.audit("--json") == 1
+    report = json.loads(capsys.readouterr().out)
+    assert [(t["missing"], t["waiting"]) for t in report["tables"]] == [(8, 8)] * 2
+    assert {offender["waits"] for table in report["tables"] for offender in table["offenders"]} == {True}
+
+    pipeline.promise()
+    assert pipeline.audit() == 1
+    shown = capsys.readouterr().out
+    assert "not loaded yet" not in shown
+    assert "NOT EXACT\n" in shown
+    pipeline.store(later)
+    assert pipeline.audit("--wait", "20") == 0
 
 
 def test_rows_that_were_deleted_on_purpose_are_not_called_lost(
@@ -200,7 +172,8 @@ def test_what_does_not_answer_is_named_and_neither_exact_nor_wrong(
     assert pipeline.audit() == 3
     shown = capsys.readouterr()
     assert f"NOT COMPARED: replica 127.0.0.1:{pipeline.replicas[1].port}" in shown.err
-    assert "exact: every row" in shown.out
+    assert "exact: every row" not in shown.out
+    assert "exact in what was compared (Kafka cluster a, b; replica " in shown.out
     with pytest.raises(AuditImpossible, match="cannot connect"):
         run(replace(pipeline.spec, wait=0))
 
@@ -219,7 +192,8 @@ def test_a_dead_kafka_cluster_hides_no_row_of_the_other(pipeline: Pipeline, caps
     shown = capsys.readouterr()
     assert "NOT COMPARED: Kafka cluster b" in shown.err
     report = json.loads(shown.out)
-    assert report["exact"]
+    assert (report["exact"], report["undecided"], report["clusters"]) == (False, True, ["a"])
+    assert list(report["not_compared"]) == ["Kafka cluster b"]
     assert len(report["replicas"]) == 2, "without --replica all of the shard are compared"
     assert {result["messages"] > 0 for result in report["tables"]} == {True}
 

@@ -21,6 +21,7 @@ from blockhouse_aggregator.audit.stored import Held, StoredTables, Stream, Topic
 from blockhouse_aggregator.audit.values.judging import Progress, ValueAudit, ValuesSpec
 from blockhouse_aggregator.audit.values.report import ValuesReport
 from blockhouse_aggregator.audit.values.rows import ReplicaValues
+from blockhouse_aggregator.kafka.group_offsets import committed_offsets
 
 _PAUSE = 2.0
 
@@ -50,6 +51,9 @@ class AuditSpec:
     left_out: frozenset[str] = frozenset()
     """Kafka clusters that are not compared: rows of their messages are not judged."""
     values: ValuesSpec | None = None
+    group: str | None = None
+    """Of the aggregators: missing rows at or above its committed offsets are counted as `waiting` besides. Without it,
+    or where the cluster does not give them, none is."""
 
 
 def run(
@@ -103,6 +107,8 @@ class _Audit:
         self._dead = {c.name: DeadLetterLog(c, dead, spec.topic) for c in spec.clusters} if dead else {}
         self._replicas = [StoredTables(config) for config in spec.replicas]
         self._manifest: Mapping[manifests.Key, Produced] = {}
+        self._promised: Mapping[str, Mapping[StreamId, int]] = {}
+        """By cluster that gives them, the committed offsets: everything below is promised to be loaded."""
 
     def __enter__(self) -> _Audit:
         for log in self._logs.values():
@@ -125,6 +131,7 @@ class _Audit:
     def compare(self) -> AuditReport:
         """One comparison. Kafka is read first, so that a stored row without a message is no matter of timing."""
         self._read_logs()
+        self._promised = dict(self._read_promises())  # before the replicas: what is promised later may not be there
         judged = {(c, p): b.end for c, log in self._logs.items() for p, b in log.bounds.items()}
         tables = {table for log in self._logs.values() for table in log.tables} | {key[0] for key in self._manifest}
         tables -= self._spec.ignore_tables
@@ -140,7 +147,9 @@ class _Audit:
                 results.append(result)
                 expired += old
         names = tuple(snapshot.replica for snapshot in snapshots)
-        return AuditReport(self._spec.topic, tuple(results), self._check_manifest(), expired, names)
+        return AuditReport(
+            self._spec.topic, tuple(results), self._check_manifest(), expired, names, clusters=tuple(sorted(self._logs))
+        )
 
     def values(self, progress: Progress) -> ValuesReport | None:
         """The values of what `compare` has read, if asked for. Raises AuditImpossible if none can be judged."""
@@ -173,6 +182,21 @@ class _Audit:
         for dead in self._dead.values():
             dead.read()
 
+    def _read_promises(self) -> Iterator[tuple[str, Mapping[StreamId, int]]]:
+        if self._spec.group is None:
+            return
+        for cluster in self._spec.clusters:
+            try:
+                found = committed_offsets(cluster, self._spec.group, self._spec.topic)
+            except BlockhouseError:
+                continue  # what is missing there is taken for lost, as without a group
+            yield cluster.name, {stream: at.offset or 0 for stream, at in found.items()}
+
+    def _promise(self, stream: StreamId) -> int | None:
+        """Below which offset everything is promised to be loaded; None where that is not known."""
+        promised = self._promised.get(stream.cluster)
+        return None if promised is None else promised.get(stream, 0)
+
     def _snapshot(self, replica: StoredTables, tables: set[str]) -> _Snapshot:
         existing = replica.existing(tables - {NO_TABLE})
         topic = Topic(self._spec.topic, {cluster: log.topic_id for cluster, log in self._logs.items()})
@@ -197,7 +221,8 @@ class _Audit:
             produced = produced.only((produced.offsets < end) | np.isin(produced.offsets, found.offsets))
             dead = still_dead(dead, found)
             live = produced.without(dead)
-            differences.append((StreamId(cluster, self._spec.topic, partition), compare(live, found)))
+            stream = StreamId(cluster, self._spec.topic, partition)
+            differences.append((stream, compare(live, found, promised=self._promise(stream))))
             messages += len(produced.offsets)
             rows += int(live.rows.sum())
             dead_letters += int(np.isin(produced.offsets, dead).sum())

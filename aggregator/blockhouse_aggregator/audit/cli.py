@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Annotated
@@ -19,6 +20,7 @@ from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.errors import BlockhouseError
 from blockhouse_aggregator.audit.auditing import AuditImpossible, AuditSpec, run
 from blockhouse_aggregator.audit.places import of_reachable, of_shard
+from blockhouse_aggregator.audit.rendering import render
 from blockhouse_aggregator.audit.report import AuditReport
 from blockhouse_aggregator.audit.sampling import SampledAudit, Window, watch
 from blockhouse_aggregator.audit.values import ValuesSpec
@@ -28,9 +30,10 @@ from blockhouse_aggregator.coordination.session import Session
 _HELP = """Compare what Kafka holds with what every ClickHouse replica holds, message by message.
 
 Reads the whole topic of every cluster, the dead-letter topic, and the provenance columns of every table on every
-replica. Run it when nothing is being produced, or with --wait. Exit code 0: exact on every replica; 1: not; 3: it
-could not be done, because a cluster or a replica is not reachable; what is reachable is compared all the same, and
-the rest is named; or all that differs may be right, as where a TTL removes rows. Without --replica, the replica of the
+replica. Run it when nothing is being produced, or with --wait: rows of messages at or above the group's committed
+offset are not loaded yet, and missing until they are. Exit code 0: exact on every replica; 1: not; 3: it could not be
+done, because a cluster or a replica is not reachable; what is reachable is compared all the same, and the rest is
+named; or all that differs may be right, as where a TTL removes rows. Without --replica, the replica of the
 configuration names the others of its shard.
 
 With --values every stored value is compared with the one that was sent, column by column, by reading the messages
@@ -84,6 +87,7 @@ def audit(
         manifest=manifest,
         ignore_tables=frozenset(_full(name, settings) for name in ignore_table or ()),
         wait=wait,
+        group=settings.kafka.group,
         values=_values(settings, sample) if values else None,
     )
     if continuous:
@@ -97,12 +101,12 @@ audit.__doc__ = _HELP
 def _once(spec: AuditSpec, as_json: bool) -> int:
     """Compare what is reachable, print the result; returns the exit code."""
     spec, left_out = of_reachable(spec)
-    report = _run(spec)
+    report = replace(_run(spec), not_compared=left_out)
     if as_json:
         typer.echo(json.dumps(report.to_json(), indent=2))
     else:
-        output_console().print(report.render(), crop=False)  # a line about a message is whole, whatever the width
-    return _exit_code(report, left_out)
+        output_console().print(render(report), crop=False)  # a line about a message is whole, whatever the width
+    return _exit_code(report)
 
 
 def _run(spec: AuditSpec) -> AuditReport:
@@ -126,12 +130,12 @@ def _values(settings: AggregatorConfig, sample: int | None) -> ValuesSpec:
         raise AuditImpossible(f"the schema history could not be read: {error}") from error
 
 
-def _exit_code(report: AuditReport, left_out: Mapping[str, str]) -> int:
+def _exit_code(report: AuditReport) -> int:
     """What was not compared is named, and is no proof."""
-    for name, why in sorted(left_out.items()):
+    for name, why in sorted(report.not_compared.items()):
         typer.secho(f"NOT COMPARED: {name}: {why}", fg=typer.colors.RED, err=True)
     if report.exact:
-        return 3 if left_out else 0
+        return 0
     return 3 if report.undecided else 1
 
 
@@ -173,10 +177,9 @@ def _verdict(window: Window) -> str:
 
 def _summary(report: AuditReport) -> str:
     missing, duplicates = sum(t.missing for t in report.tables), sum(t.duplicates for t in report.tables)
-    unexpected = sum(t.unexpected for t in report.tables)
-    return (
-        f"not exact yet: {missing:,} rows missing, {duplicates:,} duplicates, {unexpected:,} unexpected; trying again"
-    )
+    waiting, unexpected = sum(t.waiting for t in report.tables), sum(t.unexpected for t in report.tables)
+    missed = f"{missing:,} rows missing ({waiting:,} not loaded yet)"
+    return f"not exact yet: {missed}, {duplicates:,} duplicates, {unexpected:,} unexpected; trying again"
 
 
 def _replicas(texts: Sequence[str], like: ClickHouse) -> tuple[ClickHouse, ...]:

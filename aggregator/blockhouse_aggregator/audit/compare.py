@@ -51,17 +51,23 @@ class Example:
     stored: int
     numbered: int | None
     """How many different row numbers are stored; None when the table does not number rows."""
+    waits: bool = False
+    """Nothing of it is wrong but that rows are missing, and it need not be loaded yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Counts of rows. `examples` are the first offenders by offset."""
+    """Counts of rows. `examples` are the first offenders by offset, those that only wait last.
+
+    `waiting` are those of the missing rows that need not be loaded yet.
+    """
 
     stored: int
     duplicates: int
     missing: int
     unexpected: int
     examples: tuple[Example, ...]
+    waiting: int = 0
 
     @property
     def exact(self) -> bool:
@@ -74,8 +80,9 @@ def still_dead(dead: Ints, stored: Stored) -> Ints:
     return dead[~np.isin(dead, stored.offsets)]
 
 
-def compare(produced: Produced, stored: Stored, examples: int = 5) -> Difference:
-    """Judge one table of one stream on one replica.
+def compare(produced: Produced, stored: Stored, examples: int = 5, *, promised: int | None = None) -> Difference:
+    """Judge one table of one stream on one replica. Every message below offset `promised` has to be loaded; without it,
+    every message.
 
     A row is a duplicate when its message is expected and the row is there already, unexpected when its message is not
     expected in this table or has no such row. Without row numbers only the number of rows of each message can be
@@ -96,16 +103,19 @@ def compare(produced: Produced, stored: Stored, examples: int = 5) -> Difference
         distinct = np.where(expected == 0, 0, numbered - unexpected)
         duplicates = np.where(expected == 0, 0, found - numbered)
     missing = expected - distinct
-    wrong = np.flatnonzero((missing > 0) | (duplicates > 0) | (unexpected > 0))[:examples]
+    waits = (missing > 0) & (offsets >= (offsets.max(initial=-1) + 1 if promised is None else promised))
+    only_waits = waits & (duplicates == 0) & (unexpected == 0)
+    wrong = np.flatnonzero((missing > 0) | (duplicates > 0) | (unexpected > 0))
+    first = wrong[np.argsort(only_waits[wrong], kind="stable")][:examples]
+    numbers = np.full(len(offsets), None) if numbered is None else numbered
+    columns = (offsets, expected, found, numbers, only_waits)
     return Difference(
         stored=int(found.sum()),
         duplicates=int(duplicates.sum()),
         missing=int(missing.sum()),
         unexpected=int(unexpected.sum()),
-        examples=tuple(
-            Example(int(offsets[i]), int(expected[i]), int(found[i]), None if numbered is None else int(numbered[i]))
-            for i in wrong
-        ),
+        examples=tuple(map(Example, *(column[first].tolist() for column in columns))),
+        waiting=int(missing[waits].sum()),
     )
 
 

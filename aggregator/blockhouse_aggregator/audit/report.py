@@ -1,4 +1,4 @@
-"""What an audit found, for people (`render`) and for programs (`to_json`). Values only."""
+"""What an audit found, and how programs read it (`to_json`). Values only."""
 
 from __future__ import annotations
 
@@ -6,15 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.audit.compare import Difference, Example
 from blockhouse_aggregator.audit.doubts import NONE, Doubt
 from blockhouse_aggregator.audit.manifest import ManifestResult
-from blockhouse_aggregator.audit.produced import NO_TABLE
 from blockhouse_aggregator.audit.values.report import ValuesReport
 
 _SHOWN = 5
@@ -28,7 +23,9 @@ class Offender:
     def __str__(self) -> str:
         wrong = self.example
         numbers = "" if wrong.numbered in (None, wrong.stored) else f" ({wrong.numbered} different)"
-        return f"{self.stream} offset {wrong.offset}: {wrong.expected} rows expected, {wrong.stored} stored{numbers}"
+        waits = ": not loaded yet" if wrong.waits else ""
+        counts = f"{wrong.expected} rows expected, {wrong.stored} stored"
+        return f"{self.stream} offset {wrong.offset}: {counts}{numbers}{waits}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +33,9 @@ class TableResult:
     """One table on one replica. `messages` and `rows` as produced; `rows` without those of dead letters.
 
     `table` is empty for messages that name none. `exists` is whether the replica has the table. `others` and `unnamed`
-    count rows that were seen and not judged, as in `stored.Held`; `doubt` is why a difference may be none.
+    count rows that were seen and not judged, as in `stored.Held`; `doubt` is why a difference may be none. `waiting`
+    are those of the missing rows whose messages need not be loaded yet, `open_letters` those of the dead letters that
+    were not sent again.
     """
 
     table: str
@@ -53,12 +52,17 @@ class TableResult:
     others: Mapping[str, int] = field(default_factory=dict)
     unnamed: int = 0
     doubt: Doubt = NONE
+    waiting: int = 0
     open_letters: int = 0
-    """Those of the dead letters that were not sent again."""
 
     @property
     def exact(self) -> bool:
         return not (self.duplicates or self.missing or self.unexpected)
+
+    @property
+    def waits(self) -> bool:
+        """Not exact, and all that differs are rows that need not be loaded yet."""
+        return 0 < self.waiting == self.missing and not (self.duplicates or self.unexpected)
 
     @property
     def undecided(self) -> bool:
@@ -84,6 +88,7 @@ def table_result(
     """The sum over all streams of a table."""
     found = [difference for _, difference in differences]
     offenders = [Offender(stream, example) for stream, d in differences for example in d.examples]
+    offenders.sort(key=lambda offender: offender.example.waits)
     return TableResult(
         table,
         replica,
@@ -99,6 +104,7 @@ def table_result(
         others=others or {},
         unnamed=unnamed,
         doubt=doubt,
+        waiting=sum(d.waiting for d in found),
         open_letters=open_letters,
     )
 
@@ -106,7 +112,7 @@ def table_result(
 @dataclass(frozen=True, slots=True)
 class AuditReport:
     """`exact` only if every row of Kafka is on every replica exactly once, and nothing else is; `undecided` if it is
-    not, and all that differs cannot be judged.
+    not, and that is because something was not compared, or all that differs cannot be judged.
 
     `expired` counts rows below the begin of the logs that no manifest vouches for: they could not be judged.
     `values` is there if they were compared; `exact` needs them to be right.
@@ -119,19 +125,34 @@ class AuditReport:
     replicas: tuple[str, ...] = ()
     """Those that were compared, `host:port`."""
     values: ValuesReport | None = None
+    clusters: tuple[str, ...] = ()
+    """Kafka clusters that were compared."""
+    not_compared: Mapping[str, str] = field(default_factory=dict)
+    """`Kafka cluster NAME` or `replica HOST:PORT` -> why."""
 
     @property
     def exact(self) -> bool:
-        return (
-            all(table.exact for table in self.tables)
-            and (self.manifest is None or self.manifest.exact)
-            and (self.values is None or self.values.exact)
-        )
+        return self.compared_exact and not self.not_compared
+
+    @property
+    def compared_exact(self) -> bool:
+        """Whether nothing is wrong in what was compared."""
+        return self._beside_exact and all(table.exact for table in self.tables)
 
     @property
     def undecided(self) -> bool:
-        beside = (self.manifest is None or self.manifest.exact) and (self.values is None or self.values.exact)
-        return not self.exact and beside and all(table.exact or table.undecided for table in self.tables)
+        return not self.exact and self._beside_exact and all(table.exact or table.undecided for table in self.tables)
+
+    @property
+    def waits(self) -> bool:
+        """Not exact, and all that differs are rows that need not be loaded yet."""
+        return (
+            not self.compared_exact and self._beside_exact and all(table.exact or table.waits for table in self.tables)
+        )
+
+    @property
+    def _beside_exact(self) -> bool:
+        return (self.manifest is None or self.manifest.exact) and (self.values is None or self.values.exact)
 
     @property
     def open_letters(self) -> int:
@@ -155,67 +176,9 @@ class AuditReport:
             "topic": self.topic,
             "expired": self.expired,
             "replicas": list(self.replicas),
+            "clusters": list(self.clusters),
+            "not_compared": dict(self.not_compared),
             "manifest": manifest,
             "tables": tables,
             "values": None if self.values is None else self.values.to_json(),
         }
-
-    def render(self) -> RenderableType:
-        """A table with a line per table and replica, the first offenders, and a verdict."""
-        lines: list[RenderableType] = [self._grid()]
-        for table in self.tables:
-            if not table.exact:
-                where = f"{_shown(table.table)} on {table.replica}"
-                absent = "" if table.exists or table.table == NO_TABLE else ": there is no such table"
-                lines.append(Text(f"{where}{absent}", style="bold"))
-                lines += [Text(f"  {offender}", no_wrap=True, overflow="ignore") for offender in table.offenders]
-            lines += [Text(f"{_shown(table.table)} on {table.replica}: {seen}") for seen in _not_judged(table)]
-        if self.expired:
-            lines.append(Text(f"{self.expired:,} stored rows are older than the logs: they could not be judged"))
-        if self.manifest is not None:
-            m = self.manifest
-            lines.append(Text(f"manifest: {m.messages:,} messages, {m.lost:,} not in Kafka, {m.different:,} different"))
-        if self.values is not None:
-            lines.append(self.values.render())
-        lines.append(self._verdict())
-        return Group(*lines)
-
-    def _verdict(self) -> Text:
-        if self.exact:
-            count = self.open_letters
-            if not count:
-                return Text("exact: every row once on every replica", style="bold green")
-            what = "1 dead letter that is open" if count == 1 else f"{count:,} dead letters that are open"
-            return Text(f"exact, but for {what}: blockhouse dlq list", style="bold yellow")
-        if self.undecided:
-            return Text("CANNOT BE JUDGED: what differs may be right", style="bold yellow")
-        return Text("NOT EXACT", style="bold red")
-
-    def _grid(self) -> Table:
-        grid = Table(title=f"audit of topic {self.topic}", title_justify="left")
-        for name in ("table", "replica"):
-            grid.add_column(name, overflow="fold")
-        for name in ("messages", "rows", "dead letters", "stored", "duplicates", "missing", "unexpected"):
-            grid.add_column(name, justify="right", overflow="fold")
-        for t in self.tables:
-            counts = (t.messages, t.rows, t.dead_letters, t.stored)
-            faults = (t.duplicates, t.missing, t.unexpected)
-            cells = [f"{n:,}" for n in counts] + [f"[red]{n:,}[/red]" if n else "0" for n in faults]
-            grid.add_row(_shown(t.table), t.replica, *cells)
-        return grid
-
-
-def _not_judged(table: TableResult) -> list[str]:
-    """What else the table holds, in words."""
-    found = [f"{rows:,} rows of another topic, {name}: not judged" for name, rows in table.others.items()]
-    if table.unnamed:
-        text = "rows name no topic, and others of their offsets do: whose they are cannot be judged"
-        found.append(f"{table.unnamed:,} {text}")
-    if table.doubt.why:
-        what = "differences" if table.doubt.of_all else "missing rows"
-        found.append(f"{what} cannot be judged: {table.doubt.why}")
-    return found
-
-
-def _shown(table: str) -> str:
-    return table or "(no table header)"

@@ -14,6 +14,7 @@ from tenacity import retry, retry_if_result, stop_after_delay, wait_fixed
 from blockhouse.errors import Permanent, Retryable
 from blockhouse.schema.ddl import Declaration, DeclaredColumn
 from blockhouse.schema.difference import Difference, FoundTable, add_columns_statement, compare, create_statement
+from blockhouse.schema.server_types import lacking
 from blockhouse_aggregator.clickhouse import tables
 from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.clickhouse.names import identifier, qualified
@@ -27,20 +28,47 @@ ATTACHED = 2
 """18.16 refuses a table that lacks more columns than these when it is restarted, and the server then does not start."""
 
 
+_FAMILIES = "SELECT name FROM system.data_type_families"
+
+
 def compared(replica: Replica, declared: Declaration) -> Difference | None:
-    """How this replica's table differs from the declaration; None when it has no such table."""
+    """How this replica's table differs from the declaration; None when it has no such table. Whether this server has
+    the types is `lacking_types`."""
     found = tables.describe(replica, declared.database, declared.table)
     if found is None:
         return None
     return compare(declared, FoundTable(found.engine, found.columns, found.partition_key, found.sorting_key))
 
 
+def lacking_types(replica: Replica, declared: Declaration, difference: Difference | None) -> tuple[str, ...]:
+    """Why columns that this server would get cannot be there: their types are not. `difference` is what `compared`
+    found."""
+    added = declared.columns if difference is None else difference.added
+    if not added:
+        return ()
+    families = {str(name) for (name,) in replica.query(_FAMILIES)}
+    return tuple(lacking(added, replica.features().version_text, families))
+
+
+def creation(
+    replica: Replica, declared: Declaration, *, path: str, name: str, settings: Sequence[tuple[str, int]]
+) -> str:
+    """The statement that creates the table here, as replica `name` of the table at `path`, unless it exists."""
+    return create_statement(_fitted(replica, declared), path=path, replica=name, settings=settings)
+
+
+def addition(replica: Replica, declared: Declaration, added: Sequence[DeclaredColumn]) -> str:
+    """The statement that adds the columns on all replicas."""
+    fitted, names = _fitted(replica, declared), {each.column.name for each in added}
+    return add_columns_statement(fitted, [each for each in fitted.columns if each.column.name in names])
+
+
 def create(
     replica: Replica, declared: Declaration, *, path: str, name: str, settings: Sequence[tuple[str, int]]
 ) -> None:
-    """Create database and table here, as replica `name` of the table at `path`, unless they exist."""
+    """Create database and table here, as `creation` states it, unless they exist."""
     replica.query(f"CREATE DATABASE IF NOT EXISTS {identifier(declared.database)}")
-    replica.query(create_statement(_fitted(replica, declared), path=path, replica=name, settings=settings))
+    replica.query(creation(replica, declared, path=path, name=name, settings=settings))
 
 
 def add_columns(replica: Replica, declared: Declaration, added: Sequence[DeclaredColumn]) -> None:
@@ -50,9 +78,9 @@ def add_columns(replica: Replica, declared: Declaration, added: Sequence[Declare
     one with UNFINISHED. The table is then restarted here, once, which reads what the shard has recorded, unless it
     lacks more columns than that server takes in at a restart.
     """
-    fitted, names = _fitted(replica, declared), {each.column.name for each in added}
+    names = {each.column.name for each in added}
     try:
-        replica.query(add_columns_statement(fitted, [each for each in fitted.columns if each.column.name in names]))
+        replica.query(addition(replica, declared, added))
     except Retryable as error:
         if error.code != UNFINISHED:
             raise

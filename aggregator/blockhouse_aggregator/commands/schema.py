@@ -14,10 +14,10 @@ from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.errors import Permanent
 from blockhouse.schema.ddl import read_declaration
 from blockhouse.schema.json_schema import render_json
-from blockhouse.schema.model import Revision, TableHistory
+from blockhouse.schema.model import PROVENANCE_COLUMNS, Revision, TableHistory
 from blockhouse.schema.proto import render_proto
 from blockhouse_aggregator.clickhouse.client import Replica
-from blockhouse_aggregator.clickhouse.declared import compared
+from blockhouse_aggregator.clickhouse.declared import compared, lacking_types
 from blockhouse_aggregator.commands.schema_add import add
 from blockhouse_aggregator.commands.schema_apply import apply
 from blockhouse_aggregator.coordination.schema_store import SchemaStore
@@ -25,7 +25,11 @@ from blockhouse_aggregator.coordination.session import Session
 
 CHANGES, REFUSED = 1, 2
 
-app = typer.Typer(no_args_is_help=True, help="Tables, and the schema history: what producers may send.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Tables, and the schema history: what producers may send.",
+    epilog="Example: blockhouse schema proto clicks --config aggregator.yaml > clicks.proto",
+)
 app.command()(apply)
 app.command()(add)
 
@@ -34,14 +38,15 @@ Config = Annotated[Path, typer.Option("--config", "-c", help="YAML configuration
 
 @app.command("list")
 def list_tables(config: Config, wide: Wide = False) -> None:
-    """Every table the pipeline has heard of, with its id in the metadata and its revisions.
+    """Every table the pipeline has heard of, with its id in the metadata, its revision and the number of its columns,
+    without those of provenance.
 
     Example: blockhouse schema list --config aggregator.yaml
     """
     table = Table("id", "table", "revision", "columns")
     for history in _histories(load(config)):
         current = history.current
-        columns = str(len(current.columns)) if current else ""
+        columns = str(sum(each.name not in PROVENANCE_COLUMNS for each in current.columns)) if current else ""
         table.add_row(str(history.id), history.name, str(current.number) if current else "unknown table", columns)
     print_table(table, wide=wide)
 
@@ -89,6 +94,11 @@ def diff(
     declared = read_declaration(name, ddl.read_text())
     with Replica(settings.clickhouse) as replica:
         difference = compared(replica, declared)
+        impossible = lacking_types(replica, declared, difference)
+    for text in impossible:
+        typer.echo(f"refused: {text}")
+    if impossible:
+        raise typer.Exit(REFUSED)
     if difference is None:
         typer.echo(f"table {name} would be created")
         raise typer.Exit(CHANGES)

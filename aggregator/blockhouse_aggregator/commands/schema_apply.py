@@ -12,14 +12,14 @@ import typer
 from blockhouse.admin_client import AdminAccess
 from blockhouse.config.load import load
 from blockhouse.config.pipeline import AggregatorConfig
-from blockhouse.errors import Blocked
+from blockhouse.errors import Blocked, BlockhouseError, Permanent
 from blockhouse.schema.ddl import read_declaration
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.coverage import answered
 from blockhouse_aggregator.rollout.change import Change, Plan, plan, recorded, strangers
 from blockhouse_aggregator.rollout.shard import Aggregators
 
-CHANGES, REFUSED = 1, 2
+REFUSED = 2
 
 _HELP = """Make a table of a shard what a CREATE TABLE statement states: create it, or add its columns.
 
@@ -28,10 +28,11 @@ It is created at every replica with the columns and settings that loading needs,
 messages of it wait in Kafka, other tables are loaded. Nothing else about a table is ever changed.
 
 ADDRESS is HOST:PORT of the admin API of each other aggregator of the shard; the one of --config is asked, too. All that
-are members of the consumer groups must be given. Without --yes it only shows what would be done. A change that was
-interrupted is completed by running it again.
+are members of the consumer groups must be given. Without --yes it only shows what would be done, with the SQL. A
+change that was interrupted is completed by running it again.
 
-Exit codes: 0 the table is as stated; 1 it would be changed: add --yes; 2 it cannot be done, with the reason.
+Exit codes: 0 the table is as stated, or can become so (without --yes); 1 a server did not answer, or a wait was in
+vain: run it again; 2 it cannot be done, with the reason.
 
 Examples:
 
@@ -55,13 +56,22 @@ def apply(
     admin = settings.admin
     name = table if "." in table else f"{settings.clickhouse.database}.{table}"
     statement = ddl.read_text()
-    read_declaration(name, statement)
     addresses = [f"{admin.host}:{admin.port}", *(address or ())]
     aggregators = Aggregators(addresses, AdminAccess(admin, token_file, ca_file))
-    raise typer.Exit(asyncio.run(_apply(aggregators, settings, name, statement, timeout, yes=yes)))
+    try:
+        read_declaration(name, statement)
+        raise typer.Exit(asyncio.run(_apply(aggregators, settings, name, statement, timeout, yes=yes)))
+    except (Blocked, Permanent) as error:
+        raise CannotBeDone(str(error), reason=error.reason) from error
 
 
 apply.__doc__ = _HELP
+
+
+class CannotBeDone(BlockhouseError):
+    """Something has to be corrected first."""
+
+    exit_code = REFUSED
 
 
 async def _apply(
@@ -83,7 +93,6 @@ async def _apply(
             return REFUSED
         if not yes and (unrecorded or not found.nothing):
             typer.echo("Nothing was changed; add --yes to do it.")
-            return CHANGES
         if yes:
             await Change(aggregators, streams, table, ddl, typer.echo, timeout).carry_out(found)
             typer.echo(f"table {table} is as stated, and every aggregator loads it")
@@ -97,6 +106,14 @@ def _lines(table: str, found: Plan, *, unrecorded: bool) -> Iterator[str]:
         yield f"table {table} is missing at {address}"
     for address, columns in found.lacking.items():
         yield f"table {table} lacks columns at {address}: {', '.join(columns)}"
+    for address, statement in _statements(found):
+        yield f"at {address}:\n{statement}"
     if found.nothing:
         but = ", but its schema is not recorded: producers cannot know it yet" if unrecorded else ""
         yield f"table {table} is as stated at every replica{but}"
+
+
+def _statements(found: Plan) -> Iterator[tuple[str, str]]:
+    """Each with where it would run: a CREATE at every replica that misses the table, an ALTER at one, for all."""
+    yield from ((address, found.statements[address]) for address in found.missing if address in found.statements)
+    yield from [(a, found.statements[a]) for a in found.lacking if a in found.statements][:1]

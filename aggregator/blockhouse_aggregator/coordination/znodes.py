@@ -183,4 +183,4 @@ def translated(what: str) -> Iterator[None]:
         ) from error
     except (kazoo.KazooException, KazooTimeoutError) as error:
         detail = str(error) or type(error).__name__
-        raise Retryable(f"zookeeper {what}: {detail}; waiting for the ensemble", after=0.5) from error
+        raise Retryable(f"zookeeper {what}: {detail}: the ensemble does not answer", after=0.5) from error

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from blockhouse.cli.tables import Wide, print_table
 from blockhouse.config.endpoints import KafkaCluster
@@ -18,12 +17,17 @@ from blockhouse.config.load import load
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.errors import BlockhouseError
 from blockhouse_aggregator.dlq.letters import Letter, Selection
+from blockhouse_aggregator.dlq.listing import letters_table
 from blockhouse_aggregator.dlq.log import BATCH, Resender, read
 from blockhouse_aggregator.dlq.stored import loaded
 from blockhouse_aggregator.kafka.facts import ClusterFacts
 from blockhouse_aggregator.kafka.reachable import unreachable, without
 
-app = typer.Typer(no_args_is_help=True, help="Messages that could not be loaded: list, show, send again.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Messages that could not be loaded: list, show, send again.",
+    epilog="Example: blockhouse dlq list --config aggregator.yaml",
+)
 
 Config = Annotated[Path, typer.Option("--config", "-c", help="YAML configuration of any aggregator of the shard.")]
 OneStream = Annotated[str, typer.Option("--stream", help="Only from cluster/topic/partition.")]
@@ -68,12 +72,7 @@ def list_letters(
         for letter in found[:limit]:
             typer.echo(json.dumps({**_summary(letter), "loaded": letter.key in done}))
         raise typer.Exit(PARTIAL if silent else 0)
-    shown = Table("key", "table", "reason", "time", "bytes", "copies", "sent again as", "loaded")
-    for letter in found[:limit]:
-        facts = _summary(letter)
-        cells = (str(facts[name]) for name in ("key", "table", "reason", "time", "bytes", "copies", "replayed"))
-        shown.add_row(*cells, "after all" if letter.key in done else "")
-    print_table(shown, wide=wide)
+    print_table(letters_table(found[:limit], done), wide=wide)
     _print_counts(found, limit)
     if silent:
         raise typer.Exit(PARTIAL)

@@ -10,23 +10,26 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from blockhouse.contract.aggregator import StatusPage
 from blockhouse.contract.rollouts import DifferenceAnswer
 from blockhouse.errors import Blocked, Permanent, Retryable
-from blockhouse_aggregator.rollout.shard import Aggregators
+from blockhouse_aggregator.rollout.shard import DDL_SECONDS, Aggregators
+from blockhouse_aggregator.rollout.waiting import Waiting
 
 POLL = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a change has to do, by address: where the table is missing, which columns are, and what forbids it."""
+    """What a change has to do, by address: where the table is missing, which columns are, what forbids it, and the SQL
+    by which it would be done (an older aggregator does not state it)."""
 
     missing: Sequence[str]
     lacking: Mapping[str, Sequence[str]]
     refused: Mapping[str, Sequence[str]]
+    statements: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def nothing(self) -> bool:
@@ -39,6 +42,7 @@ def plan(differences: Mapping[str, DifferenceAnswer]) -> Plan:
         missing=[address for address, found in differences.items() if not found.exists and not found.refused],
         lacking={a: found.added for a, found in differences.items() if found.exists and found.added},
         refused={a: found.refused for a, found in differences.items() if found.refused},
+        statements={a: found.statement for a, found in differences.items() if found.statement},
     )
 
 
@@ -82,9 +86,9 @@ class Change:
             await self._release()
         for address in found.missing:
             self._report(f"creating {self._table} at {address}")
-            await self._aggregators.apply(address, self._table, self._ddl, self._rollout)
+            await self._apply(address)
         # Also what is there already: its columns are recorded, so that producers know them before the first message.
-        await self._aggregators.apply(self._aggregators.addresses[0], self._table, self._ddl, self._rollout)
+        await self._apply(self._aggregators.addresses[0])
         await self._until("every aggregator loads the newest revision", self._loaded)
 
     async def _add_columns(self, address: str) -> None:
@@ -116,12 +120,16 @@ class Change:
         self._report(f"releasing {self._table}")
         await self._aggregators.release(self._table, self._rollout)
 
+    async def _apply(self, address: str) -> None:
+        async with Waiting(f"the replica of {address} has carried the statement out", DDL_SECONDS, self._report):
+            await self._aggregators.apply(address, self._table, self._ddl, self._rollout)
+
     async def _altered(self, address: str) -> bool:
         """False: a stream was taken over in between, with a block of the table. The statement is never cut short."""
         await self._until(f"no block of {self._table} is in flight", self._held)
         self._unanswered = True
         try:
-            await self._aggregators.apply(address, self._table, self._ddl, self._rollout)
+            await self._apply(address)
         except (Blocked, Permanent) as error:
             self._unanswered = False
             if isinstance(error, Permanent):
@@ -168,8 +176,9 @@ class Change:
     async def _until(self, what: str, reason_why_not: Callable[[], Awaitable[str]]) -> None:
         why = ""
         try:
-            async with asyncio.timeout(self._timeout):
+            async with Waiting(what, self._timeout, self._report) as waiting, asyncio.timeout(self._timeout):
                 while why := await self._now(reason_why_not):
+                    waiting.why = why
                     await asyncio.sleep(POLL)
         except TimeoutError:
             text = f"it was waited for {self._timeout:g} s until {what}: {why}; run it again to continue"

@@ -22,6 +22,7 @@ from typing import NoReturn
 
 import typer
 
+from blockhouse.cli.extras import how_to_install
 from blockhouse.errors import BlockhouseError
 
 GROUP = "blockhouse.commands"
@@ -121,7 +122,7 @@ def _unloaded(entry: EntryPoint, error: Exception) -> BlockhouseError:
     if isinstance(error, ModuleNotFoundError) and entry.extras and not (error.name or "").startswith("blockhouse"):
         return BlockhouseError(
             f"command {entry.name!r} needs the package {error.name!r}, which is not installed: "
-            f"pip install 'blockhouse[{','.join(entry.extras)}]'"
+            + how_to_install(",".join(entry.extras))
         )
     return BlockhouseError(
         f"command {entry.name!r} cannot be loaded from {entry.value}: {type(error).__name__}: {error}"

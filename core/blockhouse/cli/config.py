@@ -11,6 +11,7 @@ from pydantic import BaseModel
 app = typer.Typer(
     help="Check the configuration of an aggregator or a verifier and show every field it may have.",
     no_args_is_help=True,
+    epilog="Example: blockhouse config check aggregator.yaml",
 )
 
 Verifier = Annotated[bool, typer.Option("--verifier", help="The configuration of a verifier.")]

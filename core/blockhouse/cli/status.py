@@ -16,6 +16,7 @@ import typer
 from rich.live import Live
 
 from blockhouse.admin_client import AdminAccess
+from blockhouse.cli.extras import how_to_install
 from blockhouse.cli.status_view import Asked, Found, History, render
 from blockhouse.cli.tables import Wide, output_console
 from blockhouse.config.load import load
@@ -90,7 +91,7 @@ def _source() -> Source:
     try:
         source: Source = entry.load()
     except ModuleNotFoundError as error:
-        raise BlockhouseError("--pipeline needs a client of Kubernetes: pip install 'blockhouse[operator]'") from error
+        raise BlockhouseError(f"--pipeline needs a client of Kubernetes: {how_to_install('operator')}") from error
     return source
 
 

@@ -59,6 +59,8 @@ class DifferenceAnswer(Answer):
     """Columns that it lacks."""
     refused: tuple[str, ...]
     """Why it cannot become what is declared; empty when it can."""
+    statement: str = ""
+    """The SQL that would be run here; empty when there is none. An ALTER reaches every replica."""
 
 
 class RestartRequest(Request):

@@ -32,7 +32,9 @@ from blockhouse.placement.model import InvalidInput, PartitionMap
 from blockhouse.throttle.report import stalled_text
 
 app = typer.Typer(
-    no_args_is_help=True, help="Plan where the partitions of a Kafka fleet live, carry plans out, create topics."
+    no_args_is_help=True,
+    help="Plan where the partitions of a Kafka fleet live, carry plans out, create topics.",
+    epilog="Example: blockhouse topics create --config aggregator.yaml --partitions 4 --execute",
 )
 app.add_typer(plan_cli.app, name="plan")
 app.add_typer(throttle_cli.app, name="throttle")

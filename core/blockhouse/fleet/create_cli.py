@@ -108,7 +108,7 @@ def _settings(given: Sequence[str]) -> Mapping[str, str]:
 
 
 def _show(cluster: str, names: Sequence[str], plan: TopicPlan) -> None:
-    table = Table("cluster", "topic", "to do", "replicas", box=None)
+    table = Table("cluster", "topic", "to do", "brokers of each partition", box=None)
     for step in plan.steps:
         table.add_row(cluster, step.topic, *_words(step))
     for name in names:

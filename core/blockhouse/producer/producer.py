@@ -53,6 +53,8 @@ class Producer:
         self._transport = Transport(
             ordered, topic, delivery_timeout=delivery_timeout, on_delivery=on_delivery, settings=settings
         )
+        self._where = "this pipeline"
+        """Where `schemas` are, for messages."""
         self._own = ExitStack()
         """What is closed with it."""
 
@@ -71,6 +73,8 @@ class Producer:
                 on_delivery=on_delivery,
                 settings=config.settings,
             )
+            zookeeper = config.zookeeper
+            producer._where = f"`zookeeper.root` {zookeeper.root} of {zookeeper.servers}"
             producer._own = own.pop_all()
         return producer
 
@@ -86,8 +90,8 @@ class Producer:
         """Queue `rows` of `database.table` as one message; waits while the queue is full.
 
         Without `partition` Kafka's partitioner chooses one, by `key` if given. `tag` comes back in the Delivery.
-        Raises Permanent for rows that do not fit the table or a table without a schema, Retryable while the schema
-        cannot be read.
+        Raises Permanent for rows that do not fit the table, a table without a schema, or a topic that no cluster has;
+        Retryable while the schema cannot be read.
         """
         if partition is not None and key is not None:
             raise ValueError("give a partition or a key, not both")
@@ -125,10 +129,12 @@ class Producer:
         history = self._schemas.get(table)
         if history is None or history.current is None:
             raise Permanent(
-                f"table {table} has no schema in this pipeline: name it database.table, create it in ClickHouse and "
-                "let an aggregator see it first",
+                f"table {table} has no schema in {self._where}: name it database.table, use the root of the "
+                "aggregators, or register it by `blockhouse schema apply` or, if it exists, `blockhouse schema add`",
                 reason="UnknownTable",
             )
+        if not self._encoders:  # before the first message: a cluster without the topic lets each one wait in vain
+            self._transport.require_topic()
         encoder = self._encoders[table] = RowEncoder(history, history.current)
         return encoder
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as Client
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import BlockhouseError, Permanent, Retryable
@@ -33,6 +34,10 @@ _PERMANENT = frozenset(
     }
 )
 """Another cluster would refuse the message as well, or must not hide that this one did."""
+
+_NO_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
+_LOOK_SECONDS = 2.0
+"""How long a cluster may take to answer whether it has the topic; sending waits for it, once."""
 
 _DEFAULTS: Mapping[str, Any] = {
     "enable.idempotence": True,
@@ -176,6 +181,28 @@ class Transport:
     def reachable(self) -> Mapping[str, bool]:
         """Whether each cluster has a connected broker, as far as its client knows."""
         return {cluster.name: cluster.reachable for cluster in self._clusters}
+
+    def require_topic(self, patience: float = 2.0) -> None:
+        """Raises Permanent(UnknownTopic) when no cluster has the topic: each of them answered so, and still does after
+        `patience` seconds, for a topic that was just created is not known at once. One that does not answer may have
+        it."""
+        tries = Retrying(
+            retry=retry_if_result(bool),
+            stop=stop_after_delay(patience),
+            wait=wait_fixed(0.1),
+            retry_error_callback=lambda _: True,
+        )
+        if tries(lambda: all(map(self._lacks_topic, self._clusters))):
+            names = ", ".join(cluster.name for cluster in self._clusters)
+            text = f"there is no topic {self._topic} in Kafka cluster {names}: correct `topic`, or create it there"
+            raise Permanent(text, reason="UnknownTopic")
+
+    def _lacks_topic(self, cluster: _Cluster) -> bool:
+        try:
+            found = cluster.client.list_topics(self._topic, timeout=_LOOK_SECONDS).topics[self._topic]
+        except KafkaException:
+            return False
+        return found.error is not None and found.error.code() in _NO_TOPIC
 
     def partitions(self, timeout: float = 10.0) -> int:
         """Number of partitions of the topic in the preferred cluster. Raises Retryable or Permanent(UnknownTopic)."""

@@ -18,6 +18,14 @@ _EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 
+_EXPECTED = {
+    Unit.NUMBER: "int",
+    Unit.DAY: "datetime.date, or int: days since 1970-01-01",
+    Unit.TICK: "datetime.datetime with a time zone, or int: ticks since 1970-01-01 UTC",
+    Unit.ADDRESS: "str, ipaddress.IPv4Address or int",
+    Unit.CODE: "str or int: a name or number of the Enum",
+}
+
 Scalar = int | float | str | bytes | bool
 
 
@@ -29,7 +37,7 @@ def scalar(type_: Leaf, value: object) -> Scalar:
         case Float():
             return float(_instance(value, (int, float)))
         case Text():
-            return value.encode() if isinstance(value, str) else bytes(_instance(value, (bytes, bytearray)))
+            return value.encode() if isinstance(value, str) else bytes(_instance(value, (str, bytes, bytearray)))
         case Fixed():
             return _fixed(type_, value)
         case Decimal():
@@ -68,7 +76,7 @@ def _number(type_: Integer, value: object) -> int:
             pass
         case unreachable:
             assert_never(unreachable)
-    raise TypeError(f"{type(value).__name__} cannot be a {type_.unit}")
+    raise TypeError(f"{type(value).__name__} was given, expected {_EXPECTED[type_.unit]}")
 
 
 def _fixed(type_: Fixed, value: object) -> bytes:

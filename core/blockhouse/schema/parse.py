@@ -6,6 +6,7 @@ The only place that reads type strings. What it does not know it refuses by name
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -72,6 +73,30 @@ def parse_type(text: str) -> Type:
         return _resolve(_Parser(text).whole())
     except (ValueError, IndexError, TypeError) as error:
         raise Permanent(f"ClickHouse type {text!r} is not supported: {error}", reason="UnsupportedType") from error
+
+
+def type_names(text: str) -> frozenset[str]:
+    """The names of a type and of all types inside it, as `system.data_type_families` has them: those of
+    `Array(Nullable(UInt8))` are three. Empty for what cannot be read."""
+    try:
+        return frozenset(_names(_Parser(text).whole()))
+    except (ValueError, IndexError):
+        return frozenset()
+
+
+def _names(call: _Call) -> Iterator[str]:
+    yield call.name
+    match call.name, call.arguments:
+        case "SimpleAggregateFunction", (_Call(), *inner):  # the first one is a function
+            pass
+        case "Decimal", (int(precision), int()) if precision > DECIMAL_DIGITS["Decimal128"]:
+            yield "Decimal256"
+            inner = []
+        case _:  # open: any other type
+            inner = list(call.arguments)
+    for argument in inner:
+        if isinstance(argument, _Call):
+            yield from _names(argument)
 
 
 def column_type(table: str, column: ServerColumn) -> Type:

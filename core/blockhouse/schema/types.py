@@ -106,7 +106,11 @@ class Decimal:
     precision: int
     scale: int
     proto: Proto = Proto.STRING
-    meaning: str = "decimal text such as -12.5 or 1E-7"
+
+    @property
+    def meaning(self) -> str:
+        whole, fraction = "12"[: self.precision - self.scale] or "0", f".{'50'[: self.scale]}".rstrip(".")
+        return f"decimal text such as -{whole}{fraction}, at most {self.scale} digits after the point"
 
     @property
     def size(self) -> int:

@@ -122,6 +122,15 @@ class Server:
     async def compared(self, declared: Declaration) -> Difference | None:
         return Difference((), ()) if declared.name == HISTORY.name else None
 
+    async def lacking_types(self, declared: Declaration, difference: Difference | None) -> tuple[str, ...]:
+        return ()
+
+    async def creation(self, declared: Declaration, path: str, name: str, settings: Sequence[tuple[str, int]]) -> str:
+        return "CREATE"
+
+    async def addition(self, declared: Declaration, added: Sequence[DeclaredColumn]) -> str:
+        return "ALTER"
+
     async def create(
         self, declared: Declaration, path: str, name: str, settings: Sequence[tuple[str, int]]
     ) -> None: ...

@@ -108,6 +108,22 @@ def test_only_the_first_offenders_are_named() -> None:
     assert [example.offset for example in found.examples] == [0, 1, 2]
 
 
+def test_rows_below_the_promised_offset_are_lost_and_those_above_wait() -> None:
+    found = compare(produced(MESSAGES), stored([(9, 0)]), promised=6)
+
+    assert (found.missing, found.waiting) == (5, 3)
+    assert [(example.offset, example.waits) for example in found.examples] == [(5, False), (6, True), (9, True)]
+    assert compare(produced(MESSAGES), stored([]), promised=0).waiting == 6
+    assert compare(produced(MESSAGES), stored([])).waiting == 0, "without a promise nothing is excused"
+
+
+def test_what_is_wrong_now_does_not_wait() -> None:
+    found = compare(produced(MESSAGES), stored([(5, 0), (5, 0), (6, 7)]), promised=0)
+
+    assert [(e.offset, e.waits) for e in found.examples] == [(5, False), (6, False), (9, True)]
+    assert [e.offset for e in compare(produced(MESSAGES), stored([]), examples=1, promised=6).examples] == [5]
+
+
 @given(
     st.dictionaries(st.integers(0, 30), st.integers(0, 4), max_size=12),
     st.lists(st.tuples(st.integers(0, 30), st.integers(0, 3)), max_size=40),

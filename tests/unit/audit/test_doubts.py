@@ -10,6 +10,7 @@ from rich.console import Console
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.audit.compare import Difference, Example
 from blockhouse_aggregator.audit.doubts import NONE, Doubt, doubts
+from blockhouse_aggregator.audit.rendering import render
 from blockhouse_aggregator.audit.report import AuditReport, table_result
 from blockhouse_aggregator.clickhouse.client import Replica
 
@@ -79,7 +80,7 @@ def test_one_fault_is_not_hidden_by_what_cannot_be_judged() -> None:
 def test_a_doubt_is_printed_and_part_of_the_json() -> None:
     console = Console(width=120)
     with console.capture() as printed:
-        console.print(report(DELETED, missing=1).render())
+        console.print(render(report(DELETED, missing=1)))
     assert "missing rows cannot be judged: rows were deleted" in printed.get()
     assert "CANNOT BE JUDGED" in printed.get()
     found = report(MERGES, missing=1).to_json()

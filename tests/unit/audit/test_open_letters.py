@@ -11,6 +11,7 @@ from rich.console import Console
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.audit.produced import DeadLetterLog
+from blockhouse_aggregator.audit.rendering import render
 from blockhouse_aggregator.audit.report import AuditReport, TableResult
 from blockhouse_aggregator.kafka.dead_letters import REPLAYED, DeadLetter
 
@@ -58,7 +59,7 @@ def verdict(*open_letters: int) -> str:
         for n, count in enumerate(open_letters)
     ]
     text = io.StringIO()
-    Console(file=text, width=120).print(AuditReport("t", tuple(tables)).render())
+    Console(file=text, width=120).print(render(AuditReport("t", tuple(tables))))
     return text.getvalue().splitlines()[-1]
 
 

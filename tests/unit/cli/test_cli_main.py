@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from blockhouse import cli
+from blockhouse.cli.extras import how_to_install
 
 
 @pytest.fixture
@@ -137,8 +138,7 @@ def test_a_command_without_its_packages_names_the_extra_that_brings_them(
     assert "Fly." in capsys.readouterr().out
     assert run("fly") == 1
     assert capsys.readouterr().err == (
-        "error: command 'fly' needs the package 'no_such_library', which is not installed: "
-        "pip install 'blockhouse[wings]'\n"
+        f"error: command 'fly' needs the package 'no_such_library', which is not installed: {how_to_install('wings')}\n"
     )
 
 

@@ -85,6 +85,7 @@ LATER = {
     "LogLevel": {"by": "", "why": ""},
     "InitialTable": {"inFlight": None, "cursor": None},
     "ApplyRequest": {"restart": False},
+    "DifferenceAnswer": {"statement": ""},
     "FaultRequest": {"count": 1, "skip": 0, "lasts": None, "seconds": 0, "stream": "", "table": ""},
     "OverrideRequest": {"autoRemove": False, "expires": ""},
     "Verdict": {"problems": []},

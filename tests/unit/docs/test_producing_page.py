@@ -53,7 +53,9 @@ class FakePorts:
 
     def client(self, clusters: list[Any], topic: str, **settings: Any) -> Any:
         self.clusters, self.transport = clusters, {"topic": topic, **settings}
-        return SimpleNamespace(send=self._send, poll=lambda: None, flush=self._flush)
+        return SimpleNamespace(
+            send=self._send, poll=lambda: None, flush=self._flush, require_topic=lambda: self.did.append("looked")
+        )
 
     def _send(self, value: bytes, headers: Mapping[str, str], **more: Any) -> None:
         self.sent.append((headers, more["key"]))
@@ -80,7 +82,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakePorts:
 def test_the_example_sends_its_row_by_its_file(fakes: FakePorts) -> None:
     exec(compile(block("python"), "docs/producing.md", "exec"), {})
     assert fakes.sent == [({"table": "db.clicks", "format": "rows", "schema": "1"}, b"user-7")]
-    assert fakes.did == ["connected", "sent", "flushed", "disconnected"]
+    assert fakes.did == ["connected", "looked", "sent", "flushed", "disconnected"]
     assert fakes.zookeeper is not None
     assert fakes.zookeeper.root == "/blockhouse/events"
     assert (fakes.transport["topic"], fakes.transport["settings"]) == ("events-01", {"linger.ms": 20})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import ipaddress
+import re
 import uuid
 from typing import Any
 
@@ -12,8 +13,11 @@ import pytest
 
 from blockhouse.errors import Permanent
 from blockhouse.producer.rows import RowEncoder, UnknownColumn
+from blockhouse.producer.values import scalar
 from blockhouse.schema.model import Column, Revision, TableHistory
+from blockhouse.schema.parse import parse_type
 from blockhouse.schema.proto import row_batch_class
+from blockhouse.schema.types import Decimal
 
 
 def table_of(*types: str) -> TableHistory:
@@ -93,8 +97,8 @@ def test_a_column_without_a_value_is_left_out() -> None:
     ("type_", "value", "message"),
     [
         ("UInt8", 256, "256 is outside 0..255"),
-        ("UInt8", "1", "str cannot be a number"),
-        ("Date", dt.datetime(2020, 1, 1, tzinfo=dt.UTC), "datetime cannot be a day"),
+        ("UInt8", "1", "str was given, expected int"),
+        ("Date", dt.datetime(2020, 1, 1, tzinfo=dt.UTC), "datetime was given, expected datetime.date"),
         ("DateTime", dt.datetime(2020, 1, 1), "has no time zone"),
         ("Enum8('a' = 1)", "b", "'b' is none of a"),
         ("Enum8('a' = 1, 'b' = 3)", 2, "2 is none of a = 1, b = 3"),
@@ -119,3 +123,29 @@ def test_a_value_that_does_not_fit_is_refused_before_it_is_sent(type_: str, valu
 def test_an_unknown_column_is_named_with_those_there_are() -> None:
     with pytest.raises(UnknownColumn, match=r"revision 3 has no column 'x' for producers \(it has c1\)"):
         encoder("Int8").encode([{"x": 1}])
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "expected"),
+    [
+        ("String", 1, "int was given, expected str or bytes or bytearray"),
+        ("DateTime", "2024-01-31", "str was given, expected datetime.datetime with a time zone, or int: ticks"),
+        ("Date", "2024-01-31", "str was given, expected datetime.date, or int"),
+        ("UInt8", "1", "str was given, expected int"),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_refused_with_the_right_ones(type_: str, value: object, expected: str) -> None:
+    with pytest.raises(Permanent, match=re.escape(expected)):
+        encoder(type_).encode([{"c1": value}])
+
+
+@pytest.mark.parametrize(
+    "type_", ["Decimal(18, 2)", "Decimal(5, 0)", "Decimal(1, 1)", "Decimal(38, 38)", "Decimal(1, 0)"]
+)
+def test_the_example_of_a_decimal_is_one_that_it_takes(type_: str) -> None:
+    parsed = parse_type(type_)
+    assert isinstance(parsed, Decimal)
+    example = re.search(r"such as (\S+),", parsed.meaning)
+    assert example is not None
+
+    assert scalar(parsed, example[1]) == example[1]

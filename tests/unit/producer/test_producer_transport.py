@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as Client
 
 from blockhouse.config.endpoints import KafkaCluster
@@ -53,6 +56,53 @@ def test_the_next_cluster_takes_what_the_local_one_cannot(broker: KafkaCluster) 
 
     assert [(d.cluster, d.tag, d.error) for d in reports] == [("here", 1, None)]
     assert sending.reachable == {"away": False, "here": True}
+
+
+def test_a_topic_that_no_cluster_has_is_refused_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking = Looks(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+    sending = looked_up(monkeypatch, lacking, lacking)
+
+    with pytest.raises(Permanent, match="no topic t in Kafka cluster here, there: correct `topic`, or create it"):
+        sending.require_topic(patience=0.2)
+    assert lacking.looks > 2, "a topic that was just created is not known at once"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [None, KafkaError(KafkaError.LEADER_NOT_AVAILABLE), KafkaException(KafkaError(KafkaError._TRANSPORT))],
+    ids=["has it", "is electing", "silent"],
+)
+def test_a_topic_that_any_cluster_may_have_is_not_refused(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
+    looked_up(monkeypatch, Looks(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)), Looks(answer)).require_topic(0.2)
+
+
+def test_a_producer_looks_for_its_topic_before_its_first_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Looks(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+    monkeypatch.setattr("blockhouse.producer.transport.Client", lambda settings: client)
+    producer = Producer([NOWHERE], Schemas(), "away", topic="ordrs")
+
+    with pytest.raises(Permanent, match="no topic ordrs in Kafka cluster away"):
+        producer.send("db.t", [{"a": 1}])
+
+
+class Looks:
+    """A client that answers whether it has the topic."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer, self.looks = answer, 0
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        self.looks += 1
+        if isinstance(self._answer, KafkaException):
+            raise self._answer
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=self._answer)})
+
+
+def looked_up(monkeypatch: pytest.MonkeyPatch, *clients: Looks) -> Transport:
+    found = iter(clients)
+    monkeypatch.setattr("blockhouse.producer.transport.Client", lambda settings: next(found))
+    names = ("here", "there")
+    return Transport([KafkaCluster(name=name, bootstrap_servers="x:1") for name in names], "t")
 
 
 def test_a_message_no_cluster_takes_is_reported_once() -> None:

@@ -23,7 +23,7 @@ def table(revision: int, held: str = "") -> TableStatus:
 def test_a_plan_names_where_the_table_is_missing_which_columns_are_and_what_forbids_it() -> None:
     found = plan(
         {
-            "x:1": DifferenceAnswer(exists=False, added=("id",), refused=()),
+            "x:1": DifferenceAnswer(exists=False, added=("id",), refused=(), statement="CREATE 1"),
             "x:2": DifferenceAnswer(exists=True, added=("later",), refused=()),
             "x:3": DifferenceAnswer(exists=True, added=(), refused=("another type",)),
             "x:4": DifferenceAnswer(exists=True, added=(), refused=()),
@@ -33,6 +33,7 @@ def test_a_plan_names_where_the_table_is_missing_which_columns_are_and_what_forb
     assert list(found.missing) == ["x:1"]
     assert found.lacking == {"x:2": ("later",)}
     assert found.refused == {"x:3": ("another type",)}
+    assert found.statements == {"x:1": "CREATE 1"}
     assert not found.nothing
     assert plan({"x:4": DifferenceAnswer(exists=True, added=(), refused=())}).nothing
 

@@ -7,10 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from blockhouse.streams import StreamId
 
 _SHOWN = 5
@@ -102,27 +98,3 @@ class ValuesReport:
         """`exact` is there for the whole and each table; counts are of messages, rows and values."""
         tables = [table.to_json() for table in self.tables]
         return {"exact": self.exact, "messages": self.messages, "of": self.of, "tables": tables}
-
-    def render(self) -> RenderableType:
-        """A line per table and replica, the first offenders, what was not judged, and a verdict."""
-        grid = Table(title=f"values of {self.messages:,} of {self.of:,} messages", title_justify="left")
-        for name in ("table", "replica"):
-            grid.add_column(name)
-        for name in ("rows", "values", "wrong", "columns not judged"):
-            grid.add_column(name, justify="right")
-        lines: list[RenderableType] = [grid]
-        for table in self.tables:
-            wrong = table.wrong.total()
-            shown = f"[red]{wrong:,}[/red]" if wrong else "0"
-            counts = (f"{table.rows:,}", f"{table.values:,}", shown, f"{len(table.columns)}")
-            grid.add_row(table.table, table.replica, *counts)
-            if table.offenders or table.columns or table.rest:
-                lines.append(Text(f"{table.table} on {table.replica}", style="bold"))
-            lines += [Text(f"  {offender}", no_wrap=True, overflow="ignore") for offender in table.offenders]
-            lines += [Text(f"  not judged: column {name}: {why}") for name, why in table.columns.items()]
-            lines += [Text(f"  not judged: {count:,} {what}") for what, count in table.rest.items()]
-        if self.exact:
-            lines.append(Text(f"{self.judged:,} values are as they were sent", style="bold green"))
-        else:
-            lines.append(Text("VALUES DIFFER" if self.judged else "NO VALUE JUDGED", style="bold red"))
-        return Group(*lines)

@@ -26,6 +26,20 @@ class DeclaredReplica:
         """What lies between the server's table and the declaration; None without a table. Raises BlockhouseError."""
         return await self._threads.run(server.compared, self._replica, declared)
 
+    async def lacking_types(self, declared: Declaration, difference: Difference | None) -> tuple[str, ...]:
+        """Why columns cannot be added: the server has no such types. Raises BlockhouseError."""
+        return await self._threads.run(server.lacking_types, self._replica, declared, difference)
+
+    async def creation(self, declared: Declaration, path: str, name: str, settings: Sequence[tuple[str, int]]) -> str:
+        """What `create` would run. Raises BlockhouseError."""
+        return await self._threads.run(
+            server.creation, self._replica, declared, path=path, name=name, settings=settings
+        )
+
+    async def addition(self, declared: Declaration, added: Sequence[DeclaredColumn]) -> str:
+        """What `add_columns` would run. Raises BlockhouseError."""
+        return await self._threads.run(server.addition, self._replica, declared, added)
+
     async def create(self, declared: Declaration, path: str, name: str, settings: Sequence[tuple[str, int]]) -> None:
         """Create it at `path` in ZooKeeper as the replica `name`, with these MergeTree settings. Raises
         BlockhouseError."""

@@ -32,6 +32,9 @@ class DeclaredServer(Protocol):
     """The local replica, as a rollout changes it."""
 
     async def compared(self, declared: Declaration) -> Difference | None: ...
+    async def lacking_types(self, declared: Declaration, difference: Difference | None) -> tuple[str, ...]: ...
+    async def creation(self, declared: Declaration, path: str, name: str, settings: Settings) -> str: ...
+    async def addition(self, declared: Declaration, added: Sequence[DeclaredColumn]) -> str: ...
     async def create(self, declared: Declaration, path: str, name: str, settings: Settings) -> None: ...
     async def add_columns(self, declared: Declaration, added: Sequence[DeclaredColumn]) -> None: ...
 
@@ -75,7 +78,7 @@ class SchemaRollouts:
     async def gap(self, table: str, ddl: str) -> DifferenceAnswer:
         """Compare; change nothing. Raises Retryable, or Permanent for a DDL that cannot be read or is not supported."""
         declared = read_declaration(table, ddl)
-        return self._gap(declared, await self._server.compared(declared))
+        return await self._gap(declared, await self._server.compared(declared))
 
     def restart(self, number: int) -> bool:
         """End this aggregator unless it was started after demand `number`; returns whether it ends."""
@@ -88,14 +91,13 @@ class SchemaRollouts:
         what stands in the way."""
         declared = read_declaration(table, ddl)
         difference = await self._server.compared(declared)
-        gap = self._gap(declared, difference)
+        gap = await self._gap(declared, difference)
         if gap.refused:
             raise Blocked(
                 f"table {table} cannot become what is declared: {'; '.join(gap.refused)}", reason="SchemaChange"
             )
         if difference is None:
-            path = f"/clickhouse/tables/{self._config.pipeline}/{self._config.shard}/{table}"
-            await self._server.create(declared, path, self._config.replica, self._windows(table))
+            await self._server.create(declared, *self._place(table))
             log.info("rollout.created", table=table, rollout=rollout)
         elif difference.added:
             await self._require_hold(table, rollout)
@@ -115,11 +117,22 @@ class SchemaRollouts:
         if self._in_flight(table):
             raise Blocked(f"table {table} has a block in flight here: wait until it is stored", reason="InFlight")
 
-    def _gap(self, declared: Declaration, difference: Difference | None) -> DifferenceAnswer:
+    def _place(self, table: str) -> tuple[str, str, Settings]:
+        """Where in ZooKeeper the table is created, as which replica, and its settings."""
+        path = f"/clickhouse/tables/{self._config.pipeline}/{self._config.shard}/{table}"
+        return path, self._config.replica, self._windows(table)
+
+    async def _gap(self, declared: Declaration, difference: Difference | None) -> DifferenceAnswer:
         added = tuple(each.column.name for each in (difference.added if difference else declared.columns))
         refused = difference.refused if difference else ()
-        refused = refused or self._unfit(declared)
-        return DifferenceAnswer(exists=difference is not None, added=added, refused=refused)
+        refused = refused or await self._server.lacking_types(declared, difference) or self._unfit(declared)
+        statement = "" if refused else await self._statement(declared, difference)
+        return DifferenceAnswer(exists=difference is not None, added=added, refused=refused, statement=statement)
+
+    async def _statement(self, declared: Declaration, difference: Difference | None) -> str:
+        if difference is None:
+            return await self._server.creation(declared, *self._place(declared.name))
+        return await self._server.addition(declared, difference.added) if difference.added else ""
 
     def _unfit(self, declared: Declaration) -> tuple[str, ...]:
         """Why the table, if it were as declared, could not be loaded: for example a default that cannot be computed."""
