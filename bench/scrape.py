@@ -75,7 +75,7 @@ class Load:
         self._streams = [StreamId("ab"[number % 2], "events", number // 2) for number in range(streams)]
         self._tables = [f"default.events_of_kind_{number:04}" for number in range(tables)]
         self._lagging = self._tables[:lagging]
-        self._reports = [StreamReport(stream, self.figures, nothing, nothing) for stream in self._streams]
+        self._reports = [StreamReport(stream, self.figures, nothing, nothing, lambda: 0) for stream in self._streams]
         self._position = 10**10
 
     async def step(self) -> None:
@@ -89,7 +89,7 @@ class Load:
 
     def _of_stream(self, report: StreamReport, tables: Sequence[str]) -> None:
         before = StreamState("r1", 1, "topic", 1, 1, self._position, Window(), 0)
-        report.round(before, replace(before, window=Window(sealed=20_000)))
+        report.round(before, replace(before, window=Window(sealed=20_000)), ())
         report.committed(Applied(), 1_700)
         report.replayed()
         now_ms = time.time_ns() // 10**6

@@ -6,12 +6,13 @@ import asyncio
 import secrets
 import signal
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import structlog
 
 from blockhouse.config.pipeline import AggregatorConfig
+from blockhouse.contract.notices import StartWait
 from blockhouse.errors import BlockhouseError, Permanent, Retryable
 from blockhouse.gate.client import GateAddress
 from blockhouse.spark.session import SparkNotStarted
@@ -25,7 +26,7 @@ from blockhouse_aggregator.faults.strike import strike
 from blockhouse_aggregator.gate.server import StreamGate
 from blockhouse_aggregator.kafka.group import DropReason
 from blockhouse_aggregator.kafka.member import GroupMember
-from blockhouse_aggregator.runtime.clock import loop_time, pause
+from blockhouse_aggregator.runtime.clock import loop_time
 from blockhouse_aggregator.runtime.figures import Figures
 from blockhouse_aggregator.runtime.process.acceptances import Acceptances
 from blockhouse_aggregator.runtime.process.cluster_checks import ClusterChecks
@@ -34,6 +35,7 @@ from blockhouse_aggregator.runtime.process.draining import Draining
 from blockhouse_aggregator.runtime.process.lag_watch import LagWatch
 from blockhouse_aggregator.runtime.process.membership import Membership, Suspension
 from blockhouse_aggregator.runtime.process.ownership import OnTheLoop, OwnedStreams
+from blockhouse_aggregator.runtime.process.start import Start
 from blockhouse_aggregator.runtime.stream.owner import StreamOwner
 from blockhouse_aggregator.runtime.stream.ownership_history import OwnershipHistory
 from blockhouse_aggregator.runtime.stream.task_leases import Leases
@@ -64,6 +66,7 @@ class Aggregator:
         self._clusters = ClusterChecks(config, self.hazards, lambda why: self.end(EXIT_FATAL, why))
         self._membership = Membership(self._move)
         self._ending = asyncio.Event()
+        self._start = Start(self._ending, now_ms)
         self._leaves = False
         self._session = Session(config.zookeeper)
         self._background: set[asyncio.Task[None]] = set()
@@ -131,6 +134,16 @@ class Aggregator:
         return self._parts.lag if self._parts is not None else None
 
     @property
+    def waits(self) -> StartWait | None:
+        """The part of its start that is not over; None when none is."""
+        return self._start.waits
+
+    @property
+    def partitions(self) -> Mapping[str, int]:
+        """By Kafka cluster: how many partitions the topic has, where that is known."""
+        return self._clusters.partitions
+
+    @property
     def why_out(self) -> str:
         """Why it stays out of the consumer groups; empty while it does not."""
         if self._parts is None:
@@ -145,7 +158,7 @@ class Aggregator:
 
     async def _prepare(self) -> Parts | None:
         """Connect to everything; what is unavailable is waited for, loudly. None when the process ends meanwhile."""
-        await self._patiently("zookeeper", lambda: asyncio.to_thread(self._session.connect))
+        await self._start.patiently("zookeeper", lambda: asyncio.to_thread(self._session.connect))
         if self._ending.is_set():
             return None
         loop = asyncio.get_running_loop()
@@ -159,25 +172,16 @@ class Aggregator:
             history=self.history,
         )
         parts = self._parts = assemble(self.config, self._session, self.figures, self.hazards, self.faults, hooks)
-        await self._patiently("restarts", parts.restarting.start)
-        await self._patiently("drain", parts.draining.start)
-        await self._patiently("catalog", parts.catalog.start)
+        await self._start.patiently("restarts", parts.restarting.start)
+        await self._start.patiently("drain", parts.draining.start)
+        await self._start.patiently("catalog", parts.catalog.start)
         for cluster, facts in parts.cluster_facts.items():
-            self._go(self._clusters.check(facts, cluster))
+            self._go(self._clusters.watch(facts, cluster))
         return parts
 
     def _fault_struck(self, injection: Injection, stream: str, table: str) -> None:
         self.figures.faults.labels(injection.point, injection.action).inc()
         log.warning("fault.injected", **injection.model_dump(mode="json"), stream=stream, table=table)
-
-    async def _patiently(self, what: str, action: Callable[[], Awaitable[None]]) -> None:
-        while not self._ending.is_set():
-            try:
-                await action()
-                return
-            except Retryable as error:
-                log.warning("start.waits", what=what, error=str(error))
-                await pause(self._ending, max(1.0, error.after))
 
     # --- streams --------------------------------------------------------------------------------------------
 

@@ -31,6 +31,20 @@ _PERMANENT: dict[int, tuple[str, str]] = {
     ),
 }
 
+_PLAIN: dict[int, str] = {
+    KafkaError._TRANSPORT: "the broker cannot be reached",
+    KafkaError._ALL_BROKERS_DOWN: "no broker can be reached",
+    KafkaError._RESOLVE: "the broker's host name is not known",
+    KafkaError._TIMED_OUT: "the brokers have not answered in time",
+    KafkaError._MSG_TIMED_OUT: "the brokers have not acknowledged it in time",
+    KafkaError.REQUEST_TIMED_OUT: "the broker has not answered in time",
+    KafkaError._NOENT: "no broker leads it now",
+    KafkaError.LEADER_NOT_AVAILABLE: "no broker leads it now",
+    KafkaError.COORDINATOR_NOT_AVAILABLE: "the group's coordinator is not available",
+    KafkaError.NOT_ENOUGH_REPLICAS: "too few replicas of it are in sync",
+}
+"""The client's own words are for those who know it."""
+
 _FENCED_TEXT = KafkaError(KafkaError.FENCED_INSTANCE_ID).str()
 
 
@@ -48,7 +62,8 @@ def translate(error: KafkaError | KafkaException, doing: str) -> BlockhouseError
     # Of the error behind `_FATAL` the client passes on nothing but the text.
     fenced = cause.code() == KafkaError._FATAL and _FENCED_TEXT in cause.str()
     code = KafkaError.FENCED_INSTANCE_ID if fenced else cause.code()
-    text = f"Kafka: {doing} failed: {cause.str()} ({cause.name()})"
+    own = f"{cause.str()} ({cause.name()})" if code not in _PLAIN else f"{_PLAIN[code]} ({cause.str()}, {cause.name()})"
+    text = f"Kafka: {doing} failed: {own}"
     if code in _PERMANENT:
         reason, advice = _PERMANENT[code]
         return Permanent(f"{text}; {advice}", reason=reason, code=code)

@@ -33,5 +33,10 @@ def configure(form: Literal["json", "console"], level: str) -> None:
     root.setLevel(level.upper())
     for noisy in ("kazoo.client", "py4j", "py4j.clientserver"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    # It prints a traceback for a refused connection; what failed is in the error of its caller.
+    quiet_clickhouse()
+
+
+def quiet_clickhouse() -> None:
+    """Have its client log no traceback for a refused connection: what failed is in the error of its caller. Also for a
+    process without a log of its own, whose standard error is in that of another."""
     logging.getLogger("clickhouse_driver").setLevel(logging.ERROR)

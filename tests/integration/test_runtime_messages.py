@@ -96,6 +96,12 @@ def test_each_bad_message_alone_becomes_a_dead_letter(pipeline: Loading) -> None
         assert letter["blockhouse.table"] == its_headers.get("table", "").encode()
     (aggregator,) = pipeline.aggregators
     assert aggregator.metric("blockhouse_dead_letters_total", stream=stream) == len(bad)
+    # what was refused is named in the letter, in the log and on the status page
+    detail = "column small (UInt8), row 1: 300"
+    assert letters[f"{stream}/{offsets['OutOfRange']}"]["blockhouse.detail"] == detail.encode()
+    assert aggregator.logged("messages.dead_lettered", table=table, reason="OutOfRange", detail=detail)
+    (shown,) = (each for each in aggregator.streams() if each.stream == stream)
+    assert {each.table: each.messages for each in shown.letters} == {table: len(bad) - 1, "": 1}
 
 
 def test_a_table_that_is_created_later_drains_by_itself(pipeline: Loading) -> None:

@@ -52,11 +52,10 @@ class AdminServer(HttpServer):
         return Answer(True, "ok")
 
     def readiness(self) -> Answer:
-        """Ready once every part of the start is over; before, `starting`. The lines after it name what stands still: an
-        unready pod helps no stream, and would hold up the very rollout that does."""
-        if not self._aggregator.ready:
-            return Answer(False, "starting")
-        return Answer(True, "\n".join(["ready", *standing_lines(status(self._aggregator))]))
+        """Ready once every part of the start is over; before, `starting`. The lines after it name what it waits for, or
+        what stands still: an unready pod helps no stream, and would hold up the very rollout that does."""
+        ready, lines = self._aggregator.ready, standing_lines(status(self._aggregator))
+        return Answer(ready, "\n".join(["ready" if ready else "starting", *lines]))
 
     def routes(self) -> Iterable[web.RouteDef]:
         """The page, status, tables and, while they are enabled, faults."""

@@ -208,7 +208,7 @@ class _Audit:
         held = snapshot.tables.get(table, _HOLDS_NOTHING)
         stored = held.streams
         differences: list[tuple[StreamId, Difference]] = []
-        messages = rows = dead_letters = expired = 0
+        messages = rows = dead_letters = open_letters = expired = 0
         for cluster, partition in sorted({*judged, *stored}):
             if cluster in self._spec.left_out:
                 continue
@@ -226,6 +226,8 @@ class _Audit:
             messages += len(produced.offsets)
             rows += int(live.rows.sum())
             dead_letters += int(np.isin(produced.offsets, dead).sum())
+            letters = self._dead[cluster].open(partition) if cluster in self._dead else _NO_OFFSETS
+            open_letters += len(np.intersect1d(np.intersect1d(dead, letters), produced.offsets))
         result = table_result(
             table,
             snapshot.replica,
@@ -233,6 +235,7 @@ class _Audit:
             messages=messages,
             rows=rows,
             dead_letters=dead_letters,
+            open_letters=open_letters,
             differences=differences,
             others=held.others,
             unnamed=held.unnamed,

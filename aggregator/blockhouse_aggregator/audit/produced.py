@@ -24,9 +24,10 @@ from blockhouse.errors import Permanent, Retryable
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.audit.compare import Ints, Produced
 from blockhouse_aggregator.blocks.routing import Misrouted, Route, Router
+from blockhouse_aggregator.kafka.dead_letters import REPLAYED
 from blockhouse_aggregator.kafka.facts import Bounds, ClusterFacts
 from blockhouse_aggregator.kafka.fetch import StreamReader
-from blockhouse_aggregator.kafka.headers import headers_of, runs
+from blockhouse_aggregator.kafka.headers import Unreadable, headers_of, runs
 from blockhouse_aggregator.wire.formats import Format
 from blockhouse_aggregator.wire.nucolumnar_messages import request_class
 
@@ -130,6 +131,7 @@ class DeadLetterLog:
         self._facts = ClusterFacts(cluster)
         self._topic_id = ""
         self._offsets: dict[int, set[int]] = {}
+        self._replayed: dict[int, set[int]] = {}
 
     def read(self) -> None:
         """Read on up to the present end; a topic that does not exist (yet) is an empty one."""
@@ -137,7 +139,7 @@ class DeadLetterLog:
         try:
             for _, messages in self._tail.read():
                 for message in messages:
-                    self._note(message.key())
+                    self._note(message.key(), replayed=is_mark(message))
         except Permanent as error:
             if error.reason != "UnknownTopic":
                 raise
@@ -146,11 +148,15 @@ class DeadLetterLog:
         """Of the dead-lettered messages of a partition, as far as read; rising."""
         return np.array(sorted(self._offsets.get(partition, ())), np.int64)
 
+    def open(self, partition: int) -> Ints:
+        """Those of them that were not sent again."""
+        return np.array(sorted(self._offsets.get(partition, set()) - self._replayed.get(partition, set())), np.int64)
+
     def close(self) -> None:
         """Close its consumers; reading is not possible afterwards."""
         self._tail.close()
 
-    def _note(self, key: object) -> None:
+    def _note(self, key: object, *, replayed: bool = False) -> None:
         """Keys are `cluster/topic/partition/offset@topic-id`, without the id in letters of older versions; those of an
         older topic of the name, and whatever else is there, are none of ours."""
         text = key.decode(errors="replace") if isinstance(key, bytes) else str(key)
@@ -165,6 +171,15 @@ class DeadLetterLog:
             return
         if (stream.cluster, stream.topic) == (self._cluster, self._topic):
             self._offsets.setdefault(stream.partition, set()).add(number)
+            if replayed:
+                self._replayed.setdefault(stream.partition, set()).add(number)
+
+
+def is_mark(message: Message) -> bool:
+    """Whether a record of a dead-letter topic marks its letter as sent again. A letter may be of a message with a
+    header of that name; a mark has no other."""
+    headers = headers_of(message)
+    return not isinstance(headers, Unreadable) and [name for name, _ in headers] == [REPLAYED]
 
 
 class TopicTail:

@@ -89,6 +89,10 @@ def _not_judged(table: TableResult) -> Iterator[str]:
 
 
 def _verdict(report: AuditReport) -> Text:
+    if report.exact and report.open_letters:
+        open_ones = f"{report.open_letters:,} dead letters that are open"
+        what = "1 dead letter that is open" if report.open_letters == 1 else open_ones
+        return Text(f"exact, but for {what}: blockhouse dlq list", style="bold yellow")
     if report.exact:
         return Text("exact: every row once on every replica", style="bold green")
     if report.compared_exact:

@@ -34,7 +34,8 @@ class TableResult:
 
     `table` is empty for messages that name none. `exists` is whether the replica has the table. `others` and `unnamed`
     count rows that were seen and not judged, as in `stored.Held`; `doubt` is why a difference may be none. `waiting`
-    are those of the missing rows whose messages need not be loaded yet.
+    are those of the missing rows whose messages need not be loaded yet, `open_letters` those of the dead letters that
+    were not sent again.
     """
 
     table: str
@@ -52,6 +53,7 @@ class TableResult:
     unnamed: int = 0
     doubt: Doubt = NONE
     waiting: int = 0
+    open_letters: int = 0
 
     @property
     def exact(self) -> bool:
@@ -81,6 +83,7 @@ def table_result(
     others: Mapping[str, int] | None = None,
     unnamed: int = 0,
     doubt: Doubt = NONE,
+    open_letters: int = 0,
 ) -> TableResult:
     """The sum over all streams of a table."""
     found = [difference for _, difference in differences]
@@ -102,6 +105,7 @@ def table_result(
         unnamed=unnamed,
         doubt=doubt,
         waiting=sum(d.waiting for d in found),
+        open_letters=open_letters,
     )
 
 
@@ -149,6 +153,14 @@ class AuditReport:
     @property
     def _beside_exact(self) -> bool:
         return (self.manifest is None or self.manifest.exact) and (self.values is None or self.values.exact)
+
+    @property
+    def open_letters(self) -> int:
+        """Dead letters of all tables that were not sent again: their rows are on no replica."""
+        found: dict[str, int] = {}
+        for table in self.tables:
+            found[table.table] = max(table.open_letters, found.get(table.table, 0))
+        return sum(found.values())
 
     def to_json(self) -> dict[str, Any]:
         """`exact` is there for the whole, each table and the manifest, `undecided` for the whole and each table."""

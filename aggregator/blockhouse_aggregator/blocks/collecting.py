@@ -12,6 +12,7 @@ from typing import Protocol
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks.build import BlockBuilder, EncodedBlock
+from blockhouse_aggregator.gate.messages import LettersWritten
 from blockhouse_aggregator.wire.batch import Decoder
 from blockhouse_aggregator.wire.filling import Evaluate
 from blockhouse_aggregator.wire.formats import Format, MakeDecoder, decoder
@@ -65,11 +66,26 @@ class Message(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that goes to the dead-letter topic, and why (CamelCase reason, then detail)."""
+    """A message that goes to the dead-letter topic, and why: a CamelCase reason, and what of it is bad, for people."""
 
     message: Message
     reason: str
     table: str
+    detail: str = ""
+
+
+def counted(dead: Sequence[DeadLetter]) -> tuple[LettersWritten, ...]:
+    """What is reported to the driver of dead letters, which are in any order."""
+    found: dict[tuple[str, str], list[DeadLetter]] = {}
+    for letter in dead:
+        found.setdefault((letter.table, letter.reason), []).append(letter)
+    return tuple(
+        LettersWritten(
+            table=table, reason=reason, count=len(letters), offset=first.message.offset(), detail=first.detail
+        )
+        for (table, reason), letters in sorted(found.items())
+        for first in [min(letters, key=lambda letter: letter.message.offset())]
+    )
 
 
 @dataclass(slots=True)
@@ -145,11 +161,11 @@ class TableRound:
         if self.builder is None or not self.unread:
             return
         rows = self.builder.decode()
-        bad = {dead.offset: dead.reason for dead in self.builder.dead}
+        bad = {dead.offset: dead for dead in self.builder.dead}
         for message in self.unread if bad else ():
             offset = message.offset()
             if offset in bad and offset not in self._dead:
-                self._dead[offset] = DeadLetter(message, bad[offset], self.name)
+                self._dead[offset] = DeadLetter(message, bad[offset].reason, self.name, bad[offset].detail)
         self.unread.clear()
         self._decoded_size = self.size
         if rows:

@@ -17,7 +17,7 @@ from blockhouse.config.pipeline import MAX_ROWS, Blocks
 from blockhouse.errors import Permanent, Retryable
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks.build import BlockBuilder, EncodedBlock
-from blockhouse_aggregator.blocks.collecting import Catalog, DeadLetter, Message
+from blockhouse_aggregator.blocks.collecting import Catalog, DeadLetter, Message, counted
 from blockhouse_aggregator.blocks.round import Round, describe
 from blockhouse_aggregator.blocks.routing import Misrouted, Router
 from blockhouse_aggregator.faults.model import Point
@@ -129,6 +129,7 @@ class Scanner:
             leader_epoch=self._epoch_at(stop),
             log_end=self._reader.log_end,
             elapsed=self._clock() - started,
+            letters=counted(dead),
         )
         return sealed, blocks
 

@@ -255,7 +255,7 @@ class Replica:
             raise classify(error.code, error.message, where) from error
         except (driver.NetworkError, driver.SocketTimeoutError) as error:  # raised by the driver's connect() only
             self.close()
-            raise unreachable(where, error.message) from error
+            raise unreachable(where, _why(error)) from error
         except (OSError, EOFError) as error:
             self.close()
             raise interrupted(where, str(error) or type(error).__name__) from error
@@ -265,6 +265,13 @@ class Replica:
         except BaseException:
             self.close()
             raise
+
+
+def _why(error: driver.NetworkError | driver.SocketTimeoutError) -> str:
+    """What the system answered; of a time-out it has no text, and the driver's is the address alone."""
+    late = isinstance(error, driver.SocketTimeoutError)
+    text = str(error.message)
+    return f"it does not answer in time {text}".rstrip() if late and text.startswith("(") else text
 
 
 def _packet(table: str) -> bytes:

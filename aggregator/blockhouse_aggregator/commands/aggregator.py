@@ -10,7 +10,7 @@ from typing import Annotated
 import structlog
 import typer
 
-from blockhouse.config.files import unreadable
+from blockhouse.config.files import absent
 from blockhouse.config.load import ConfigError, load
 from blockhouse.config.pipeline import AggregatorConfig
 
@@ -33,13 +33,13 @@ def run(
 
     Example: blockhouse aggregator run --config aggregator.yaml
 
-    Exit codes: 0 stopped in order, 2 wrong configuration or a file of it is missing, 70 Spark runs no task or died,
-    71 something only a restart can recover, 72 five internal errors in ten minutes.
+    Exit codes: 0 stopped in order, 2 wrong configuration, or a file or environment variable of it is missing, 70 Spark
+    runs no task or died, 71 something only a restart can recover, 72 five internal errors in ten minutes.
     """
     unknown: list[str] = []
     settings = load(config, unknown.append if ignore_unknown else None)
-    if problem := unreadable(settings):
-        raise ConfigError(str(config), [problem])
+    if missing := absent(settings):
+        raise ConfigError(str(config), missing)  # before Spark starts, whose own errors would hide this one
     # Heavy imports only here: `blockhouse --help` must not load Spark. It warns of a pandas that nothing here uses.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
     from blockhouse.logs import configure

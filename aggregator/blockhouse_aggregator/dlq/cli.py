@@ -204,6 +204,7 @@ def _summary(letter: Letter) -> dict[str, Any]:
         "key": letter.key,
         "table": letter.table,
         "reason": letter.reason,
+        "detail": letter.detail,
         "time": datetime.fromtimestamp(letter.timestamp_ms / 1000, UTC).isoformat(timespec="seconds"),
         "bytes": letter.size,
         "omitted": letter.omitted,
@@ -217,7 +218,7 @@ def _print_counts(found: Iterable[Letter], limit: int) -> None:
     text = ", ".join(f"{count} {reason}" for reason, count in counts.most_common())
     total = counts.total()
     more = f", of which {limit} are shown" if total > limit else ""
-    typer.echo(f"{total} dead letters{more}{': ' if text else ''}{text}")
+    typer.echo(f"{total} dead letter{'' if total == 1 else 's'}{more}{': ' if text else ''}{text}")
 
 
 def excerpt(value: bytes) -> str:

@@ -9,17 +9,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from blockhouse.streams import StreamId
+from blockhouse_aggregator.kafka.dead_letters import REPLAYED
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
-STREAM, OFFSET, REASON, TABLE, KEY, TIMESTAMP, OMITTED, TOPIC_ID = (
-    f"blockhouse.{name}" for name in ("stream", "offset", "reason", "table", "key", "timestamp", "omitted", "topicId")
-)
-REPLAYED = "blockhouse.replayed"
-"""On a mark: where the message was sent again, as `cluster/topic/partition/offset`."""
+_NAMES = ("stream", "offset", "reason", "table", "key", "timestamp", "omitted", "topicId", "detail")
+STREAM, OFFSET, REASON, TABLE, KEY, TIMESTAMP, OMITTED, TOPIC_ID, DETAIL = (f"blockhouse.{name}" for name in _NAMES)
 ORIGIN = "blockhouse.origin"
 """On a message that was sent again: the key of its letter, of the first one if it failed more than once."""
-_OURS = frozenset({STREAM, OFFSET, REASON, TABLE, KEY, TIMESTAMP, OMITTED, TOPIC_ID})
+_OURS = frozenset({STREAM, OFFSET, REASON, TABLE, KEY, TIMESTAMP, OMITTED, TOPIC_ID, DETAIL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,8 @@ class Letter:
     `topic_id` is that of the topic it was read from, empty in letters of older versions: in a topic created again under
     its name the same offsets are other messages. `copies` counts its records, `replayed` is where it was sent
     again, empty when it was not. `size` is the value's in bytes; the value itself is None where no one asked for it.
-    `omitted` is what the topic had no room for.
+    `omitted` is what the topic had no room for; `detail` which column, row and value was refused, empty where that is
+    not known.
     """
 
     key: str
@@ -56,6 +55,7 @@ class Letter:
     replayed: str = ""
     omitted: str = ""
     topic_id: str = ""
+    detail: str = ""
 
     @property
     def place(self) -> str:
@@ -97,6 +97,7 @@ def parse(record: Record) -> Letter | Mark | None:
         size=len(record.value or b""),
         omitted=_text(ours.get(OMITTED)),
         topic_id=topic_id,
+        detail=_text(ours.get(DETAIL)),
     )
 
 

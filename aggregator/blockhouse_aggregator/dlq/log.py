@@ -16,7 +16,8 @@ from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import BlockhouseError, Permanent, Retryable
 from blockhouse.kafka_errors import translate
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.dlq.letters import REPLAYED, Collection, Letter, Record, Selection, headers_again
+from blockhouse_aggregator.dlq.letters import Collection, Letter, Record, Selection, headers_again
+from blockhouse_aggregator.kafka.dead_letters import REPLAYED
 from blockhouse_aggregator.kafka.headers import Unreadable, headers_of
 
 BATCH = 100

@@ -54,8 +54,19 @@ class TableReport(Message):
     waits_for: int | None = None
 
 
+class LettersWritten(Message):
+    """Dead letters of one table for one reason: how many, and the offset of the first with what of it is bad."""
+
+    table: str
+    reason: str
+    count: int
+    offset: int
+    detail: str
+
+
 class Sealed(Message):
-    """The round's blocks are built. `log_end` is the end of what may be read now, for the lag."""
+    """The round's blocks are built. `log_end` is the end of what may be read now, for the lag; `letters` are those that
+    the brokers have acknowledged in it."""
 
     type: Literal["sealed"] = "sealed"
     round: int
@@ -66,6 +77,7 @@ class Sealed(Message):
     leader_epoch: int
     log_end: int
     elapsed: float
+    letters: tuple[LettersWritten, ...] = ()
 
     @property
     def blocks(self) -> tuple[BuiltBlock, ...]:

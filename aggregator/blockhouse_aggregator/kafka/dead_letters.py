@@ -22,12 +22,16 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.connecting import admin_client
 from blockhouse_aggregator.kafka.facts import ClusterFacts
 
+REPLAYED = "blockhouse.replayed"
+"""Header of a mark, the record with a letter's key that is written when the message is sent again: its new place."""
 Header = tuple[str, str | bytes | None]
 Delivered = Callable[[KafkaError | None, Message], None]
 _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 
 # What our headers and the longer key add to a message that was as large as its own topic allows.
 _OVERHEAD_BYTES = 64 << 10
+MOST_DETAIL = 500
+"""Characters of a letter's detail: decoders may have much to report."""
 _FLUSH_MARGIN = 2.0
 
 
@@ -35,7 +39,8 @@ _FLUSH_MARGIN = 2.0
 class DeadLetter:
     """One message as it was, and why it was not loaded. `table` is empty when not known; `timestamp_ms` is Kafka's.
     `topic_id` is that of the topic it was read from (empty: not known); `omitted` names what the dead-letter topic had
-    no room for, with its size in bytes, such as `value 3200000`."""
+    no room for, with its size in bytes, such as `value 3200000`; `detail` names the column, row and value that were
+    refused."""
 
     stream: StreamId
     offset: int
@@ -47,6 +52,7 @@ class DeadLetter:
     table: str = ""
     omitted: str = ""
     topic_id: str = ""
+    detail: str = ""
 
     @property
     def record_key(self) -> str:
@@ -56,7 +62,9 @@ class DeadLetter:
 
     def record_headers(self) -> list[Header]:
         """The message's own headers first, then ours; its own key is among them, as the record has another."""
+        # Older readers know no detail: before the others, they take it for one of the message's own headers.
         ours: list[Header] = [
+            ("blockhouse.detail", self.detail[:MOST_DETAIL].encode()),
             ("blockhouse.stream", str(self.stream).encode()),
             ("blockhouse.offset", str(self.offset).encode()),
             ("blockhouse.reason", self.reason.encode()),

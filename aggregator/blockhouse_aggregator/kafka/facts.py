@@ -117,6 +117,10 @@ class ClusterFacts:
             leaders=tuple(p.leader.id if p.leader else None for p in description.partitions),
         )
 
+    def partitions(self, topic: str) -> int:
+        """How many it has, which costs one request. Raises as `topic`."""
+        return len(self._describe(topic).partitions)
+
     def topic_id(self, topic: str) -> str:
         """Its identity alone, which costs one request; empty when the brokers give topics none. Raises as `topic`."""
         return _identity(self._describe(topic))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from blockhouse.logs import quiet_clickhouse
 from blockhouse.spark.daemon import serve
 
 PRELOADED = ("blockhouse_aggregator.spark.task",)
 
 
 def main() -> None:
+    quiet_clickhouse()
     serve(PRELOADED)
 
 

@@ -76,4 +76,5 @@ def _record(stream: StreamId, topic_id: str, letter: collecting.DeadLetter) -> D
         timestamp_ms=message.timestamp()[1],
         reason=letter.reason,
         table=letter.table,
+        detail=letter.detail,
     )

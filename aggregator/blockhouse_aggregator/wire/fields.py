@@ -6,7 +6,7 @@ neighbours, and never let a row of a bad message through.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ from blockhouse.schema.types import Array, Type, least_bytes
 from blockhouse_aggregator.wire.batch import BadMessage, DecodedBatch, without
 from blockhouse_aggregator.wire.columns import Column, Fill, Flaw, Mask, field_type, read_column, stand_in
 from blockhouse_aggregator.wire.filling import Evaluate, Filler, plan
+from blockhouse_aggregator.wire.refused_values import refused as refused_value
 
 LARGEST_FIXED = MAX_BLOCK_BYTES // 2
 """Bytes that the fixed-width part of a block's rows may take, which leaves as much for the rest."""
@@ -40,12 +41,19 @@ class Sent:
     """One column as a format has read it, a value per row, in `field_type`.
 
     `absent` marks rows whose message does not have the column: they take its default, and null is a value. Where the
-    format does not distinguish the two it is None, and null means absent. `flaws` are rows the format has found bad.
+    format does not distinguish the two it is None, and null means absent. `flaws` are rows the format has found bad,
+    of which `values` has nothing: `original` gives what was sent in such a row, where it is known.
     """
 
     values: pa.Array
     absent: Mask | None = None
     flaws: tuple[Flaw, ...] = ()
+    original: Callable[[int], object] | None = None
+
+    def value(self, row: int) -> object:
+        """What was sent in a row, or the beginning of it."""
+        value = self.values[row]
+        return value if value.is_valid or self.original is None else self.original(row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +62,7 @@ class RowColumn:
 
     name: str
     type: Type
+    declared: str
     default: Fill
     asked: bool
 
@@ -67,7 +76,8 @@ class RowReader:
         defaults = plan(table, revision)
         asked = {expression.column for expression in defaults.expressions}
         self.columns = tuple(
-            RowColumn(c.name, parse_type(c.type), defaults.constants[c.name], c.name in asked) for c in revision.row
+            RowColumn(c.name, parse_type(c.type), c.type, defaults.constants[c.name], c.name in asked)
+            for c in revision.row
         )
         self._filler = Filler(revision, defaults.expressions, evaluate)
         self._nested = _nested_groups(self.columns)
@@ -90,14 +100,12 @@ class RowReader:
         absent = {c.name: _absent(sent.get(c.name), rows) for c in self.columns if c.asked}
         if any(mask.any() for mask in absent.values()):
             self._fill(found, absent, counts, refused, timestamps_ms)
-        flaws = [(name, flaw) for name, column in found.items() for flaw in column.flaws]
+        flaws = [(column, flaw) for column in self.columns for flaw in found[column.name].flaws]
         flaws += self._unequal(found)
-        if flaws:
-            message_of = np.repeat(np.arange(len(counts)), counts)
-            for name, flaw in flaws:
-                for index in np.unique(message_of[flaw.rows]).tolist():
-                    refused.setdefault(index, BadMessage(index, flaw.reason, f"column {name}"))
-        columns = {name: column.values for name, column in found.items()}
+        for column, flaw in flaws:
+            for index, message in _flawed(column, flaw, sent.get(column.name), counts):
+                refused.setdefault(index, message)
+        columns = {name: values.values for name, values in found.items()}
         return without(columns, counts, refused)
 
     def _fill(
@@ -116,15 +124,30 @@ class RowReader:
         times = np.array(timestamps_ms, np.int64) if len(timestamps_ms) else np.zeros(len(counts), np.int64)
         self._filler.fill(found, absent, ~messages[message_of], times[message_of])
 
-    def _unequal(self, found: Mapping[str, Column]) -> list[tuple[str, Flaw]]:
+    def _unequal(self, found: Mapping[str, Column]) -> list[tuple[RowColumn, Flaw]]:
         flaws = []
         for first, *others in self._nested:
-            lengths = pc.list_value_length(found[first].values)
-            for name in others:
-                unequal = pc.not_equal(lengths, pc.list_value_length(found[name].values))
+            lengths = pc.list_value_length(found[first.name].values)
+            for column in others:
+                unequal = pc.not_equal(lengths, pc.list_value_length(found[column.name].values))
                 if pc.any(unequal).as_py():
-                    flaws.append((name, Flaw(unequal.to_numpy(zero_copy_only=False), "UnequalNested")))
+                    flaws.append((column, Flaw(unequal.to_numpy(zero_copy_only=False), "UnequalNested")))
         return flaws
+
+
+def _flawed(
+    column: RowColumn, flaw: Flaw, sent: Sent | None, counts: npt.NDArray[np.int64]
+) -> Iterator[tuple[int, BadMessage]]:
+    """The messages of a flaw by index, each with the first of its rows."""
+    rows = np.flatnonzero(flaw.rows)
+    members, firsts = np.unique(np.repeat(np.arange(len(counts)), counts)[rows], return_index=True)
+    begins = np.cumsum(counts) - counts
+    for index, row in zip(members.tolist(), rows[firsts].tolist(), strict=True):
+        value = sent.value(row) if sent is not None else None
+        yield (
+            index,
+            BadMessage(index, flaw.reason, refused_value(column.name, row - begins[index], value, column.declared)),
+        )
 
 
 def _read(column: RowColumn, sent: Sent | None, rows: int) -> Column:
@@ -152,11 +175,11 @@ def _absent(sent: Sent | None, rows: int) -> Mask:
     return absent
 
 
-def _nested_groups(columns: Sequence[RowColumn]) -> tuple[tuple[str, ...], ...]:
+def _nested_groups(columns: Sequence[RowColumn]) -> tuple[tuple[RowColumn, ...], ...]:
     """The columns of every flattened Nested (`n.a`, `n.b`): the server refuses a block in which lengths differ."""
-    groups: dict[str, list[str]] = {}
+    groups: dict[str, list[RowColumn]] = {}
     for column in columns:
         prefix, dot, _ = column.name.partition(".")
         if dot and isinstance(column.type, Array):
-            groups.setdefault(prefix, []).append(column.name)
+            groups.setdefault(prefix, []).append(column)
     return tuple(tuple(group) for group in groups.values() if len(group) > 1)

@@ -22,6 +22,7 @@ from blockhouse_aggregator.wire.fields import RowReader, Sent
 from blockhouse_aggregator.wire.filling import Evaluate
 from blockhouse_aggregator.wire.json_arrow import FastReader, is_plain
 from blockhouse_aggregator.wire.json_values import ColumnValue, Undecodable, rows_of
+from blockhouse_aggregator.wire.refused_values import refused
 
 _MANY = 100
 """Messages that stand for those to come."""
@@ -67,7 +68,7 @@ class JsonDecoder:
             except Undecodable as error:
                 bad[index] = BadMessage(index, "Undecodable", str(error))
             except ColumnValue as error:
-                bad[index] = BadMessage(index, error.reason, f"column {error.column}")
+                bad[index] = BadMessage(index, error.reason, self._refused(error))
             else:
                 counts[index] = len(found)
                 rows += found
@@ -76,6 +77,10 @@ class JsonDecoder:
             absent = np.fromiter((name not in row for row in rows), np.bool_, len(rows))
             sent[name] = Sent(pa.array([row.get(name) for row in rows], field_type(type_)), absent)
         return self._rows.read(sent, counts, bad, timestamps_ms)
+
+    def _refused(self, error: ColumnValue) -> str:
+        declared = next((column.declared for column in self._rows.columns if column.name == error.column), "")
+        return refused(error.column, error.row, error.value, declared)
 
 
 def _chosen(timestamps_ms: Sequence[int], members: npt.NDArray[np.intp]) -> Sequence[int]:

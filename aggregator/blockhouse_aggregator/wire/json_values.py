@@ -48,12 +48,21 @@ def lines_of(payload: bytes) -> list[dict[str, Any]]:
     """The objects of a message, one a line; empty lines count for nothing. Raises Undecodable."""
     try:
         text = payload.decode()
-        found = [_DECODER.decode(line) for part in text.split("\n") if (line := part.strip(" \t\r"))]
+    except ValueError as error:
+        raise Undecodable(str(error)) from error
+    lines = (line for part in text.split("\n") if (line := part.strip(" \t\r")))
+    return [_object_of(line, row) for row, line in enumerate(lines, 1)]
+
+
+def _object_of(line: str, row: int) -> dict[str, Any]:
+    try:
+        found = _DECODER.decode(line)
+    except json.JSONDecodeError as error:
+        raise Undecodable(f"row {row}, character {error.colno}: {error.msg}") from error
     except (ValueError, RecursionError) as error:
-        raise Undecodable(str(error) or type(error).__name__) from error
-    for row in found:
-        if not isinstance(row, dict):
-            raise Undecodable(f"a line is not an object: {str(row)[:40]!r}")
+        raise Undecodable(f"row {row}: {error or type(error).__name__}") from error
+    if not isinstance(found, dict):
+        raise Undecodable(f"row {row} is not an object: {str(found)[:40]!r}")
     return found
 
 
@@ -178,23 +187,23 @@ def _within(number: int, leaf: Integer) -> int:
 def rows_of(payload: bytes, types: Mapping[str, Type]) -> Sequence[dict[str, Any]]:
     """The message's rows, with the columns they have, in field form. Raises Undecodable or ColumnValue."""
     rows = []
-    for line in lines_of(payload):
+    for number, line in enumerate(lines_of(payload)):
         row = {}
         for name, value in line.items():
             type_ = types.get(name)
             if type_ is None:
-                raise ColumnValue("UnknownColumn", name)
+                raise ColumnValue("UnknownColumn", name, number, value)
             try:
                 row[name] = field_of(value, type_)
             except BadValue as bad:
-                raise ColumnValue(bad.reason, name) from bad
+                raise ColumnValue(bad.reason, name, number, value) from bad
         rows.append(row)
     return rows
 
 
 class ColumnValue(BadValue):
-    """A value that `column` cannot hold, or a column that the table does not have."""
+    """A `value` that `column` cannot hold, or of a column that the table does not have; `row` counts from 0."""
 
-    def __init__(self, reason: str, column: str) -> None:
+    def __init__(self, reason: str, column: str, row: int, value: object) -> None:
         super().__init__(reason)
-        self.column = column
+        self.column, self.row, self.value = column, row, value

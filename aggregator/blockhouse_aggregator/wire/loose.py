@@ -51,6 +51,11 @@ class LooseValues:
             if child.null_count < len(child):
                 self.kinds += _valid(child).view(np.uint8) * np.uint8(kind)
 
+    def sent(self, index: int) -> object:
+        """One value as it was sent."""
+        kind = Kind(int(self.kinds[index]))
+        return None if kind in (Kind.NONE, Kind.NULL) else self._children[kind][index]
+
     def column(self, first: int, step: int, type_: Type) -> Read:
         """Every `step`-th value from `first` on, for a column of this type. NULL is null."""
         kinds = self.kinds[first::step]

@@ -21,6 +21,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from blockhouse_aggregator.wire.arrow import joined
 from blockhouse_aggregator.wire.batch import BadMessage
 from blockhouse_aggregator.wire.columns import Mask
+from blockhouse_aggregator.wire.refused_values import shown
 
 _MANY = 100
 """Messages that stand for those to come."""
@@ -126,12 +127,14 @@ def attempt(handler: Any, payloads: pa.BinaryArray) -> pa.RecordBatch | None:
         return None
 
 
-def _unknown_fields(message: Message) -> Iterator[str]:
-    """Fields that the revision does not have, or that were sent with another wire type."""
+def _unknown_fields(message: Message, row: str = "") -> Iterator[str]:
+    """Fields that the revision does not have, or that were sent with another wire type; `row` is where."""
     unknown = UnknownFieldSet(message)
     for index in range(len(unknown)):
-        yield f"field {unknown[index].field_number} of {message.DESCRIPTOR.name}"
+        field = unknown[index]
+        value = field.data if isinstance(field.data, int | bytes) else b""
+        yield f"field {field.field_number} of {message.DESCRIPTOR.name}{row}: {shown('', value)}"
     for descriptor, value in message.ListFields():
         if descriptor.message_type is not None:
-            for child in value if descriptor.is_repeated else (value,):
-                yield from _unknown_fields(child)
+            for number, child in enumerate(value if descriptor.is_repeated else (value,), 1):
+                yield from _unknown_fields(child, f", row {number}" if descriptor.name == "rows" else row)

@@ -8,6 +8,7 @@ block's. Must never guess: where two revisions of that size differ in order the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import assert_never
 
 import numpy as np
@@ -24,6 +25,7 @@ from blockhouse_aggregator.wire.insert_sql import columns_of
 from blockhouse_aggregator.wire.loose import LooseValues, several_kinds
 from blockhouse_aggregator.wire.messages import MessageReader
 from blockhouse_aggregator.wire.nucolumnar_messages import request_class
+from blockhouse_aggregator.wire.refused_values import refused
 
 _REMEMBERED = 1024
 _DIFFERENT, _NO_ROWS = -1, -2
@@ -93,11 +95,18 @@ class NucolumnarDecoder:
         if not counts.any():
             return self._rows.read({}, counts, bad, times)
         values = LooseValues(lists.flatten().flatten()[0].flatten())
+        unknown = next((at for at, name in enumerate(names) if name not in self._types), None)
+        if unknown is not None:
+            # All of these messages have rows: those without are of another group.
+            begins = (np.cumsum(counts) - counts).tolist()
+            texts = [refused(names[unknown], 0, _sent(values, unknown, width, row)) for row in begins]
+            every = {n: bad.get(n, BadMessage(n, "UnknownColumn", text)) for n, text in enumerate(texts)}
+            return self._rows.read({}, np.zeros(len(counts), np.int64), every, ())
         sent = {}
         absent = np.zeros(int(counts.sum()), np.bool_)
         for at, name in enumerate(names):
             read, flaws = values.column(at, width, self._types[name])
-            sent[name] = Sent(read, absent, flaws)
+            sent[name] = Sent(read, absent, flaws, partial(_sent, values, at, width))
         return self._rows.read(sent, counts, bad, times)
 
     def _columns(self, sql: bytes, width: int) -> tuple[str, ...]:
@@ -111,8 +120,6 @@ class NucolumnarDecoder:
         if len(names) != width:
             what = "differ in their number of values" if width == _DIFFERENT else f"have {width} values"
             raise _Refused("WrongValueCount", f"the statement names {len(names)} columns, its rows {what}")
-        if unknown := [name for name in names if name not in self._types]:
-            raise _Refused("UnknownColumn", f"column {unknown[0]}")
         return names
 
     def _statement(self, sql: bytes) -> tuple[str, ...] | None:
@@ -135,6 +142,11 @@ class NucolumnarDecoder:
         if not orders:
             raise _Refused("WrongValueCount", f"no revision has {width} columns: name the columns")
         return orders.pop()
+
+
+def _sent(values: LooseValues, at: int, width: int, row: int) -> object:
+    """The value at a place of a row, all of which have `width` values."""
+    return values.sent(row * width + at)
 
 
 def _depth(type_: Type) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import BaseModel
 
 app = typer.Typer(
     help="Check the configuration of an aggregator or a verifier and show every field it may have.",
@@ -20,6 +21,9 @@ Verifier = Annotated[bool, typer.Option("--verifier", help="The configuration of
 def check(file: Annotated[Path, typer.Argument(help="The YAML file.")], verifier: Verifier = False) -> None:
     """Report everything that is wrong with FILE at once; exit code 2 if anything is.
 
+    Environment variables and files of secrets and certificates that are not here are warnings, for FILE may be checked
+    elsewhere than it is used: `blockhouse aggregator run` does not start without them.
+
     Example: blockhouse config check aggregator.yaml
     """
     from blockhouse.config.load import load, load_as
@@ -27,16 +31,25 @@ def check(file: Annotated[Path, typer.Argument(help="The YAML file.")], verifier
 
     if verifier:
         watched = load_as(VerifierConfig, file)
+        _warn_of_absent(watched)
         names = ", ".join(cluster.name for cluster in watched.clusters)
         groups = ", ".join(watched.groups)
         typer.echo(f"{file}: ok: pipeline {watched.pipeline}, groups {groups} of Kafka clusters {names}")
         return
     config = load(file)
+    _warn_of_absent(config)
     clusters = ", ".join(cluster.name for cluster in config.kafka.clusters)
     typer.echo(
         f"{file}: ok: pipeline {config.pipeline}, shard {config.shard}, replica {config.replica}, "
         f"topic {config.kafka.topic} of Kafka clusters {clusters}"
     )
+
+
+def _warn_of_absent(settings: BaseModel) -> None:
+    from blockhouse.config.files import absent
+
+    for problem in absent(settings):
+        typer.secho(f"warning: {problem.removesuffix('; put it back')}", fg=typer.colors.YELLOW, err=True)
 
 
 @app.command()

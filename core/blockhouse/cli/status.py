@@ -38,7 +38,8 @@ configuration is asked too, and its token is used for all. With --pipeline the r
 pipeline in Kubernetes are, by your kubeconfig. Those that do not answer within 4 s are named.
 
 Exit codes: 0 all is well; 1 something stands still, is stopped, not ready or waits for a person; 3 nothing does in what
-is shown, but an aggregator or a Kafka cluster does not answer. The keys of --json are in docs/lag.md.
+is shown, but an aggregator or a Kafka cluster does not answer, or streams have no owner among those asked. The keys of
+--json are in docs/lag.md.
 
 Examples:
 
@@ -110,7 +111,7 @@ def exit_code(found: Found) -> int:
     if any(each.troubled for each in found.asked) or any(each.ready.status == "False" for each in found.resources):
         return STANDS_STILL
     silent = any(each.page is None or each.page.cluster_errors for each in found.asked)
-    return PARTIAL if silent else 0
+    return PARTIAL if silent or found.unowned else 0
 
 
 async def _ask_addresses(addresses: Sequence[str], access: AdminAccess) -> Found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -12,7 +12,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from blockhouse.cli.unowned import Unowned, unowned
 from blockhouse.contract.aggregator import LaggingTable, StatusPage, StreamStatus
+from blockhouse.contract.notices import TableLetters
 
 PASSING = ("", "CatchingUp", "Inserting", "Replaying", "NotChecked")
 """Reasons of tables that pass by themselves."""
@@ -75,10 +77,18 @@ class Found:
     asked: Sequence[Asked]
     resources: Sequence[Resource] = ()
 
+    @property
+    def unowned(self) -> list[Unowned]:
+        """The streams that none of the aggregators that answered owns."""
+        return unowned([each.page for each in self.asked if each.page is not None])
+
     def written(self) -> dict[str, Any]:
         """For --json."""
-        aggregators = [each.written() for each in self.asked]
-        return {"aggregators": aggregators, "resources": [asdict(each) for each in self.resources]}
+        return {
+            "aggregators": [each.written() for each in self.asked],
+            "resources": [asdict(each) for each in self.resources],
+            "unowned": [asdict(each) for each in self.unowned],
+        }
 
 
 @dataclass(slots=True)
@@ -108,6 +118,8 @@ def streams_of(asked: Sequence[Asked]) -> list[tuple[str, StreamStatus]]:
 
 def troubles(page: StatusPage) -> Iterator[str]:
     """One line for each thing that needs a person: what, since when, why."""
+    if not page.ready:
+        yield _start(page)
     if page.away:
         yield f"{page.replica} stays out of its consumer groups: {page.away}"
     if page.unfit:
@@ -124,11 +136,27 @@ def troubles(page: StatusPage) -> Iterator[str]:
         )
 
 
+def letters_of(asked: Sequence[Asked]) -> Iterator[str]:
+    """One line for each table with dead letters of the last day: they need a person, and stop nothing."""
+    by_table: dict[str, list[TableLetters]] = {}
+    for _, stream in streams_of(asked):
+        for letters in stream.letters:
+            by_table.setdefault(letters.table, []).append(letters)
+    for table, found in sorted(by_table.items()):
+        count, last = sum(each.messages for each in found), max(found, key=lambda each: each.last_ms)
+        of = table or "no table"
+        choice = f" --table {table}" if table else ""
+        yield (
+            f"{count} dead letter{'' if count == 1 else 's'} of {of}, the last at {_utc(last.last_ms)}"
+            f" ({last.reason}): blockhouse dlq list{choice}"
+        )
+
+
 def render(found: Found, history: History | None = None) -> RenderableType:
     """Resources, aggregators, streams, and what needs a person."""
-    asked = found.asked
+    asked, missing = found.asked, found.unowned
     parts: list[RenderableType] = [_resources(found.resources)] if found.resources else []
-    parts += [_aggregators(asked), _streams(asked, history)]
+    parts += [_aggregators(asked, missing), _streams(asked, missing, history)]
     for each in asked:
         if each.page is None:
             parts.append(Text(f"{each.address} does not answer: {each.error}", style="red"))
@@ -136,6 +164,12 @@ def render(found: Found, history: History | None = None) -> RenderableType:
         for name, why in sorted(each.page.cluster_errors.items()):
             parts.append(Text(f"{each.page.replica}: Kafka cluster {name}: {why}", style="red"))
         parts += [Text(line, style="red") for line in troubles(each.page)]
+    if missing:
+        answered = sum(each.page is not None for each in asked)
+        those = "the aggregator" if len(asked) == 1 else f"the {answered} of {len(asked)} aggregators"
+        streams = f"{len(missing)} stream{'' if len(missing) == 1 else 's'}"
+        parts.append(Text(f"{streams} without an owner (-): none of {those} that answered has them", style="red"))
+    parts += [Text(line, style="yellow") for line in letters_of(asked)]
     return Group(*parts)
 
 
@@ -148,7 +182,15 @@ def _resources(resources: Sequence[Resource]) -> Table:
     return _folded(table)
 
 
-def _aggregators(asked: Sequence[Asked]) -> Table:
+def _start(page: StatusPage) -> str:
+    """What the start of one that is not ready is at."""
+    waits = page.waits
+    if waits is None:
+        return f"{page.replica} is starting"
+    return f"{page.replica} is starting and waits for {waits.what} since {_utc(waits.since_ms)}: {waits.error or '...'}"
+
+
+def _aggregators(asked: Sequence[Asked], missing: Sequence[Unowned]) -> Table:
     table = Table("pipeline", "shard", "replica", "state", "streams", "lag", "behind")
     for each in asked:
         page = each.page
@@ -156,9 +198,12 @@ def _aggregators(asked: Sequence[Asked]) -> Table:
             table.add_row("", "", each.address, "silent", "", "", "", style="red")
             continue
         lags = [stream.lag for stream in page.streams]
-        lag = str(sum(lag or 0 for lag in lags)) + ("" if None not in lags else " ?")
+        unknown = None in lags or page.cluster_errors
+        lag = str(sum(lag or 0 for lag in lags)) + (" ?" if unknown else "")
         row = (page.pipeline, page.shard, page.replica, _state(page), str(len(page.streams)), lag)
         table.add_row(*row, _oldest(page), style="red" if page.unfit else None)
+    for (pipeline, shard), streams in Counter((each.pipeline, each.shard) for each in missing).items():
+        table.add_row(pipeline, shard, "-", "unowned", str(streams), "?", "?", style="red")
     return _folded(table)
 
 
@@ -166,7 +211,7 @@ def _oldest(page: StatusPage) -> str:
     """The greatest age of its streams; with a question mark while that of a stream is not known, which may be more."""
     ages = [stream.lag_seconds for stream in page.streams]
     known = [age for age in ages if age is not None]
-    if len(known) == len(ages):
+    if len(known) == len(ages) and not page.cluster_errors:
         return _seconds(max(known)) if known else ""
     return f"{_seconds(max(known))} ?" if any(known) else "?"
 
@@ -181,7 +226,7 @@ def _state(page: StatusPage) -> str:
     return "unfit" if page.unfit else "ready"
 
 
-def _streams(asked: Sequence[Asked], history: History | None) -> Table:
+def _streams(asked: Sequence[Asked], missing: Sequence[Unowned], history: History | None) -> Table:
     table = Table("stream", "owner", "state", "lag", "behind", "in/s", "stored/s", "flying")
     for replica, stream in streams_of(asked):
         lag = "?" if stream.lag is None else str(stream.lag)
@@ -190,6 +235,8 @@ def _streams(asked: Sequence[Asked], history: History | None) -> Table:
         style = "red" if stream.stopped is not None or stream.standing is not None else None
         cells = (stream.stream, replica, stream.state.value, lag + spark, _seconds(stream.lag_seconds), *rates)
         table.add_row(*cells, style=style)
+    for each in missing:
+        table.add_row(each.stream, "-", "unowned", "?", "?", "?", "?", "?", style="red")
     return _folded(table)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ConfigDict, Field
 
 from blockhouse.contract.base import Answer, Endpoint, absent
+from blockhouse.contract.notices import Hazard, StartWait, TableLetters
 
 CLUSTER_OK = "ok"
 """In `StatusPage.clusters`: the cluster answers."""
@@ -172,6 +173,8 @@ class StreamStatus(Answer):
     """Messages a second that were stored in the last minute. Absent: not known."""
     standing: Standing | None = Field(default=None, exclude_if=absent)
     """That it stands still, and why. Absent: it moves, or nothing waits, or it is not known."""
+    letters: tuple[TableLetters, ...] = ()
+    """Dead letters of the last day, of the 20 tables with the newest. Absent or empty: none."""
 
     @property
     def blocks(self) -> tuple[BlockInFlight, ...]:
@@ -194,15 +197,6 @@ class StreamStatus(Answer):
         if self.position is None:
             return None
         return min([self.position, *(b.begin for b in self.blocks), *(t.cursor for t in self.lagging_tables)])
-
-
-class Hazard(Answer):
-    """What makes a table unsafe to load, although it is loaded."""
-
-    reason: str
-    """One word in CamelCase."""
-    text: str
-    """What to do."""
 
 
 class TableStatus(Answer):
@@ -246,6 +240,8 @@ class StatusPage(Answer):
     """Its ClickHouse replica, which is also its name in the consumer groups."""
     ready: bool
     """Whether it has started."""
+    waits: StartWait | None = Field(default=None, exclude_if=absent)
+    """What its start is at. Absent: it has started, or no part of its start has begun, or it is not known."""
     suspended: bool = False
     """Whether it owns no stream on purpose. Absent: it cannot be suspended."""
     restart: RestartStatus = RestartStatus(demanded=0, seen=0)
@@ -256,6 +252,8 @@ class StatusPage(Answer):
     """Why its ClickHouse replica takes no rows. Absent or empty: it takes them, or it is not known."""
     clusters: dict[str, str]
     """By Kafka cluster: `ok`, or what is wrong with it."""
+    partitions: dict[str, int] = {}
+    """By `cluster/topic`: how many partitions it has, as last answered. A topic that is absent is not known."""
     streams: tuple[StreamStatus, ...]
     """The streams it owns."""
     tables: tuple[TableStatus, ...]

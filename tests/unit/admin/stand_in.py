@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from blockhouse.config.pipeline import Admin
+from blockhouse.contract.notices import StartWait
 from blockhouse.errors import Blocked, Retryable
 from blockhouse.metadata.model import InFlight, Window
 from blockhouse.schema.ddl import Declaration, DeclaredColumn
@@ -31,6 +32,7 @@ from blockhouse_aggregator.runtime.ports import StreamFacts
 from blockhouse_aggregator.runtime.process.acceptances import Acceptances
 from blockhouse_aggregator.runtime.process.draining import Draining
 from blockhouse_aggregator.runtime.process.membership import Suspension
+from blockhouse_aggregator.runtime.stream.letters_written import StreamLetters
 from blockhouse_aggregator.runtime.stream.ownership_history import OwnershipHistory
 from blockhouse_aggregator.runtime.stream.reporting import Counters
 from blockhouse_aggregator.runtime.tables.catalog import Known
@@ -145,7 +147,8 @@ class Demands:
 
 def owner(stream: StreamId, *, state: StreamState | None = None, stop: Stop | None = None) -> Any:
     alarms = [Alarm("TopicIdMissing", "an alarm")] if state is not None else []
-    report = SimpleNamespace(counters=Counters(), alarms=alarms, troubles={})
+    letters = StreamLetters(str(stream), lambda: NOW)
+    report = SimpleNamespace(counters=Counters(), alarms=alarms, troubles={}, letters=letters)
     return SimpleNamespace(stream=stream, epoch=2, state=state, stop=stop, report=report, log_end=100)
 
 
@@ -159,6 +162,8 @@ class StandIn:
         self.suspension = Suspension(None)
         self.cluster_errors: dict[str, str] = {}
         self.lag = None
+        self.waits: StartWait | None = None
+        self.partitions: dict[str, int] = {"a": 2}
         self.history = OwnershipHistory(lambda: NOW)
         self.fakes, pauses = FakePorts(), Pauses()
         self.catalog: Any = Catalog(pauses)

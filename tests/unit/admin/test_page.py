@@ -12,7 +12,6 @@ import pytest
 
 from blockhouse.contract.aggregator import (
     BlockInFlight,
-    Hazard,
     LaggingTable,
     Standing,
     StatusPage,
@@ -21,6 +20,7 @@ from blockhouse.contract.aggregator import (
     TableStatus,
 )
 from blockhouse.contract.diagnosis import Ownership
+from blockhouse.contract.notices import Hazard
 from tests.unit.admin.stand_in import StandIn, served
 
 

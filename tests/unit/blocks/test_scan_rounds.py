@@ -15,11 +15,11 @@ from blockhouse.schema.proto import row_batch_class
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks.collecting import DeadLetter
 from blockhouse_aggregator.blocks.scan import Scanner
-from blockhouse_aggregator.gate.messages import Scan
+from blockhouse_aggregator.gate.messages import LettersWritten, Scan
 
 TABLE = "default.t"
 HISTORY = TableHistory(id=1, name=TABLE, revisions=(first_revision([ServerColumn(name="n", type="UInt32")]),))
-MESSAGE: Any = row_batch_class(HISTORY, HISTORY.revisions[0])
+MESSAGE: Any = row_batch_class(HISTORY, HISTORY.revisions[0], wide=True)
 ROW = bytes(MESSAGE(rows=[{"n": 1}]).SerializeToString())
 
 
@@ -300,3 +300,18 @@ def test_a_range_that_ends_before_a_message_is_sealed_with_that_messages_epoch()
     log.epoch = 8
     sealed, _ = scanner(log).scan(order(0, max_bytes=1), lambda: False)
     assert (sealed.stop, sealed.leader_epoch) == (1, 6)
+
+
+def test_a_dead_letter_names_what_was_refused_and_is_reported_with_it() -> None:
+    beyond = bytes(MESSAGE(rows=[{"n": 1}, {"n": 1 << 40}]).SerializeToString())
+    buried: list[DeadLetter] = []
+    log = Log(Sent(0), Sent(1, body=None), Sent(2, body=beyond), Sent(3), Sent(4, body=beyond))
+
+    sealed, _ = scanner(log, buried).scan(order(0), lambda: False)
+
+    detail = f"column n (UInt32), row 2: {1 << 40}"
+    assert {letter.message.offset(): letter.detail for letter in buried} == {1: "", 2: detail, 4: detail}
+    assert sealed.letters == (
+        LettersWritten(table=TABLE, reason="NullValue", count=1, offset=1, detail=""),
+        LettersWritten(table=TABLE, reason="OutOfRange", count=2, offset=2, detail=detail),
+    )

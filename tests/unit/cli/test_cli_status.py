@@ -18,7 +18,15 @@ from blockhouse import cli
 from blockhouse.admin_client import AdminAccess
 from blockhouse.cli.status import ask_all, exit_code
 from blockhouse.cli.status_view import Asked, Found, History, render
-from blockhouse.contract.aggregator import STATUS, LaggingTable, Phase, Standing, StatusPage, StopReason
+from blockhouse.contract.aggregator import (
+    STATUS,
+    LaggingTable,
+    Phase,
+    Standing,
+    StatusPage,
+    StopReason,
+)
+from blockhouse.contract.notices import StartWait, TableLetters
 from blockhouse.serving import Answer, HttpServer, respond, route
 from tests.contract_values import page, stream
 
@@ -216,3 +224,65 @@ def test_a_pipeline_and_addresses_are_not_asked_at_once(capsys: pytest.CaptureFi
     with pytest.raises(SystemExit) as ended:
         cli.main(["status", "events-0:8080", "--pipeline", "events"])
     assert ended.value.code == 2
+
+
+def test_dead_letters_are_named_once_for_a_table_and_change_no_exit_code() -> None:
+    def letters(table: str, messages: int, last_ms: int, reason: str) -> TableLetters:
+        return TableLetters(table=table, messages=messages, last_ms=last_ms, reason=reason, offset=7, detail="")
+
+    old, new = 1_790_000_000_000, 1_790_000_060_000
+    first = page(
+        stream("a/t/0", lag=0, letters=(letters("db.t", 3, new, "NotADecimal"), letters("", 1, old, "NoTableHeader")))
+    )
+    second = page(stream("a/t/1", lag=0, letters=(letters("db.t", 1, old, "UnknownColumn"),)))
+    asked = [Asked("r1", first, ""), Asked("r2", second, "")]
+
+    text = shown(*asked, width=200)
+    assert (
+        "4 dead letters of db.t, the last at 2026-09-21T14:14:20Z (NotADecimal): blockhouse dlq list --table db.t\n"
+        in text
+    )
+    assert "1 dead letter of no table, the last at 2026-09-21T14:13:20Z (NoTableHeader): blockhouse dlq list\n" in text
+    assert exit_code(Found(asked)) == 0
+    assert "dead letter" not in shown(Asked("r1", page(stream("a/t/0", lag=0)), ""))
+
+
+def test_one_that_starts_names_what_it_waits_for_and_is_not_well() -> None:
+    waits = StartWait(what="catalog", since_ms=1_790_000_000_000, error="ClickHouse error 192: Unknown user loader")
+    one = Asked("r1", page(ready=False, waits=waits), "")
+    text = (
+        "r1 is starting and waits for catalog since 2026-09-21T14:13:20Z: ClickHouse error 192: Unknown user loader\n"
+    )
+    assert text in shown(one, width=200)
+    assert exit_code(Found([one])) == 1
+    bare = Asked("r1", page(ready=False), "")
+    assert "r1 is starting\n" in shown(bare)
+    assert exit_code(Found([bare])) == 1
+
+
+def test_a_stream_without_an_owner_is_shown_and_is_not_well() -> None:
+    known = {"a/t": 2, "b/t": 1}
+    first = Asked("r1", page(stream("a/t/0", lag=0), partitions={"a/t": 1}), "")
+    second = Asked("r2", page(stream("b/t/0", lag=0), partitions=known, replica="r2"), "")
+    text = shown(first, second, width=200)
+
+    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in text.splitlines() if line[:1] == "│"]
+    assert ["p", "0", "-", "unowned", "1", "?", "?"] in rows
+    assert ["a/t/1", "-", "unowned", "?", "?", "?", "?", "?"] in rows
+    assert "1 stream without an owner (-): none of the 2 of 2 aggregators that answered has them\n" in text
+    assert exit_code(Found([first, second])) == 3
+    assert Found([first, second]).written()["unowned"] == [{"pipeline": "p", "shard": "0", "stream": "a/t/1"}]
+    # another shard's stream of the same name is another one
+    other = Asked("r3", page(stream("a/t/1", lag=0), shard="1", partitions={"a/t": 1}), "")
+    assert [each.stream for each in Found([first, second, other]).unowned if each.shard == "0"] == ["a/t/1"]
+    whole = Asked("r2", page(stream("b/t/0", lag=0), stream("a/t/1", lag=0), partitions=known, replica="r2"), "")
+    assert Found([first, whole]).unowned == []
+    assert exit_code(Found([first, whole])) == 0
+
+
+def test_no_lag_of_0_is_claimed_while_a_kafka_cluster_does_not_answer() -> None:
+    silent = Asked(
+        "r1", page(stream("b/t/0", lag=0, lag_seconds=0.0), clusters={"a": "no broker answers", "b": "ok"}), ""
+    )
+    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in shown(silent).splitlines()]
+    assert ["p", "0", "r1", "ready", "1", "0 ?", "?"] in rows

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from blockhouse import cli
 from blockhouse.config.files import files_of, unreadable
 from blockhouse.config.load import parse
 
@@ -45,3 +48,51 @@ def test_the_one_that_cannot_be_read_is_named_with_the_cause(tmp_path: Path, nam
     assert unreadable(settings) == problem.format("No such file or directory")
     (tmp_path / name).mkdir()
     assert unreadable(settings) == problem.format("Is a directory")
+
+
+def test_a_variable_that_is_not_set_is_the_first_and_only_error_and_comes_before_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("CH_PASSWORD", raising=False)
+    for name in NAMES:
+        (tmp_path / name).write_text("secret")
+    config = tmp_path / "r1.yaml"
+    config.write_text(TEXT.format(folder=tmp_path).replace(f"{{file: {tmp_path}/clickhouse}}", "{env: CH_PASSWORD}"))
+
+    def started(main: Coroutine[Any, Any, int]) -> int:
+        main.close()
+        pytest.fail("it starts")
+
+    monkeypatch.setattr("blockhouse_aggregator.commands.aggregator.asyncio.run", started)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["aggregator", "run", "--config", str(config)])
+
+    assert ended.value.code == 2
+    output = capsys.readouterr()
+    assert output.err.splitlines()[1:] == ["  environment variable CH_PASSWORD is not set"]
+    assert output.out == "", "it has not even logged that it starts"
+
+
+def test_a_check_warns_of_what_is_not_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("CH_PASSWORD", raising=False)
+    for name in NAMES[1:]:
+        (tmp_path / name).write_text("secret")
+    config = tmp_path / "r1.yaml"
+    config.write_text(TEXT.format(folder=tmp_path).replace(f"{{file: {tmp_path}/clickhouse}}", "{env: CH_PASSWORD}"))
+
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["config", "check", str(config)])
+
+    output = capsys.readouterr()
+    assert ended.value.code == 0
+    assert output.err.splitlines() == [
+        "warning: environment variable CH_PASSWORD is not set",
+        f"warning: file {tmp_path / 'ca'} of the configuration cannot be read: No such file or directory",
+    ]
+    monkeypatch.setenv("CH_PASSWORD", "secret")
+    (tmp_path / "ca").write_text("secret")
+    with pytest.raises(SystemExit):
+        cli.main(["config", "check", str(config)])
+    assert capsys.readouterr().err == ""

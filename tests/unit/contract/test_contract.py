@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from blockhouse.contract import aggregator, diagnosis, faults, rollouts, throttle, verifier
+from blockhouse.contract import aggregator, diagnosis, faults, notices, rollouts, throttle, verifier
 from blockhouse.contract.aggregator import Phase, StatusPage, counters_of
 from blockhouse.contract.base import Endpoint, NotUnderstood
 from blockhouse.contract.rollouts import ApplyRequest, HoldRequest
@@ -70,12 +70,13 @@ def test_the_recordings_have_every_answer_and_every_phase_in_them() -> None:
 
 
 LATER = {
-    "StatusPage": {"suspended": False, "restart": {"wanted": 0, "seen": 0}, "away": "", "unfit": ""},
+    "StatusPage": {"suspended": False, "restart": {"wanted": 0, "seen": 0}, "away": "", "unfit": ""}
+    | {"waits": None, "partitions": {}},
     "TableStatus": {"heldSinceMs": 0},
     "StreamStatus": dict.fromkeys(
         (
             *("stopped", "position", "logEnd", "lag", "seq", "inFlight", "lagging", "highWatermark", "lastStable"),
-            *("endsAtMs", "stored", "lagSeconds", "lagByRate", "arriving", "storing", "standing"),
+            *("endsAtMs", "stored", "lagSeconds", "lagByRate", "arriving", "storing", "standing", "letters"),
         )
     ),
     "BlockInFlight": {"sinceMs": 0, "error": ""},
@@ -99,7 +100,8 @@ def test_only_later_keys_may_be_absent() -> None:
     endpoints = (*ENDPOINTS, *throttle.ENDPOINTS, *faults.ENDPOINTS, *diagnosis.ENDPOINTS)
     schemas = {model for endpoint in endpoints for model in (endpoint.answer, endpoint.request) if model is not None}
     inner = {aggregator.StreamStatus, aggregator.TableStatus, aggregator.StreamCounters, aggregator.BlockInFlight}
-    inner |= {aggregator.LaggingTable, aggregator.RaisedAlarm, aggregator.StopReason, aggregator.Hazard}
+    inner |= {aggregator.LaggingTable, aggregator.RaisedAlarm, aggregator.StopReason, notices.Hazard}
+    inner |= {notices.TableLetters, notices.StartWait}
     inner |= {diagnosis.TakenOverBlock, diagnosis.InitialMetadata, diagnosis.InitialTable, diagnosis.InitialBlock}
     inner |= {
         faults.ArmedAnswer,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.dlq.letters import (
     ORIGIN,
-    REPLAYED,
     Collection,
     Headers,
     Letter,
@@ -15,7 +14,7 @@ from blockhouse_aggregator.dlq.letters import (
     headers_again,
     parse,
 )
-from blockhouse_aggregator.kafka.dead_letters import DeadLetter
+from blockhouse_aggregator.kafka.dead_letters import REPLAYED, DeadLetter
 
 STREAM = StreamId("a", "events", 3)
 OWN: Headers = (("table", b"db.t"), ("blockhouse.table", b"the producer's own"), ("table", b"twice"))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Permanent, Retryable
 from blockhouse.streams import StreamId
+from blockhouse_aggregator.dlq import letters
 from blockhouse_aggregator.dlq.letters import Letter, Record, parse
 from blockhouse_aggregator.kafka import dead_letters as module
-from blockhouse_aggregator.kafka.dead_letters import DeadLetter, DeadLetterWriter
+from blockhouse_aggregator.kafka.dead_letters import MOST_DETAIL, DeadLetter, DeadLetterWriter
 
 LETTER = DeadLetter(StreamId("a", "t", 0), 7, b"key", b"v" * 1000, (("table", b"db.t"),), 5, "OutOfRange", "db.t")
 
@@ -48,3 +51,24 @@ def test_what_keeps_from_asking_why_a_letter_is_late_is_not_named_as_its_cause(m
         DeadLetterWriter(cluster, "letters", timeout=0.1).write([LETTER])
     assert "1 not acknowledged in 0.1 s; the cause is not known, for asking the brokers failed" in str(late.value)
     assert "DescribeConfigs" in str(late.value)
+
+
+def test_what_was_refused_is_read_back_and_a_producer_s_own_header_of_that_name_stays_its_own() -> None:
+    own = (("blockhouse.detail", b"the producer's"),)
+    for detail, found in (("column c, row 1: 300", "column c, row 1: 300"), ("", ""), ("x" * 9000, "x" * MOST_DETAIL)):
+        letter = replace(LETTER, headers=own, detail=detail)
+        headers = tuple((name, value if isinstance(value, bytes) else None) for name, value in letter.record_headers())
+        read = parse(Record(letter.record_key.encode(), letter.value, headers, 9))
+        assert isinstance(read, Letter)
+        assert (read.detail, read.headers) == (found, own)
+
+
+def test_an_older_version_reads_all_it_knows_of_a_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(letters, "_OURS", letters._OURS - {letters.DETAIL})
+    headers = tuple(
+        (name, value if isinstance(value, bytes) else None)
+        for name, value in replace(LETTER, detail="column c, row 1: 300").record_headers()
+    )
+    read = parse(Record(LETTER.record_key.encode(), LETTER.value, headers, 9))
+    assert isinstance(read, Letter)
+    assert (read.reason, read.table, read.stream, read.offset) == ("OutOfRange", "db.t", LETTER.stream, 7)

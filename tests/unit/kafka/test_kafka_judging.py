@@ -137,3 +137,18 @@ def test_copies_of_one_message_have_one_key_and_keep_the_message_s_own() -> None
     assert "blockhouse.key" not in dict(
         DeadLetter(StreamId("a", "t", 1), 42, None, b"v", [], 1, "BadRow").record_headers()
     )
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (KafkaError._TRANSPORT, "the broker cannot be reached"),
+        (KafkaError._ALL_BROKERS_DOWN, "no broker can be reached"),
+        (KafkaError._TIMED_OUT, "the brokers have not answered in time"),
+        (KafkaError._NOENT, "no broker leads it now"),
+    ],
+)
+def test_an_error_is_in_plain_words_with_the_client_s_own_behind(code: int, words: str) -> None:
+    error = translate(KafkaError(code, "Failed (after 0ms in state CONNECT)"), "reading stream a/t/0")
+    own = f"Failed (after 0ms in state CONNECT), {KafkaError(code).name()}"
+    assert str(error) == f"Kafka: reading stream a/t/0 failed: {words} ({own})"

@@ -20,6 +20,7 @@ from blockhouse_aggregator.protocol.state import Block, Stage, StreamState, Tabl
 from blockhouse_aggregator.runtime.lag_figures import LagFigures
 from blockhouse_aggregator.runtime.process.lag_watch import PERIOD, UNANSWERED, LagWatch
 from blockhouse_aggregator.runtime.process.status import stream_status
+from blockhouse_aggregator.runtime.stream.letters_written import StreamLetters
 from blockhouse_aggregator.runtime.stream.reporting import Counters
 
 STREAM = StreamId("a", "events", 0)
@@ -65,7 +66,7 @@ class Watching:
             log_end=0,
             awaited_revisions=SimpleNamespace(tables=set),
             context=SimpleNamespace(config=SimpleNamespace(blocks=blocks), catalog=catalog),
-            report=SimpleNamespace(counters=Counters(), troubles={}, alarms=()),
+            report=SimpleNamespace(counters=Counters(), troubles={}, alarms=(), letters=StreamLetters("", lambda: 0)),
         )
         self.brokers = Brokers()
         self.watch = LagWatch(

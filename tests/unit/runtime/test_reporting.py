@@ -22,7 +22,7 @@ TABLE = "d.t"
 def report() -> StreamReport:
     catalog: Any = None  # neither is asked
     history: Any = None
-    return StreamReport(StreamId("a", "events", 0), Figures(), catalog, history)
+    return StreamReport(StreamId("a", "events", 0), Figures(), catalog, history, lambda: 0)
 
 
 def test_the_code_of_a_refusal_is_before_its_text(report: StreamReport) -> None:
@@ -31,6 +31,13 @@ def test_the_code_of_a_refusal_is_before_its_text(report: StreamReport) -> None:
     report.failed(TABLE, TryAgain("the quorum of another insert is not met", result=answer))
 
     assert report.troubles == {TABLE: "286: the quorum of another insert is not met"}
+
+
+def test_a_code_that_the_text_names_is_not_named_twice(report: StreamReport) -> None:
+    text = "clickhouse c:9000, table d.t: ClickHouse error 285: Number of alive replicas (1) is too low"
+    report.failed(TABLE, TryAgain(text, result=answer("retryable", 285)))
+
+    assert report.troubles == {TABLE: text}
 
 
 def answer(outcome: Literal["stored", "retryable"], code: int | None = None) -> Result:
@@ -52,7 +59,7 @@ def answer(outcome: Literal["stored", "retryable"], code: int | None = None) -> 
 def test_a_failed_insert_is_counted_by_its_number_or_by_what_it_was(outcome: TryAgain, code: str) -> None:
     nothing: Any = None
     figures = Figures()
-    StreamReport(StreamId("a", "events", 0), figures, nothing, nothing).failed(TABLE, outcome)
+    StreamReport(StreamId("a", "events", 0), figures, nothing, nothing, lambda: 0).failed(TABLE, outcome)
 
     (family,) = (f for f in figures.registry.collect() if f.name == "blockhouse_insert_failures")
     assert [s.labels for s in family.samples if s.value == 1] == [{"table": TABLE, "code": code}]

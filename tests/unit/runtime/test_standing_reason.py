@@ -43,3 +43,20 @@ def owner_of(*, present: bool, heard: float, failure: str = "") -> Any:
 def test_a_moment_between_two_leases_is_no_reason(owner: Any, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(standing, "loop_time", lambda: 100.0)
     assert why_stream(owner, LagContext(), None)[0] == reason
+
+
+@pytest.mark.parametrize(
+    ("trouble", "text"),
+    [
+        ("no quorum", "d.t: no quorum"),
+        (
+            "clickhouse c:9000, table d.t: ClickHouse error 285: x",
+            "clickhouse c:9000, table d.t: ClickHouse error 285: x",
+        ),
+    ],
+)
+def test_a_table_is_named_once(trouble: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standing, "loop_time", lambda: 100.0)
+    owner = owner_of(present=True, heard=100)
+    owner.report.troubles["d.t"] = trouble
+    assert why_stream(owner, LagContext(), None) == ("InsertFails", text)

@@ -84,6 +84,8 @@ def test_a_value_that_does_not_fit_makes_exactly_its_message_bad(form: str, case
         found = seal(case.type, messages)
         # then it is dead, and the block is that of the two others
         assert [(dead.offset, dead.reason) for dead in found.dead] == [(1, value.shown)], value
+        named = "column x (" in found.dead[0].detail and ", row 1: " in found.dead[0].detail
+        assert named or value.shown == "Undecodable", found.dead[0].detail
         alone = seal(case.type, [messages[0], messages[2]]).block
         assert found.block is not None
         assert alone is not None

@@ -61,19 +61,21 @@ def test_rows_of_an_older_producer_take_the_default_and_mix_with_newer_ones() ->
 
 def test_a_field_that_the_revision_does_not_have_makes_the_message_bad() -> None:
     found = decode(BEFORE, batch(BEFORE, {"a": 1}), batch(AFTER, {"a": 2, "new": 3}))
-    assert [(bad.index, bad.reason, bad.detail) for bad in found.bad] == [(1, "UnknownField", "field 3 of Row")]
+    assert [(bad.index, bad.reason, bad.detail) for bad in found.bad] == [
+        (1, "UnknownField", "field 3 of Row, row 1: 3")
+    ]
     assert found.rows_per_message.tolist() == [1, 0]
 
 
 def test_a_field_of_another_wire_type_is_unknown_too() -> None:
     found = decode(BEFORE, row(b"\x0a\x01x"))
-    assert [(bad.reason, bad.detail) for bad in found.bad] == [("UnknownField", "field 1 of Row")]
+    assert [(bad.reason, bad.detail) for bad in found.bad] == [("UnknownField", 'field 1 of Row, row 1: "x"')]
 
 
 def test_an_unknown_field_cannot_hide_behind_another_encoding_of_the_known_ones() -> None:
     # Unpacked [1] twice saves as many bytes as the unknown field 9 adds: a check of sizes alone would be blind.
     found = decode(BEFORE, row(b"\x10\x01") + row(b"\x10\x01") + row(b"\x48\x01"))
-    assert [(bad.reason, bad.detail) for bad in found.bad] == [("UnknownField", "field 9 of Row")]
+    assert [(bad.reason, bad.detail) for bad in found.bad] == [("UnknownField", "field 9 of Row, row 3: 1")]
 
 
 LISTS = extend(
@@ -138,7 +140,9 @@ def test_a_truncated_message_does_not_swallow_its_neighbour() -> None:
 def test_one_bad_row_takes_its_message_with_it_and_nothing_else() -> None:
     history = extend(TableHistory(id=1, name="db.t"), [column("a", "UInt8"), column("b", "FixedString(1)")])
     found = decode(history, batch(history, {"a": 1}), batch(history, {"a": 2}, {"b": b"xx"}), batch(history, {"a": 3}))
-    assert [(bad.index, bad.reason, bad.detail) for bad in found.bad] == [(1, "WrongLength", "column b")]
+    assert [(bad.index, bad.reason, bad.detail) for bad in found.bad] == [
+        (1, "WrongLength", 'column b (FixedString(1)), row 2: "xx"')
+    ]
     assert found.columns["a"].to_pylist() == [1, 3]
     assert found.rows_per_message.tolist() == [1, 0, 1]
 
@@ -146,7 +150,9 @@ def test_one_bad_row_takes_its_message_with_it_and_nothing_else() -> None:
 def test_nested_columns_of_one_row_must_be_equally_long() -> None:
     history = extend(TableHistory(id=1, name="db.t"), [column("n.a", "Array(UInt8)"), column("n.b", "Array(String)")])
     found = decode(history, batch(history, {"n_a": [1], "n_b": [b"x"]}), batch(history, {"n_a": [1, 2], "n_b": [b"x"]}))
-    assert [(bad.index, bad.reason, bad.detail) for bad in found.bad] == [(1, "UnequalNested", "column n.b")]
+    assert [(bad.index, bad.reason, bad.detail) for bad in found.bad] == [
+        (1, "UnequalNested", 'column n.b (Array(String)), row 1: ["x"]')
+    ]
 
 
 def test_no_messages_are_no_rows() -> None:

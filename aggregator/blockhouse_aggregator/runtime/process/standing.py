@@ -74,7 +74,6 @@ def why_stream(owner: StreamOwner, context: LagContext, ends: Ends | None) -> Wh
 
 
 def _of_state(owner: StreamOwner, state: StreamState, ends: Ends | None) -> Iterator[Why]:
-    name = owner.context.catalog.name
     task, silence = owner.task, loop_time() - owner.task.heard
     silent = silence > patience(owner) - PATIENCE + SILENT_TASK
     if not task.present and task.failure:
@@ -85,8 +84,7 @@ def _of_state(owner: StreamOwner, state: StreamState, ends: Ends | None) -> Iter
         yield task.trouble
     for table in state.in_flight:
         if table.block is not None and table.block.stage is not Stage.SEALED:
-            reason, text = why_table(owner, table)
-            yield reason, f"{name(table.table)}: {text}"
+            yield _of_table(owner, table)
     if task.present and silent:
         yield "TaskSilent", f"its Spark task has been silent for {silence:.0f} s"
     if ends is not None and ends.stable < ends.high and state.position >= ends.stable:
@@ -96,8 +94,14 @@ def _of_state(owner: StreamOwner, state: StreamState, ends: Ends | None) -> Iter
         )
     for table in state.tables:
         if table.cursor is not None:
-            reason, text = why_table(owner, table)
-            yield reason, f"{name(table.table)}: {text}"
+            yield _of_table(owner, table)
+
+
+def _of_table(owner: StreamOwner, table: TableState) -> Why:
+    """Why a stream does not move, if for a table of it. What a server answered about the table names it already."""
+    name = owner.context.catalog.name(table.table)
+    reason, text = why_table(owner, table)
+    return reason, text if f"table {name}:" in text else f"{name}: {text}"
 
 
 def why_table(owner: StreamOwner, table: TableState) -> Why:

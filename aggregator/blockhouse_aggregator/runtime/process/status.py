@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
@@ -10,7 +11,6 @@ from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.contract.aggregator import (
     CLUSTER_OK,
     BlockInFlight,
-    Hazard,
     LaggingTable,
     Phase,
     RaisedAlarm,
@@ -21,6 +21,7 @@ from blockhouse.contract.aggregator import (
     TableStatus,
     counters_of,
 )
+from blockhouse.contract.notices import Hazard, StartWait
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.faults.armed import Faults
 from blockhouse_aggregator.protocol.state import Block, StreamState
@@ -62,6 +63,12 @@ class Answerable(Protocol):
     def lag(self) -> LagWatch | None: ...
 
     @property
+    def waits(self) -> StartWait | None: ...
+
+    @property
+    def partitions(self) -> Mapping[str, int]: ...
+
+    @property
     def why_out(self) -> str: ...
 
     @property
@@ -77,6 +84,7 @@ def status(aggregator: Answerable) -> StatusPage:
         shard=config.shard,
         replica=config.replica,
         ready=aggregator.ready,
+        waits=aggregator.waits,
         suspended=aggregator.suspension.suspended,
         restart=restarting.status if restarting is not None else RestartStatus(demanded=0, seen=0),
         away=aggregator.why_out,
@@ -84,6 +92,7 @@ def status(aggregator: Answerable) -> StatusPage:
         clusters={
             cluster.name: aggregator.cluster_errors.get(cluster.name, CLUSTER_OK) for cluster in config.kafka.clusters
         },
+        partitions={f"{name}/{config.kafka.topic}": count for name, count in sorted(aggregator.partitions.items())},
         streams=tuple(stream_status(owner, catalog, aggregator.lag) for _, owner in sorted(aggregator.owners.items())),
         tables=tuple(_table(known, catalog, aggregator.hazards) for known in catalog.tables) if catalog else (),
     )
@@ -91,7 +100,8 @@ def status(aggregator: Answerable) -> StatusPage:
 
 def standing_lines(page: StatusPage) -> list[str]:
     """One line for each thing that stands still: what, since when, why."""
-    lines = [f"out of the consumer groups: {page.away}"] if page.away else []
+    lines = [f"waits for {page.waits.what} since {_utc(page.waits.since_ms)}: {page.waits.error}"] if page.waits else []
+    lines += [f"out of the consumer groups: {page.away}"] if page.away else []
     lines += [f"the replica takes no rows: {page.unfit}"] if page.unfit else []
     for stream in page.streams:
         if (still := stream.standing) is not None:
@@ -148,6 +158,7 @@ def stream_status(owner: StreamOwner, catalog: Catalog | None, watch: LagWatch |
         arriving=_rounded(lag.arriving),
         storing=_rounded(lag.storing),
         standing=lag.standing,
+        letters=owner.report.letters.recent(),
     )
 
 

@@ -67,7 +67,7 @@ class StreamOwner:
         self.context = context
         self.state: StreamState | None = None
         self.stop: takeover.Stop | None = None
-        self.report = StreamReport(stream, context.figures, context.catalog, context.history)
+        self.report = StreamReport(stream, context.figures, context.catalog, context.history, context.now_ms)
         self.log_end = 0
         self.committed: int | None = None
         """The offset committed when the stream was assigned: everything below it was stored. None: not known."""
@@ -168,7 +168,7 @@ class StreamOwner:
             ):
                 return False
             self.log_end, self.sealed_at = max(sealed.log_end, sealed.stop), loop_time()
-            self.report.round(self.state, after)
+            self.report.round(self.state, after, sealed.letters)
             self.blocks.built(sealed.blocks)
             self.state = after
             await self._perform(effects)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -10,13 +11,14 @@ import structlog
 
 from blockhouse.metadata.model import Metadata
 from blockhouse.streams import StreamId
-from blockhouse_aggregator.gate.messages import BlockKey, BuiltBlock
+from blockhouse_aggregator.gate.messages import BlockKey, BuiltBlock, LettersWritten
 from blockhouse_aggregator.protocol.commits import Applied, CommitOutcome, Refused, Unknown
 from blockhouse_aggregator.protocol.events import Alarm
 from blockhouse_aggregator.protocol.state import StreamState
 from blockhouse_aggregator.protocol.takeover import Stop
 from blockhouse_aggregator.runtime.figures import Figures
 from blockhouse_aggregator.runtime.series import end, labels_of
+from blockhouse_aggregator.runtime.stream.letters_written import StreamLetters
 from blockhouse_aggregator.runtime.stream.outcomes import Condemned, Stored, TryAgain
 from blockhouse_aggregator.runtime.stream.ownership_history import OwnershipHistory
 from blockhouse_aggregator.runtime.tables.catalog import Catalog
@@ -45,7 +47,14 @@ class Counters:
 class StreamReport:
     """Reports on one stream while one owner has it."""
 
-    def __init__(self, stream: StreamId, figures: Figures, catalog: Catalog, history: OwnershipHistory) -> None:
+    def __init__(
+        self,
+        stream: StreamId,
+        figures: Figures,
+        catalog: Catalog,
+        history: OwnershipHistory,
+        now_ms: Callable[[], int],
+    ) -> None:
         self._figures = figures
         self._history = history
         self._catalog = catalog
@@ -53,6 +62,7 @@ class StreamReport:
         self._labels = labels_of(stream)
         self.counters = Counters()
         self.alarms: deque[Alarm] = deque(maxlen=20)
+        self.letters = StreamLetters(self.label, now_ms)
         self.troubles: dict[str, str] = {}
         """By table: what the last try to store its block met, until one is stored."""
         self._blocked: frozenset[tuple[str, str]] = frozenset()
@@ -132,11 +142,12 @@ class StreamReport:
             self._figures.alarms.labels(alarm.reason).inc()
             log.error("alarm", stream=self.label, reason=alarm.reason, table=table, message=alarm.message)
 
-    def round(self, before: StreamState, after: StreamState) -> None:
+    def round(self, before: StreamState, after: StreamState, letters: Iterable[LettersWritten]) -> None:
         """A round was sealed: what it moved."""
         figures = self._figures
         dead = after.window.dead - before.window.dead
         self.counters.count(rounds=1, dead=dead)
+        self.letters.written(letters)
         self._identity(after)
         figures.messages.labels(*self._labels).inc(after.window.sealed - before.window.sealed)
         figures.dead.labels(*self._labels).inc(dead)
@@ -207,5 +218,6 @@ class StreamReport:
         answered = outcome.result.code if outcome.result is not None else None
         cause = outcome.cause
         self._figures.inserts_failed.labels(table, cause).inc()
-        self.troubles[table] = f"{answered}: {outcome.message[:300]}" if answered else outcome.message[:300]
+        named = not answered or f"ClickHouse error {answered}:" in outcome.message
+        self.troubles[table] = outcome.message[:300] if named else f"{answered}: {outcome.message[:300]}"
         log.warning("block.insert_failed", stream=self.label, table=table, code=cause, why=outcome.message[:300])
