@@ -208,7 +208,8 @@ def test_the_status_page_is_a_value_of_the_contract_and_no_more(admin: Admin) ->
     text = admin.get(STATUS.path)
     page = StatusPage.parse(text)
     assert page.written() == json.loads(text)
-    assert page.model_fields_set == StatusPage.model_fields.keys(), "a program of today writes the later keys too"
+    later = StatusPage.model_fields.keys() - {"waits"}  # absent when the start is over
+    assert page.model_fields_set == later, "a program of today writes the later keys too"
     assert (page.pipeline, page.shard, page.replica) == (
         admin.config.pipeline,
         admin.config.shard,
@@ -237,8 +238,13 @@ WIDER = DDL.replace("text String", "text String, extra UInt32 DEFAULT 7")
 
 def missing(admin: Admin, ddl: str, table: str) -> DifferenceAnswer:
     found = admin.ask(DIFFERENCE, DifferenceRequest(ddl=ddl), table)
+    return without_sql(found)
+
+
+def without_sql(found: object) -> DifferenceAnswer:
+    """An aggregator that is played states none."""
     assert isinstance(found, DifferenceAnswer)
-    return found
+    return found.model_copy(update={"statement": ""})
 
 
 SAME = DifferenceAnswer(exists=True, added=(), refused=())
@@ -257,7 +263,7 @@ def test_a_table_is_created_held_altered_and_released(admin: Admin) -> None:
     assert admin.refusal(APPLY, ApplyRequest(ddl=wider, rollout="r"), table) == CONFLICT, "it is not held"
     admin.ask(HOLD, MINE, table)
     assert admin.refusal(HOLD, OTHER, table) == CONFLICT
-    assert admin.ask(APPLY, ApplyRequest(ddl=wider, rollout="r"), table) == LACKS
+    assert without_sql(admin.ask(APPLY, ApplyRequest(ddl=wider, rollout="r"), table)) == LACKS
     assert missing(admin, wider, table) == SAME
     assert admin.ask(RELEASE, MINE, table) == ReleaseAnswer(released=True)
     assert admin.ask(RELEASE, MINE, table) == ReleaseAnswer(released=False)

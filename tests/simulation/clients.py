@@ -198,6 +198,11 @@ class SimFacts:
             partitions=len(self._cluster.logs),
         )
 
+    def partitions(self, name: str) -> int:
+        self._reached()
+        self._there()
+        return len(self._cluster.logs)
+
     def topic_id(self, name: str) -> str:
         self._reached()
         self._there()
