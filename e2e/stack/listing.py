@@ -25,7 +25,8 @@ def show(
     table = Table(title=f"{folder}, logs in {noun.upper()}/server.log", title_justify="left")
     right = ("pid", "memory")
     for column in (noun, "state", *(("address",) if address else ()), *right):
-        table.add_column(column, justify="right" if column in right else "left", no_wrap=True)
+        # Off a terminal there are 80 columns, and a pid is no use without its last digits: the address gives way.
+        table.add_column(column, justify="right" if column in right else "left", no_wrap=column != "address")
     states = [_state(server) for server in servers]
     for server, state in zip(servers, states, strict=True):
         colour = "green" if state == ANSWERS else "red"

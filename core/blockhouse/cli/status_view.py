@@ -166,9 +166,9 @@ def render(found: Found, history: History | None = None) -> RenderableType:
         parts += [Text(line, style="red") for line in troubles(each.page)]
     if missing:
         answered = sum(each.page is not None for each in asked)
-        those = "the aggregator" if len(asked) == 1 else f"the {answered} of {len(asked)} aggregators"
         streams = f"{len(missing)} stream{'' if len(missing) == 1 else 's'}"
-        parts.append(Text(f"{streams} without an owner (-): none of {those} that answered has them", style="red"))
+        text = f"{streams} not owned by the {answered} of {len(asked)} aggregators that answered: -"
+        parts.append(Text(text, style="red"))
     parts += [Text(line, style="yellow") for line in letters_of(asked)]
     return Group(*parts)
 
