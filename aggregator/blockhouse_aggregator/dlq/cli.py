@@ -72,7 +72,7 @@ def list_letters(
         for letter in found[:limit]:
             typer.echo(json.dumps({**_summary(letter), "loaded": letter.key in done}))
         raise typer.Exit(PARTIAL if silent else 0)
-    print_table(letters_table(found[:limit], done), wide=wide)
+    print_table(letters_table(found, done, limit), wide=wide)
     _print_counts(found, limit)
     if silent:
         raise typer.Exit(PARTIAL)

@@ -12,10 +12,11 @@ from rich.table import Table
 from blockhouse_aggregator.dlq.letters import Letter
 
 
-def letters_table(letters: Sequence[Letter], loaded: Set[str]) -> Table:
-    """A line per letter; `loaded` are the keys of those that were loaded after all. A key has the topic's id where its
-    place alone is not clear. Sizes give way to what became of letters, where anything did."""
-    places = Counter(letter.place for letter in letters)
+def letters_table(found: Sequence[Letter], loaded: Set[str], limit: int) -> Table:
+    """A line for each of the first `limit` letters that were `found`; `loaded` are the keys of those that were loaded
+    after all. A key has the topic's id where its place alone is not clear, also by a letter that is not shown. Sizes
+    give way to what became of letters, where anything did."""
+    letters, places = found[:limit], Counter(letter.place for letter in found)
     fates = [_fate(letter, loaded) for letter in letters]
     last = "since then" if any(fates) else "bytes"
     shown = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)

@@ -62,7 +62,7 @@ def _object_of(line: str, row: int) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise Undecodable(f"row {row}: {error or type(error).__name__}") from error
     if not isinstance(found, dict):
-        raise Undecodable(f"row {row} is not an object: {str(found)[:40]!r}")
+        raise Undecodable(f"row {row} is not an object: {type(found).__name__}")
     return found
 
 

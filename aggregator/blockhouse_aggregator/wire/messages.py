@@ -21,7 +21,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from blockhouse_aggregator.wire.arrow import joined
 from blockhouse_aggregator.wire.batch import BadMessage
 from blockhouse_aggregator.wire.columns import Mask
-from blockhouse_aggregator.wire.refused_values import shown
+from blockhouse_aggregator.wire.refused_values import unnamed
 
 _MANY = 100
 """Messages that stand for those to come."""
@@ -132,8 +132,7 @@ def _unknown_fields(message: Message, row: str = "") -> Iterator[str]:
     unknown = UnknownFieldSet(message)
     for index in range(len(unknown)):
         field = unknown[index]
-        value = field.data if isinstance(field.data, int | bytes) else b""
-        yield f"field {field.field_number} of {message.DESCRIPTOR.name}{row}: {shown('', value)}"
+        yield f"field {field.field_number} of {message.DESCRIPTOR.name}{row}: {unnamed(field.data)}"
     for descriptor, value in message.ListFields():
         if descriptor.message_type is not None:
             for number, child in enumerate(value if descriptor.is_repeated else (value,), 1):

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 MOST = 64
-"""Characters of a value that are shown."""
+"""Characters that are shown of a value, or of a name, which may be the sender's."""
 _ITEMS = 4
 """Elements of a list that are shown."""
 _BYTES = 4 * MOST
@@ -24,14 +24,23 @@ _SECRET = re.compile(r"passw|passphrase|secret|token|credential|(api|private|acc
 def refused(column: str, row: int, value: object, declared: str = "") -> str:
     """`column NAME (TYPE), row N: VALUE`; `row` counts the rows of the message from 0, the text from 1."""
     of_type = f" ({declared})" if declared else ""
-    return f"column {column}{of_type}, row {row + 1}: {shown(column, value)}"
+    return f"column {_cut(column)}{of_type}, row {row + 1}: {shown(column, value)}"
+
+
+def unnamed(value: object) -> str:
+    """In place of a value of which only the number of its field is known: no name shows whether it is a secret."""
+    size = f"a value of length {len(value)}" if isinstance(value, bytes) else "a value"
+    return f"{size}, not shown, for the field has no name here"
 
 
 def shown(column: str, value: object) -> str:
     """The beginning of a value as JSON; bytes that are no text as hexadecimal digits."""
     if _SECRET.search(column):
         return HIDDEN
-    text = _written(beginning(value))
+    return _cut(_written(beginning(value)))
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= MOST else text[:MOST] + " ..."
 
 

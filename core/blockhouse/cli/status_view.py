@@ -167,7 +167,7 @@ def render(found: Found, history: History | None = None) -> RenderableType:
     if missing:
         answered = sum(each.page is not None for each in asked)
         streams = f"{len(missing)} stream{'' if len(missing) == 1 else 's'}"
-        text = f"{streams} not owned by the {answered} of {len(asked)} aggregators that answered: -"
+        text = f"{streams} without an owner (-) among the {answered} of {len(asked)} aggregators that answered"
         parts.append(Text(text, style="red"))
     parts += [Text(line, style="yellow") for line in letters_of(asked)]
     return Group(*parts)

@@ -9,7 +9,7 @@ class StartWait(Answer):
     """A part of the start that is not over yet."""
 
     what: str
-    """Which part: `spark`, `zookeeper`, `restarts`, `drain` or `catalog`."""
+    """Which part: `zookeeper`, `restarts`, `drain` or `catalog`."""
     since_ms: int
     """Since when, Unix milliseconds."""
     error: str

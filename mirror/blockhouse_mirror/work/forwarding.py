@@ -128,14 +128,14 @@ class Forwarding:
                 continue  # read again after a pause
             headers, epoch = message.headers() or [], message.leader_epoch()
             epoch = -1 if epoch is None else epoch
-            returns = bool(headers) and provenance.came_from(headers, self._target_cluster)
-            if returns or epoch != progress.read_epoch:
+            comes_back = bool(headers) and provenance.came_from(headers, self._target_cluster)
+            if comes_back or epoch != progress.read_epoch:
                 if run:
                     yield run
                     size, run = 0, []
                 progress.in_epoch(offset, epoch)
             read = offset + 1
-            if returns:
+            if comes_back:
                 progress.leave_out(offset)
                 continue
             run.append((message, offset, message.timestamp()[1], headers))

@@ -269,7 +269,7 @@ def test_a_stream_without_an_owner_is_shown_and_is_not_well() -> None:
     rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in text.splitlines() if line[:1] == "│"]
     assert ["p", "0", "-", "unowned", "1", "?", "?"] in rows
     assert ["a/t/1", "-", "unowned", "?", "?", "?", "?", "?"] in rows
-    assert "1 stream not owned by the 2 of 2 aggregators that answered: -\n" in text
+    assert "1 stream without an owner (-) among the 2 of 2 aggregators that answered\n" in text
     assert exit_code(Found([first, second])) == 3
     assert Found([first, second]).written()["unowned"] == [{"pipeline": "p", "shard": "0", "stream": "a/t/1"}]
     # another shard's stream of the same name is another one

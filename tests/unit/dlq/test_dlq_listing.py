@@ -26,9 +26,9 @@ LETTER = Letter(
 )
 
 
-def shown(*letters: Letter, loaded: Set[str] = frozenset()) -> list[list[str]]:
+def shown(*letters: Letter, loaded: Set[str] = frozenset(), limit: int = 9) -> list[list[str]]:
     text = io.StringIO()
-    Console(file=text, width=80).print(letters_table(letters, loaded))
+    Console(file=text, width=80).print(letters_table(letters, loaded, limit))
     return [line.split() for line in text.getvalue().splitlines()]
 
 
@@ -46,6 +46,7 @@ def test_keys_of_one_place_are_whole() -> None:
 
     assert LETTER.key in text
     assert other.key in text
+    assert LETTER.key in "".join(line[0] for line in shown(LETTER, other, limit=1)[2:]), "the other is not shown"
 
 
 def test_what_became_of_letters_is_shown_where_there_is_something() -> None:

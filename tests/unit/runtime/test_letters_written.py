@@ -99,3 +99,11 @@ def test_the_page_has_the_newest_tables_of_a_day(letters: StreamLetters, clock: 
     assert [each.table for each in letters.recent()] == [f"db.t{n:04}" for n in range(1000 - MOST_TABLES, 1000)]
     clock.now += RECENT_MS
     assert letters.recent() == ()
+
+
+def test_a_clock_that_goes_back_silences_no_letter(letters: StreamLetters, clock: Clock) -> None:
+    letters.written([written()])
+    clock.now -= 3_600_000
+    with capture_logs() as lines:
+        letters.written([written()])
+    assert len(lines) == 1

@@ -53,13 +53,18 @@ def test_a_refused_json_message_names_column_row_and_value(rows: list[object], r
     ("payload", "detail"),
     [
         (b'{"id": 1}\n\n{"id": oops}', "row 2, character 8: Expecting value"),
-        (b'{"id": 1}\n[1]', "row 2 is not an object: \"['1']\""),
+        (b'{"id": 1}\n[1]', "row 2 is not an object: list"),
         (b'{"id": 1}\n{"id": 1, "id": 2}', "row 2: a name stands twice in an object"),
     ],
 )
 def test_what_is_no_json_names_the_row(payload: bytes, detail: str) -> None:
     (bad,) = JsonDecoder(ORDERS, ORDERS.revisions[0]).decode([payload]).bad
     assert (bad.reason, bad.detail) == ("Undecodable", detail)
+
+
+def test_the_name_of_a_column_that_only_the_message_has_is_cut() -> None:
+    (bad,) = JsonDecoder(ORDERS, ORDERS.revisions[0]).decode([b'{"' + b"n" * 100_000 + b'": 1}']).bad
+    assert (bad.reason, bad.detail) == ("UnknownColumn", f'column {"n" * MOST} ..., row 1: "1"')
 
 
 def test_a_long_value_is_cut() -> None:

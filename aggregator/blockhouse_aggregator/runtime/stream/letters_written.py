@@ -34,6 +34,10 @@ class _Line:
     def counted(self, messages: int) -> None:
         self.unlogged += messages
 
+    def is_recent(self, now_ms: int) -> bool:
+        """Not when the clock went back since: until it is there again no letter would have a line."""
+        return 0 <= now_ms - self.at_ms < QUIET_MS
+
 
 class StreamLetters:
     """Counts from when its owner took the stream over. Caller: the stream's report, on the event loop."""
@@ -68,7 +72,7 @@ class StreamLetters:
     def _log(self, letters: LettersWritten) -> None:
         now, key = self._now_ms(), (letters.table, letters.reason)
         line = self._lines.get(key)
-        if line is not None and now - line.at_ms < QUIET_MS:
+        if line is not None and line.is_recent(now):
             line.counted(letters.count)
             return
         if line is None and not self._room(now):
@@ -87,5 +91,5 @@ class StreamLetters:
     def _room(self, now: int) -> bool:
         """Whether one more table or reason may have a line; makes it from those whose last line is old."""
         if len(self._lines) >= MOST_LINES:
-            self._lines = {key: line for key, line in self._lines.items() if now - line.at_ms < QUIET_MS}
+            self._lines = {key: line for key, line in self._lines.items() if line.is_recent(now)}
         return len(self._lines) < MOST_LINES
