@@ -220,7 +220,7 @@ def test_a_default_that_is_the_time_is_that_of_the_message_in_kafka(server: Serv
     assert server.read("explicit") == ["2023-11-14"] * 3
     # a message without a timestamp, of a producer that switched them off, has no answer
     dead = server.seal(table, [numbered("json", 0)], timestamp_ms=-1).dead
-    assert [(letter.reason, letter.detail) for letter in dead] == [("NoTimestamp", "column at")]
+    assert [(letter.reason, letter.detail) for letter in dead] == [("NoTimestamp", "column at (DateTime), row 1: null")]
 
 
 def test_a_row_whose_default_fails_makes_exactly_its_message_bad(server: Server) -> None:
@@ -235,7 +235,7 @@ def test_a_row_whose_default_fails_makes_exactly_its_message_bad(server: Server)
     ]
     sealed = server.seal(table, messages)
     assert [(letter.offset, letter.reason, letter.detail) for letter in sealed.dead] == [
-        (7, "DefaultFailed", "column x")
+        (7, "DefaultFailed", "column x (UInt32), row 1: null")
     ]
     assert sealed.block is not None
     server.insert(sealed.block)

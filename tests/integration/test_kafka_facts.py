@@ -143,6 +143,7 @@ def test_dead_letters_keep_the_message_and_name_where_it_came_from(
     assert first.headers() == [
         ("table", b"db.t"),
         ("empty", None),
+        ("blockhouse.detail", b""),
         ("blockhouse.stream", str(source).encode()),
         ("blockhouse.offset", b"0"),
         ("blockhouse.reason", b"BadRow"),

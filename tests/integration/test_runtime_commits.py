@@ -85,6 +85,11 @@ def taken_over(pipeline: Loading) -> int:
     return sum(len(a.logged("stream.taken_over", stream=name)) for a in pipeline.aggregators)
 
 
+def closed(pipeline: Loading) -> int:
+    name = pipeline.stream(*STREAM)
+    return sum(len(a.logged("stream.closed", stream=name)) for a in pipeline.aggregators)
+
+
 def test_a_commit_whose_reply_is_lost_is_read_again_under_a_new_member_id(pipeline: Loading, proxy: Proxy) -> None:
     table = pipeline.feed.table("reply_lost")
     pipeline.owner(*STREAM)
@@ -137,6 +142,7 @@ def test_an_intent_that_left_the_deduplication_window_is_decided_by_provenance(
     settings = {"replicated_deduplication_window": WINDOW, "cleanup_delay_period": 1}
     table = pipeline.feed.table("left_window", settings=settings)
     decided = sum(a.counter("by_provenance") for a in pipeline.aggregators)
+    before = closed(pipeline)
     with pipeline.fetches_stopped(table):
         pipeline.feed.send(table, 10, to=[STREAM])
         pipeline.wait("its part written", lambda: pipeline.written_without_quorum(table))
@@ -145,6 +151,8 @@ def test_an_intent_that_left_the_deduplication_window_is_decided_by_provenance(
         pipeline.feed.send(table, 1, to=[("b", 0)])
         pipeline.wait(f"block {number} of cluster b", lambda: stored(pipeline, table, "b") == number)  # noqa: B023
     pipeline.wait("the window trimmed", lambda: len(remembered(pipeline, table)) <= WINDOW)
+    # An owner that keeps its stream replays nothing when the broker is back: who takes over does.
+    pipeline.wait("the owner to lose its stream", lambda: closed(pipeline) > before)
     running.broker.start()
     pipeline.settle(table, timeout=120)
     assert sum(a.counter("by_provenance") for a in pipeline.aggregators) > decided
