@@ -139,11 +139,24 @@ class Misfortunes:
             self._thaw_later(node.freeze(workers=self._random.random() < 0.6), 0.5, 30)
 
     def _freeze_pod(self, node: Node | None = None) -> None:
-        """With its server, for long enough that another owner stores what that has just got."""
+        """With its server, until another owner has stored what that has just got, or for 8 s."""
         node = node or self._any()
-        if node.driver.running and node.server.process.running:
-            node.server.process.frozen = True
-            self._thaw_later([*node.freeze(workers=True), node.server.process], 3, 8)
+        if not node.driver.running or not node.server.process.running:
+            return
+        lacking = [(table, row) for table, row in self._in_flight(node) if row not in table.rows]
+        node.server.process.frozen = True
+        asleep = [*node.freeze(workers=True), node.server.process]
+        self._frozen += asleep
+        until = self._world.loop.time() + 8
+
+        def look() -> None:
+            stored = any((part := table.rows.get(row)) is not None and part.safe for table, row in lacking)
+            if stored or self._world.loop.time() > until:
+                self._wake(asleep)
+            else:
+                self._world.later(0.2, look)
+
+        look()
 
     def _kill_in_a_row(self) -> None:
         """The workers of a stream die one after the other, each once it has stored something, as for want of memory."""
@@ -234,9 +247,7 @@ class Misfortunes:
     def oversleep(self, node: Node | None = None, *, machine: bool = False, most: float = 40) -> None:
         """Frozen with a lock in its hands until its block, replayed by another owner, has left the window."""
         node = node or self._any()
-        owners = [owner for owner in node.aggregator.owners.values() if owner.state is not None]
-        blocks = [(o.stream, t.table, t.block.intent.begin) for o in owners for t in o.state.in_flight]
-        begins = [(self._shard.tables[t % IDS - 1], self._row(node, stream, begin)) for stream, t, begin in blocks]
+        begins = self._in_flight(node)
         asleep = node.suspend() if machine else node.freeze(workers=self._random.random() < 0.5)
         self._frozen += asleep
         until = self.asleep_until = self._world.loop.time() + most
@@ -251,6 +262,12 @@ class Misfortunes:
                 self._world.later(0.5, look)
 
         look()
+
+    def _in_flight(self, node: Node) -> list[tuple[Table, Row]]:
+        """Of each block in its hands: the table and the first row."""
+        owners = [owner for owner in node.aggregator.owners.values() if owner.state is not None]
+        blocks = [(o.stream, t.table, t.block.intent.begin) for o in owners for t in o.state.in_flight]
+        return [(self._shard.tables[t % IDS - 1], self._row(node, stream, begin)) for stream, t, begin in blocks]
 
     def _row(self, node: Node, stream: StreamId, offset: int) -> Row:
         return (node.stream_number(stream), *node.log_of(stream).content.message(offset))
