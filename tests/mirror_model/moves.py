@@ -76,7 +76,7 @@ def _reading(setting: Setting, world: World, name: str, worker: Worker) -> Moves
         return
     header: tuple[bytes, ...] = ()
     if setting.text[worker.read] == "r":
-        header = (FORMAT.encode(worker.read, worker.progress(setting).after),)
+        header = (FORMAT % (worker.read, worker.progress(setting).after),)
     read = worker._replace(read=worker.read + 1, queue=worker.queue + header)
     yield f"{name} reads offset {worker.read}", world.with_worker(name, read)
 

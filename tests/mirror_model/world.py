@@ -11,7 +11,7 @@ from blockhouse_mirror.protocol import provenance
 from blockhouse_mirror.protocol.ownership import GRANT_SECONDS, WIRE_SECONDS, Ownership
 from blockhouse_mirror.protocol.position import Holder, Position
 from blockhouse_mirror.protocol.progress import Progress, Run
-from blockhouse_mirror.protocol.provenance import Origin, OriginFormat
+from blockhouse_mirror.protocol.provenance import Origin, origin_format
 from blockhouse_mirror.protocol.takeover import Log
 
 RULES = frozenset(
@@ -31,7 +31,7 @@ KEY = TopicPartition("t", 0)
 TICK = 5.0
 """Seconds."""
 SOURCE, TARGET = "source", "target"
-FORMAT = OriginFormat(SOURCE, "t-id", 0)
+FORMAT = origin_format(SOURCE, "t-id", 0)
 
 
 class Setting(NamedTuple):

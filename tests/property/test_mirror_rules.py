@@ -13,10 +13,10 @@ from blockhouse_mirror.protocol.lag import KEPT, Lateness
 from blockhouse_mirror.protocol.ownership import GRANT_SECONDS, WIRE_SECONDS, Ownership
 from blockhouse_mirror.protocol.position import Holder, Position
 from blockhouse_mirror.protocol.progress import Progress, Run
-from blockhouse_mirror.protocol.provenance import Origin, OriginFormat
+from blockhouse_mirror.protocol.provenance import Origin, origin_format
 from blockhouse_mirror.protocol.takeover import Log, Start, Stop, after_tail, decide
 
-FORMAT = OriginFormat("S", "t", 0)
+FORMAT = origin_format("S", "t", 0)
 
 
 class Histories(RuleBasedStateMachine):
@@ -72,7 +72,7 @@ class Histories(RuleBasedStateMachine):
     def send(self, run: list[int]) -> None:
         after = self.progress.after
         for offset in run:
-            self.wire.append((offset, FORMAT.encode(offset, after), offset == run[-1]))
+            self.wire.append((offset, FORMAT % (offset, after), offset == run[-1]))
             after = offset + 1
         if run:
             self.progress.sent(Run(run[0], run[-1], len(run), len(run), 0, 0))
@@ -222,7 +222,7 @@ def test_any_position_is_read_as_it_was_written(
 def test_any_origin_is_read_as_it_was_written(
     cluster: str, topic: str, partition: int, offset: int, after: int
 ) -> None:
-    header = OriginFormat(cluster, topic, partition).encode(offset, after)
+    header = origin_format(cluster, topic, partition) % (offset, after)
 
     assert provenance.decode(header) == Origin(cluster, topic, partition, offset, after)
 

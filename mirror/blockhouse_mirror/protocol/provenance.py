@@ -24,14 +24,10 @@ class Origin:
     after: int
 
 
-class OriginFormat:
-    """Writes the header of one source partition; what does not change is encoded once."""
-
-    def __init__(self, cluster: str, topic_id: str, partition: int) -> None:
-        self._stem = f"{_VERSION} {cluster} {topic_id} {partition} "
-
-    def encode(self, offset: int, after: int) -> bytes:
-        return f"{self._stem}{offset} {after}".encode()
+def origin_format(cluster: str, topic_id: str, partition: int) -> bytes:
+    """The header of records of one source partition, to be completed by `% (offset, after)`."""
+    stem = f"{_VERSION} {cluster} {topic_id} {partition} ".encode()
+    return stem.replace(b"%", b"%%") + b"%d %d"
 
 
 def decode(value: bytes | None) -> Origin | None:

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 
 from blockhouse_mirror.protocol import dead_letter
 from blockhouse_mirror.protocol.dead_letter import Outgoing
 from blockhouse_mirror.protocol.progress import Progress, Run
 from blockhouse_mirror.work.source import GONE
-from blockhouse_mirror.work.target import CONSEQUENCES, REPORT_SECONDS, Delivered, Target
+from blockhouse_mirror.work.target import CONSEQUENCES, REPORT_SECONDS, Delivered, NotSent, Target
 
 TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 FAULTS = TOO_LARGE | {KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_RECORD}
@@ -65,11 +65,11 @@ class Alone:
         return self._progress.letters > letters
 
     def _hand_over(self, record: Outgoing, heard: Delivered) -> None:
-        fields = record.topic, record.partition, record.key, record.value, record.timestamp_ms
+        content = record.value, record.key, record.timestamp_ms, list(record.headers)
         try:
-            self._target.send(*fields, list(record.headers), heard)
-        except KafkaException as error:
-            self._error = error.args[0]
+            self._target.send(record.topic, record.partition, [content], heard)
+        except NotSent as error:
+            self._error = error.cause
 
     def _answered(self, error: KafkaError | None, message: Any) -> None:
         if error is None:

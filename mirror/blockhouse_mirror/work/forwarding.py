@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 
 from blockhouse_mirror.protocol import provenance
 from blockhouse_mirror.protocol.dead_letter import Outgoing
@@ -17,7 +17,7 @@ from blockhouse_mirror.protocol.progress import Progress, Run
 from blockhouse_mirror.work.alone import Alone
 from blockhouse_mirror.work.link import Link
 from blockhouse_mirror.work.source import END, GAPS, GONE, REFUSED, Key, Source
-from blockhouse_mirror.work.target import CONSEQUENCES, Target
+from blockhouse_mirror.work.target import CONSEQUENCES, Content, NotSent, Target
 
 BATCH = 1000
 READ_SECONDS, IDLE_READ_SECONDS = 0.005, 0.02
@@ -34,9 +34,8 @@ batch ends the task."""
 PATIENCE = 1.0
 """Seconds for which acknowledgements are waited for before partitions that have none are paused."""
 
-Record = tuple[Any, int, int, list[tuple[str, Any]]]
-"""What was read (`confluent_kafka.Message`), its source offset, timestamp in milliseconds, and headers."""
-Send = Callable[[Link, list[Record]], None]
+Send = Callable[[Link, list[int], list[Content]], None]
+"""Sends records of a partition, given their source offsets and what goes to the target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,24 +101,25 @@ class Forwarding:
             self._pausing = []
 
     def _take(self, link: Link, messages: Iterable[Any], send: Send) -> None:
-        for run in self._runs(link, messages):
-            send(link, run)
+        for offsets, records in self._runs(link, messages):
+            send(link, offsets, records)
             if link.ending or self._target.broken:
                 return  # nothing is passed behind a record that was not sent
         if link.progress.in_flight_bytes > self.share and not link.paused and not link.ending:
             self._paused[link.key] = link
             self._pause(link)
 
-    def _runs(self, link: Link, messages: Iterable[Any]) -> Iterator[list[Record]]:
+    def _runs(self, link: Link, messages: Iterable[Any]) -> Iterator[tuple[list[int], list[Content]]]:
         """The records to send on, in order; whatever else is among them is noted when those before it are sent."""
-        progress = link.progress
-        read, size, run = progress.read, 0, list[Record]()
+        progress, origin = link.progress, link.origin
+        read, after = progress.read, progress.after
+        size, offsets, records = 0, list[int](), list[Content]()
         for message in messages:
             error, offset = message.error(), message.offset()
             if error is not None:
-                if run:
-                    yield run
-                    size, run = 0, []
+                if records:
+                    yield offsets, records
+                    size, offsets, records = 0, [], []
                 self._event(link, error, offset)
                 if link.ending:
                     return
@@ -130,57 +130,55 @@ class Forwarding:
             epoch = -1 if epoch is None else epoch
             comes_back = bool(headers) and provenance.came_from(headers, self._target_cluster)
             if comes_back or epoch != progress.read_epoch:
-                if run:
-                    yield run
-                    size, run = 0, []
+                if records:
+                    yield offsets, records
+                    size, offsets, records = 0, [], []
                 progress.in_epoch(offset, epoch)
             read = offset + 1
             if comes_back:
                 progress.leave_out(offset)
                 continue
-            run.append((message, offset, message.timestamp()[1], headers))
+            headers.append((provenance.HEADER, origin % (offset, after)))
+            after = read
+            offsets.append(offset)
+            records.append((message.value(), message.key(), message.timestamp()[1], headers))
             size += len(message)
             if size >= RUN_BYTES:
-                yield run
-                size, run = 0, []
-        if run:
-            yield run
+                yield offsets, records
+                size, offsets, records = 0, [], []
+        if records:
+            yield offsets, records
 
     def _pause(self, link: Link) -> None:
         link.paused = True
         self._pausing.append(link.key)
 
-    def _send(self, link: Link, run: list[Record]) -> None:
+    def _send(self, link: Link, offsets: list[int], records: list[Content]) -> None:
         """The client keeps the order and leaves no gap: the last one's acknowledgement is that of all."""
-        assigned, after, last = link.assigned, link.progress.after, len(run) - 1
-        to, partition, encode, send = assigned.target_topic, assigned.partition, link.format.encode, self._target.send
-        for number, (message, offset, moment, headers) in enumerate(run):
-            headers.append((provenance.HEADER, encode(offset, after)))
-            delivered = link.delivered if number == last else None
-            try:
-                send(to, partition, message.key(), message.value(), moment, headers, delivered)
-            except KafkaException as error:
-                self._not_sent(link, run[:number], offset, error.args[0])
-                return
-            after = offset + 1
-        self._in_flight(link, run)
+        try:
+            self._target.send(link.assigned.target_topic, link.assigned.partition, records, link.delivered)
+        except NotSent as error:
+            self._not_sent(link, offsets, records, error)
+        else:
+            self._in_flight(link, offsets, records)
 
-    def _in_flight(self, link: Link, run: list[Record]) -> None:
-        messages, offsets, moments, _ = zip(*run, strict=True)
-        size = sum(map(len, messages))
-        link.progress.sent(Run(offsets[0], offsets[-1], len(run), size, min(moments), sum(moments)))
-        self.records += len(run)
+    def _in_flight(self, link: Link, offsets: list[int], records: list[Content]) -> None:
+        values, _, moments, _ = zip(*records, strict=True)
+        size = sum(map(len, filter(None, values)))
+        link.progress.sent(Run(offsets[0], offsets[-1], len(records), size, min(moments), sum(moments)))
+        self.records += len(records)
 
-    def _not_sent(self, link: Link, before: list[Record], offset: int, cause: KafkaError) -> None:
-        """The client refused the record at the offset. Those before it in its run were sent, and none of them reports
-        what becomes of it: the producer ends as if a batch had been refused."""
-        if before:
-            self._in_flight(link, before)
-        if cause.code() not in CONSEQUENCES:
-            reason = "TargetPartitionUnknown" if cause.code() in GONE else "RecordRefused"
-            self._refuse(link, reason, f"offset {offset}: {cause.str()}")
-        if before or cause.code() in CONSEQUENCES:
-            self._target.end(cause.str())
+    def _not_sent(self, link: Link, offsets: list[int], records: list[Content], error: NotSent) -> None:
+        """The client refused one of the records. Those before it were sent, and none of them reports what becomes of
+        it: the producer ends as if a batch had been refused."""
+        sent, code, text = error.sent, error.cause.code(), error.cause.str()
+        if sent:
+            self._in_flight(link, offsets[:sent], records[:sent])
+        if code not in CONSEQUENCES:
+            reason = "TargetPartitionUnknown" if code in GONE else "RecordRefused"
+            self._refuse(link, reason, f"offset {offsets[sent]}: {text}")
+        if sent or code in CONSEQUENCES:
+            self._target.end(text)
 
     def _event(self, link: Link, error: KafkaError, offset: int) -> None:
         code = error.code()
@@ -257,16 +255,8 @@ class Forwarding:
             careful.waiting.clear()
             self._take(link, waiting, self._send)
 
-    def _send_alone(self, alone: Alone, link: Link, run: list[Record]) -> None:
-        ((message, offset, moment, headers),) = run
-        origin = link.format.encode(offset, link.progress.after)
-        record = Outgoing(
-            link.assigned.target_topic,
-            link.assigned.partition,
-            message.key(),
-            message.value(),
-            moment,
-            (*headers, (provenance.HEADER, origin)),
-        )
-        alone.send(record, offset, len(message), link.delivered)
+    def _send_alone(self, alone: Alone, link: Link, offsets: list[int], records: list[Content]) -> None:
+        ((value, key, timestamp_ms, headers),) = records
+        record = Outgoing(link.assigned.target_topic, link.assigned.partition, key, value, timestamp_ms, tuple(headers))
+        alone.send(record, offsets[0], len(value or b""), link.delivered)
         self.records += 1

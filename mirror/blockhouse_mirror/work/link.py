@@ -21,14 +21,14 @@ class Link:
     """One partition: from the source to the target. `started` once it is read."""
 
     __slots__ = (
-        "_failures", "assigned", "careful", "careful_until", "ending", "format", "latency_max", "latency_sum", "paused",
+        "_failures", "assigned", "careful", "careful_until", "ending", "latency_max", "latency_sum", "origin", "paused",
         "progress", "seen", "started",
     )  # fmt: skip
 
     def __init__(self, assigned: Assigned, source_cluster: str, failures: list[tuple[Link, KafkaError]]) -> None:
         self.assigned = assigned
         self.progress = Progress(assigned.offset, assigned.epoch, assigned.tail)
-        self.format = provenance.OriginFormat(source_cluster, assigned.topic_id, assigned.partition)
+        self.origin = provenance.origin_format(source_cluster, assigned.topic_id, assigned.partition)
         self.started = self.paused = self.ending = False
         self.careful_until = assigned.careful_until
         self.careful = assigned.offset < assigned.careful_until

@@ -7,7 +7,7 @@ must end ends as a process, and any report of a failure ends the producer with i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -16,12 +16,23 @@ from blockhouse.config.endpoints import KafkaCluster
 
 Delivered = Callable[[KafkaError | None, Any], None]
 """Called with the error, if there is one, and the `confluent_kafka.Message`."""
+Content = tuple[bytes | None, bytes | None, int, list[tuple[str, Any]]]
+"""Value, key, timestamp in milliseconds and headers of a record."""
 CONSEQUENCES = {KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 """Errors of records that only share a producer with the one that was refused."""
 LINGER_MS = 5
 REPORT_SECONDS = 2.0
 """How long after the end of a producer what became of its records may still be reported."""
 FULL_WAIT = 0.05
+
+
+class NotSent(Exception):
+    """The client refused a record, or can send nothing any more. Those before it, `sent` many, were handed to it."""
+
+    def __init__(self, sent: int, cause: KafkaError) -> None:
+        super().__init__(cause.str())
+        self.sent = sent
+        self.cause = cause
 
 
 def settings(cluster: KafkaCluster, name: str, queue_bytes: int, compression: str, linger_ms: int) -> dict[str, Any]:
@@ -56,26 +67,21 @@ class Target:
         self.broken = ""
         """Why nothing can be sent any more; empty while it can."""
 
-    def send(
-        self,
-        topic: str,
-        partition: int,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp_ms: int,
-        headers: list[tuple[str, Any]],
-        delivered: Delivered | None,
-    ) -> None:
-        """Raises KafkaException for what the client itself refuses, and when it is broken. Waits while its queue is
-        full. Without `delivered` the record is answered for by the next one of its partition that has it."""
-        while True:
-            try:
-                self._produce(
-                    topic, value, key, partition, timestamp=timestamp_ms, headers=headers, on_delivery=delivered
-                )
-                return
-            except BufferError:
-                self.poll(FULL_WAIT)
+    def send(self, topic: str, partition: int, records: Sequence[Content], delivered: Delivered) -> None:
+        """Sends them in order and waits while the client's queue is full. `delivered` reports the last one, which
+        answers for all. Raises NotSent."""
+        produce, last = self._produce, len(records) - 1
+        for number, (value, key, timestamp_ms, headers) in enumerate(records):
+            reported = delivered if number == last else None
+            while True:
+                try:
+                    # Arguments by position: by name, a call takes a third longer.
+                    produce(topic, value, key, partition, reported, None, timestamp_ms, headers)
+                    break
+                except BufferError:
+                    self.poll(FULL_WAIT)
+                except KafkaException as error:
+                    raise NotSent(number, error.args[0]) from error
 
     def poll(self, seconds: float) -> None:
         try:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 
 from blockhouse_mirror.protocol.dead_letter import ANY, NOW, OMITTED, REASON, TIMESTAMP, TOPIC, Outgoing
 from blockhouse_mirror.protocol.progress import Progress
 from blockhouse_mirror.work import alone as module
 from blockhouse_mirror.work.alone import Alone
+from blockhouse_mirror.work.target import Content, NotSent
 
 ORIGIN = ("blockhouse-mirror", b"1 S t-id 0 7 7")
 RECORD = Outgoing("t", 3, b"k", b"value", 5, (("x", b"1"), ORIGIN))
@@ -42,12 +43,14 @@ class Target:
         self._world = world
         self._waiting: list[Any] = []
 
-    def send(self, topic: str, partition: int, key: Any, value: Any, moment: int, headers: Any, delivered: Any) -> None:
+    def send(self, topic: str, partition: int, records: Sequence[Content], delivered: Any) -> None:
+        ((value, key, moment, headers),) = records
         assert not self.broken, "a producer that was refused once sends nothing more"
         answer = next(self._world.answers)
         self._world.sent.append(Outgoing(topic, partition, key, value, moment, tuple(headers)))
         if self._world.at_once and answer is not None:
-            raise KafkaException(Error(answer))
+            error: Any = Error(answer)
+            raise NotSent(0, error)
         self._waiting.append((delivered, answer))
 
     def poll(self, seconds: float) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, Message
 
 from blockhouse_mirror.work import forwarding as module
 from blockhouse_mirror.work.forwarding import Forwarding
 from blockhouse_mirror.work.link import Link
 from blockhouse_mirror.work.source import END
+from blockhouse_mirror.work.target import Content, NotSent
 from tests.unit.mirror.test_mirror_lease import ASSIGNED
 
 SIZE = 1000
@@ -36,8 +38,8 @@ class Clusters:
     def pause(self, keys: list[tuple[str, int]]) -> None:
         self.paused += keys
 
-    def send(self, *record: Any) -> None:
-        self.unacknowledged.append((record[-1], self.reads - 1))
+    def send(self, topic: str, partition: int, records: Sequence[Content], delivered: Any) -> None:
+        self.unacknowledged.append((delivered, self.reads - 1))
 
     def poll(self, seconds: float) -> None:
         self.polls += 1
@@ -120,10 +122,10 @@ class Ending(Clusters):
         found, self.messages = self.messages, []
         return found
 
-    def send(self, *record: Any) -> None:
-        if len(self.sent) >= self.refused:
-            raise KafkaException(KafkaError(self.code))
-        self.sent.append(record[-1])
+    def send(self, topic: str, partition: int, records: Sequence[Content], delivered: Any) -> None:
+        self.sent.append(len(records))
+        if len(records) > self.refused:
+            raise NotSent(self.refused, KafkaError(self.code))
 
     def end(self, why: str) -> None:
         self.broken = why
@@ -170,7 +172,7 @@ def test_the_last_record_before_the_end_of_a_log_reports_for_those_before_it() -
 
     forwarding.forward()
 
-    assert clusters.sent == [None, link.delivered]
+    assert clusters.sent == [2]
     link.delivered(None, record(1))
     assert (link.progress.position, link.progress.records, link.progress.settled) == (2, 2, True)
 

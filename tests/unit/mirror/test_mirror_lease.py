@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from blockhouse.gate.client import GateAddress
 from blockhouse_mirror.gate.messages import Assign, Assigned, Bye, FromDriver, FromTask, Released, Stop, Welcome
-from blockhouse_mirror.protocol.provenance import HEADER, OriginFormat, newest
+from blockhouse_mirror.protocol.provenance import HEADER, newest, origin_format
 from blockhouse_mirror.work import task as module
+from blockhouse_mirror.work.target import Content
 from blockhouse_mirror.work.task import MirrorLease, run_leases
 from tests.unit.mirror.driving import config
 
@@ -135,9 +136,9 @@ class Target:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def send(self, *record: Any) -> None:
-        headers, delivered = record[-2:]
-        self._world.callbacks.append((delivered, headers))
+    def send(self, topic: str, partition: int, records: Sequence[Content], delivered: Any) -> None:
+        for number, (_, _, _, headers) in enumerate(records, 1):
+            self._world.callbacks.append((delivered if number == len(records) else None, headers))
 
     def poll(self, seconds: float) -> None:
         for delivered, headers in self._world.callbacks:
@@ -166,8 +167,8 @@ def run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_came_from_the_target_is_not_mirrored_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    from_target = (HEADER, OriginFormat("T", "x", 0).encode(7, 7))
-    from_elsewhere = (HEADER, OriginFormat("R", "y", 0).encode(9, 9))
+    from_target = (HEADER, origin_format("T", "x", 0) % (7, 7))
+    from_elsewhere = (HEADER, origin_format("R", "y", 0) % (9, 9))
     world = World([Message(0), Message(1, [from_target]), Message(2, [from_elsewhere, ("x", b"1")])], records=2)
 
     run(world, monkeypatch)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from blockhouse_mirror.protocol.provenance import HEADER, Origin, OriginFormat, came_from, decode, newest, without
+from blockhouse_mirror.protocol.provenance import HEADER, Origin, came_from, decode, newest, origin_format, without
 
 CLUSTER, TOPIC_ID = "Mk3OEYBSRHuTvEM7a5JwTg", "b0Yb1zvPTVW9tCn1SsbvPw"
 
 
 def hop(cluster: str, offset: int = 5) -> tuple[str, bytes]:
-    return HEADER, OriginFormat(cluster, TOPIC_ID, 3).encode(offset, offset - 1)
+    return HEADER, origin_format(cluster, TOPIC_ID, 3) % (offset, offset - 1)
 
 
 def test_an_origin_is_read_as_it_was_written() -> None:
-    written = OriginFormat(CLUSTER, TOPIC_ID, 3).encode(1 << 60, 17)
+    written = origin_format(CLUSTER, TOPIC_ID, 3) % (1 << 60, 17)
 
     assert decode(written) == Origin(CLUSTER, TOPIC_ID, 3, 1 << 60, 17)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from blockhouse_mirror.protocol.provenance import newest
 from blockhouse_mirror.work import forwarding, refusals
 from blockhouse_mirror.work import task as module
 from blockhouse_mirror.work.forwarding import CAREFUL
+from blockhouse_mirror.work.target import Content
 from blockhouse_mirror.work.task import MirrorLease, run_leases
 from tests.unit.mirror.driving import config
 from tests.unit.mirror.test_mirror_alone import Error
@@ -77,10 +79,11 @@ class Target:
         brokers.producers += 1
         self._waiting: list[Any] = []
 
-    def send(self, topic: str, partition: int, key: Any, value: Any, moment: int, headers: Any, delivered: Any) -> None:
-        origin = newest(headers)
-        assert origin is not None
-        self._waiting.append((topic, origin.offset, delivered))
+    def send(self, topic: str, partition: int, records: Sequence[Content], delivered: Any) -> None:
+        for number, (_, _, _, headers) in enumerate(records, 1):
+            origin = newest(headers)
+            assert origin is not None
+            self._waiting.append((topic, origin.offset, delivered if number == len(records) else None))
 
     def poll(self, seconds: float) -> None:
         waiting, self._waiting, log = self._waiting, [], self._brokers.log
