@@ -159,6 +159,7 @@ class Shard:
         self, server: Server, table: Table, parts: list[tuple[Hash, tuple[Row, ...]]], timeout: float
     ) -> bool:
         world, seen = self.world, False
+        world.strike("insert arrives", server.number)
         await asyncio.sleep(world.trip(server.zone, 0) * 3)
         for hash_, rows in parts:
             early = hash_ in table.blocks and world.chance(world.setting.chances.early_ok)

@@ -20,6 +20,7 @@ from blockhouse_aggregator.coordination.restarts import RestartDemand
 from blockhouse_aggregator.kafka.facts import Bounds
 from blockhouse_aggregator.kafka.log_ends import Ends
 from blockhouse_aggregator.runtime.adapters import KafkaGroups
+from blockhouse_aggregator.runtime.ports import StreamFacts
 from blockhouse_aggregator.runtime.shared_question import SharedQuestion
 from blockhouse_aggregator.spark.task import LeaseFigures, LeaseSpec
 from tests.simulation.member import SimMember
@@ -250,6 +251,12 @@ class SimGroups(KafkaGroups):
     async def reaches(self, stream: StreamId, position: int, leader_epoch: int) -> bool:
         facts: SimFacts = self._facts[stream.cluster]
         return bool(await self._threads.run(facts.reaches, stream, position, leader_epoch))
+
+    async def facts(self, stream: StreamId, epoch: int) -> StreamFacts:
+        found = await super().facts(stream, epoch)
+        node = current()
+        node.world.strike("offset read", node.number)
+        return found
 
     async def commit(self, stream: StreamId, epoch: int, offset: int, metadata: str) -> Any:
         node = current()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.simulation.oracle import Oracle
     from tests.simulation.replica import Node
 
-EVENTS = ("topic", "topic", "cut", "election", "offsets", "markers", "schema", "backup", "clock")
+EVENTS = ("topic", "topic", "cut", "cut", "election", "offsets", "markers", "schema", "backup", "clock")
 """A topic is deleted and made again; a log is cut and written again; leaders change; committed offsets go back with
 their metadata; ZooKeeper loses the markers, or the schema history, or is restored from an old backup;
 machines are suspended, their clocks with them."""
@@ -53,6 +53,8 @@ class Events:
         self._oracle = oracle
         self._misfortunes = misfortunes
         self._random = Random(f"{world.setting.seed} events")
+        self._deserted = self._random.random() < 0.4
+        """Whether no producer writes to a log any more that is cut."""
 
     def begin(self) -> None:
         kinds: dict[str, Callable[[], bool]] = {
@@ -141,13 +143,23 @@ class Events:
         return True
 
     def cut(self) -> bool:
-        """A leader without the last messages is elected, and other messages take their place."""
+        """A leader without the last messages is elected, and other messages take their place; or no producer writes to
+        it any more, and the worker dies that has sent a block of what is gone."""
         log = self._random.choice(self._any_cluster().logs)
         last = self._oracle.last(log.stream)
         entry = self._clusters[log.stream.cluster].offsets[log.stream.partition]
         if last is None or last.leader_epoch < 0 or last.position < 2 or entry.forced:
             return False
         at = min(log.end, self._random.randint(max(0, last.position - 8), last.position + 2))
+        if self._deserted:
+            workers = [(n, w) for n in self._nodes for w in n.workers.values() if w.spec.stream == log.stream]
+            sent = [(n, w, key) for n, w in workers for key in w.inserting]
+            if not sent:
+                return False
+            node, worker, key = self._random.choice(sent)
+            at = self._random.randint(key.begin, key.end)
+            node.kill_worker(worker)
+            log.silent = True
         log.cut(at)
         self._causes(log, "LogTruncated", "BeyondLogEnd", *REPLAYS)
         self._world.narrate(f"kafka {log.stream.cluster}", f"{log.stream} is cut to {at}, P={last.position}")
@@ -158,7 +170,8 @@ class Events:
             while log.content is rewritten and log.end < last.position + 3:
                 log.kinds.append(self._random.choice([HOLE, *range(self._world.setting.tables)]))
 
-        self._world.later(self._random.choice([0.0, self._random.uniform(0, 10)]), write)
+        if not self._deserted:
+            self._world.later(self._random.choice([0.0, self._random.uniform(0, 10)]), write)
         return True
 
     def offsets(self) -> bool:

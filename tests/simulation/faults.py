@@ -15,6 +15,9 @@ from tests.simulation.replica import Node
 from tests.simulation.world import World
 from tests.simulation.zookeeper import IDS, Ensemble
 
+IN_A_ROW = 8
+"""Workers of a stream that die one after the other: more than the failed leases that raise an alarm."""
+
 
 class Misfortunes:
     """Everything that can be done to a world. `begin` sets it going, `heal` ends it all."""
@@ -47,7 +50,7 @@ class Misfortunes:
             self._kill_worker, self._kill_server, self._freeze, self._freeze, self._freeze, self._stall, self._stall,
             self._zone_down, self._kafka_down, self._zookeeper_down, self._expire, self._expire, self._split,
             self._stop_fetches, self._stop_fetches, self._restart, self._restart, self._force_offset,
-            self._eclipse, self._eclipse, self._take_lock, self._detach,
+            self._eclipse, self._eclipse, self._take_lock, self._detach, self._kill_in_a_row, self._kill_in_a_row,
         ]  # fmt: skip
 
     def _at(self, delay: float, work: Callable[[], None]) -> None:
@@ -113,19 +116,63 @@ class Misfortunes:
         part that waits for its quorum. Then the server is gone for longer than its session, and the part with it."""
         node.kill()
         self._later(10, 25, node.start)
+        self._lose_part(node, self._random.uniform(1, 9))
+
+    def _abandon(self, node: Node | None = None) -> None:
+        """The same of a block that is sent again, while all but its server live: its worker gets "ok" for its own part
+        when that has not met its quorum in time."""
+        self._lose_part(node or self._any(), self._world.setting.quorum_timeout + self._random.uniform(0.3, 2))
+
+    def _lose_part(self, node: Node, after: float) -> None:
         self._stop_fetches(self._shard.tables, 8, 20)
         session = self._world.setting.server_session
 
         def lose_server() -> None:
             self._kill_server(node, session + 1, session + 8)
 
-        self._at(self._random.uniform(1, 9), lose_server)
+        self._at(after, lose_server)
 
     def _freeze(self, node: Node | None = None) -> None:
         """SIGSTOP and SIGCONT, of the driver alone or with its workers."""
         node = node or self._any()
         if node.driver.alive:
             self._thaw_later(node.freeze(workers=self._random.random() < 0.6), 0.5, 30)
+
+    def _freeze_pod(self, node: Node | None = None) -> None:
+        """With its server, until another owner has stored what that has just got, or for 8 s."""
+        node = node or self._any()
+        if not node.driver.running or not node.server.process.running:
+            return
+        lacking = [(table, row) for table, row in self._in_flight(node) if row not in table.rows]
+        node.server.process.frozen = True
+        asleep = [*node.freeze(workers=True), node.server.process]
+        self._frozen += asleep
+        until = self._world.loop.time() + 8
+
+        def look() -> None:
+            stored = any((part := table.rows.get(row)) is not None and part.safe for table, row in lacking)
+            if stored or self._world.loop.time() > until:
+                self._wake(asleep)
+            else:
+                self._world.later(0.2, look)
+
+        look()
+
+    def _kill_in_a_row(self) -> None:
+        """The workers of a stream die one after the other, each once it has stored something, as for want of memory."""
+        node = self._any()
+        if node.workers:
+            self._kill_next(node, self._random.choice(list(node.workers.values())).spec.stream, 0, IN_A_ROW)
+
+    def _kill_next(self, node: Node, stream: StreamId, stored: int, left: int) -> None:
+        owner = node.aggregator.owners.get(stream)
+        if owner is None or not node.driver.running or self._world.healing or left == 0:
+            return
+        blocks, workers = owner.report.counters.blocks, [w for w in node.workers.values() if w.spec.stream == stream]
+        kills = blocks > stored and bool(workers)
+        for worker in workers if kills else ():
+            node.kill_worker(worker)
+        self._world.later(0.3, self._kill_next, node, stream, blocks if kills else stored, left - kills)
 
     def _stall(self, node: Node | None = None) -> None:
         """The event loop stands still while the threads of Kafka and ZooKeeper clients continue."""
@@ -200,9 +247,7 @@ class Misfortunes:
     def oversleep(self, node: Node | None = None, *, machine: bool = False, most: float = 40) -> None:
         """Frozen with a lock in its hands until its block, replayed by another owner, has left the window."""
         node = node or self._any()
-        owners = [owner for owner in node.aggregator.owners.values() if owner.state is not None]
-        blocks = [(o.stream, t.table, t.block.intent.begin) for o in owners for t in o.state.in_flight]
-        begins = [(self._shard.tables[t % IDS - 1], self._row(node, stream, begin)) for stream, t, begin in blocks]
+        begins = self._in_flight(node)
         asleep = node.suspend() if machine else node.freeze(workers=self._random.random() < 0.5)
         self._frozen += asleep
         until = self.asleep_until = self._world.loop.time() + most
@@ -217,6 +262,12 @@ class Misfortunes:
                 self._world.later(0.5, look)
 
         look()
+
+    def _in_flight(self, node: Node) -> list[tuple[Table, Row]]:
+        """Of each block in its hands: the table and the first row."""
+        owners = [owner for owner in node.aggregator.owners.values() if owner.state is not None]
+        blocks = [(o.stream, t.table, t.block.intent.begin) for o in owners for t in o.state.in_flight]
+        return [(self._shard.tables[t % IDS - 1], self._row(node, stream, begin)) for stream, t, begin in blocks]
 
     def _row(self, node: Node, stream: StreamId, offset: int) -> Row:
         return (node.stream_number(stream), *node.log_of(stream).content.message(offset))
@@ -339,6 +390,12 @@ class Misfortunes:
         blows = [self.kill_driver, self._kill_pod, self._freeze, self._freeze, self._stall, self._kill_worker]
         if point == "part written":  # the moment before another replica has it
             blows = [self._kill_server, self._kill_pod, self._kill_pod, self._freeze, self._orphan, self._orphan]
+        if point == "offset read":  # and not yet the marker
+            blows = [self._freeze]
+        if point == "replay sent":
+            blows = [self._abandon]
+        if point == "insert arrives":
+            blows = [self._freeze_pod]
         if point == "lock held":
             blows = [self._expire, self._freeze, self.oversleep, self.oversleep, self.oversleep]
         blow = self._random.choice([*blows, self._expire])

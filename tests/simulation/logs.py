@@ -89,13 +89,15 @@ class Content:
 
 
 class StreamLog:
-    """One partition. `contents` are what it held, oldest first; `dead` are messages with a dead letter."""
+    """One partition. `contents` are what it held, oldest first; `dead` are messages with a dead letter. `silent`: no
+    producer writes to it any more."""
 
     def __init__(self, stream: StreamId, zone: int) -> None:
         self.stream = stream
         self.zone = zone
         self.contents = [Content([], [(0, 0, 0)], [(0, 0)])]
         self.dead: set[Message] = set()
+        self.silent = False
 
     @property
     def content(self) -> Content:

@@ -21,6 +21,8 @@ from tests.simulation.clock import Process
 from tests.simulation.kafka import Cluster, SimSession
 from tests.simulation.world import World
 
+LATE = 0.05
+"""Seconds by which a callback is late only if its process was frozen."""
 opening: list[SimMember] = []
 """The member whose session is being opened: the product's code asks its module for a session, not us."""
 
@@ -123,7 +125,11 @@ class SimMember(product.GroupMember):
 
     def poll_soon(self) -> None:
         delay = self._sim.world.random.uniform(0.01, 0.6)
-        self.loop.call_later(delay, self._poll_now, context=self._threads.context)
+        self.loop.call_later(delay, self._answered, self.loop.time() + delay, context=self._threads.context)
+
+    def _answered(self, at: float) -> None:
+        """What the coordinator has answered by then; a client that was frozen meanwhile has to ask first."""
+        (self._poll_now if self.loop.time() - at < LATE else self.poll_soon)()
 
     def _poll_now(self) -> None:
         if self._session is None or self._closed:

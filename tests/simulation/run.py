@@ -181,7 +181,7 @@ def _produce(world: World, clusters: dict[str, Cluster]) -> None:
 
     def produce() -> None:
         log = world.random.choice(logs)
-        for _ in range(world.random.randint(1, 4)):
+        for _ in range(world.random.randint(1, 4) if not log.silent else 0):
             table = world.random.randrange(setting.tables)
             kind = world.random.choices([table, HOLE, HEADLESS, BAD + table], weights=weights)[0]
             log.kinds.append(kind)

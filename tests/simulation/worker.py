@@ -318,6 +318,8 @@ class Worker:
         await self._prove(grant, left)
         if self._left(grant) <= LEAST_LIFETIME:
             raise ServerFault("the deadline was over when the proof was read", fault=Fault.RESEND)
+        if grant.ask_provenance:
+            self.world.strike("replay sent", node.number)
         number, split = node.stream_number(self.spec.stream), self.world.setting.split
         node.oracle.inserts(self.spec.stream, content, grant)
         parts = []

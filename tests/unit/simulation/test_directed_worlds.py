@@ -10,7 +10,7 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.protocol.state import Stage
 from tests.simulation.replica import Node
 from tests.simulation.run import Universe, setting_of, universe
-from tests.simulation.safeguards import ELSEWHERE, FOLDERS, OUTSIDE, patches, why_left_out
+from tests.simulation.safeguards import ELSEWHERE, FOLDERS, FOUND, OUTSIDE, patches, why_left_out
 from tests.simulation.world import Chances, Setting
 
 CALM = replace(
@@ -320,9 +320,42 @@ def test_a_lock_that_a_stranger_keeps_makes_its_table_late_and_no_other() -> Non
         assert stored(made, 0) == 3
 
 
-def test_every_safeguard_is_tried_in_simulated_worlds_or_has_a_reason_not_to_be() -> None:
+def test_a_block_that_the_server_remembers_and_whose_rows_are_gone_is_not_called_stored() -> None:
+    """As after DROP PARTITION, or when all replicas have lost the part."""
+    with universe(given(tables=1)) as made:
+        made.run(3)
+        owner, table = owner_of(made), made.shard.tables[0]
+        produced(made, 0, 3)
+        assert made.run(5, lambda: table.pending is not None or bool(table.parts))
+        owner.kill()
+        assert made.run(3, lambda: stored(made, 0) == 3)
+        made.world.causes["a/events/0"] = {"DuplicateButAbsent"}
+        table.parts.clear()
+        table.rows.clear()
+        wait_for_takeover(made, owner)
+        blocked = [(Stage.BLOCKED, "DuplicateButAbsent")]
+        assert made.run(10, lambda: in_flight(owner_of(made), 0) == blocked), "its intent is passed"
+        assert made.world.harm is None
+
+
+def test_a_fresh_block_that_the_server_knows_already_is_not_called_stored() -> None:
+    """As from another pipeline that loads the table, or from a topic of the same name and offsets."""
+    with universe(given(tables=1)) as made:
+        made.run(3)
+        made.world.causes["a/events/0"] = {"FreshDuplicate"}
+        made.shard.tables[0].blocks[(0, 0, tuple((0, offset, 0, 0) for offset in range(3)))] = made.world.now_ms()
+        produced(made, 0, 3)
+        blocked = [(Stage.BLOCKED, "FreshDuplicate")]
+        assert made.run(10, lambda: in_flight(owner_of(made), 0) == blocked), "its intent is passed"
+        assert made.world.harm is None
+
+
+def test_every_safeguard_is_found_by_simulated_worlds_or_has_a_reason_not_to_be() -> None:
     everything = {path.stem: path for folder in FOLDERS for path in folder.glob("*.patch")}
     left_out = {name: why_left_out(name, path) for name, path in everything.items()}
-    assert patches([]).keys() == {name for name, why in left_out.items() if not why}
+    tried = patches([]).keys()
+    assert tried == {name for name, why in left_out.items() if not why}
+    assert tried - FOUND == set(), "does `python -m tests.simulation --safeguards NAME` find it? See safeguards.FOUND"
+    assert FOUND - tried == set(), "no such patch is tried"
     unused = {*OUTSIDE.values(), *ELSEWHERE.values()} - set(left_out.values())
     assert not unused, "a reason without a patch"
