@@ -38,6 +38,7 @@ OUTSIDE = {
     " test_a_fresh_block_that_the_server_knows_already_is_not_called_stored",
     "invariant-skipped": "no simulated world has a defect of the driver",
     "late-first-insert": "the proof before the first byte refuses the same inserts",
+    "lock-checked-a-step-earlier": "it takes a stall between two steps of the loop: 1 world in 10,000",
     "looked-up-column-trusted": "no simulated table has a MATERIALIZED column",
     "marker-of-a-former-topic-enough": "it takes three events in a row",
     "marker-replaced-by-a-late-one": "a freeze between two writes as a topic is re-created: 1 world in 2,000",

@@ -7,6 +7,7 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from blockhouse.errors import Blocked, Retryable
 from blockhouse.metadata.model import InFlight
@@ -309,6 +310,27 @@ async def test_nothing_is_granted_under_a_lock_whose_session_was_lost() -> None:
     outcome = await storing(world).store(BLOCK, world)
     assert not world.grants
     assert isinstance(outcome, TryAgain)
+
+
+async def test_nothing_comes_between_the_check_of_the_lock_and_the_grant() -> None:
+    class Ending(Lock):
+        """Its session is over as soon as the event loop does anything else after the first check."""
+
+        def __getattribute__(self, name: str) -> Any:
+            if name == "valid":
+                asyncio.get_running_loop().call_soon(over.set)
+            return super().__getattribute__(name)
+
+    class Task:
+        async def insert(self, grant: Grant, lock: ports.Lock) -> Result:
+            late.append(over.is_set())
+            return Result(block=grant.block, outcome="stored", attempts=1, elapsed=0.0)
+
+        async def prove(self, lock: ports.Lock) -> None: ...
+
+    over, late = asyncio.Event(), list[bool]()
+    await storing(World(lock=Ending())).store(replace(BLOCK, fresh=True), Task())
+    assert late == [False]
 
 
 async def test_two_streams_of_one_aggregator_never_insert_into_a_table_at_once() -> None:

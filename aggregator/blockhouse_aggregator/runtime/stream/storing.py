@@ -132,9 +132,7 @@ class Storing:
 
     async def _insert(self, block: BlockToStore, task: Task, lock: Lock, grant: Grant) -> Result:
         async with self._slots:
-            if not lock.valid:
-                raise Retryable(f"lock of table {block.table.full_name} was lost before the insert", after=0.5)
-            inserting = asyncio.ensure_future(task.insert(grant, lock))
+            inserting = asyncio.ensure_future(_insert_under(lock, block, task, grant))
             # If the stream was revoked, no one awaits this result; the next owner's replay decides.
             inserting.add_done_callback(lambda done: done.cancelled() or done.exception())
             try:
@@ -143,6 +141,13 @@ class Storing:
                 # The stream is revoked, the insert continues: no one else may have the lock before it has ended.
                 await asyncio.wait({inserting})
                 raise
+
+
+async def _insert_under(lock: Lock, block: BlockToStore, task: Task, grant: Grant) -> Result:
+    """The event loop does nothing else between the check of the lock and the grant, for it may stand still."""
+    if not lock.valid:
+        raise Retryable(f"lock of table {block.table.full_name} was lost before the insert", after=0.5)
+    return await task.insert(grant, lock)
 
 
 async def _known_already(block: BlockToStore, result: Result, task: Task, lock: Lock) -> InsertOutcome:
