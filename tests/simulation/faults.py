@@ -27,7 +27,7 @@ class Misfortunes:
     ) -> None:
         self._world = world
         self._nodes = nodes
-        self._shard = shard
+        self._shard = self.shard = shard
         self._clusters = clusters
         self._ensemble = ensemble
         self._random = Random(f"{world.setting.seed} faults")
@@ -111,7 +111,7 @@ class Misfortunes:
         server.kill()
         self._later(least, most, server.start)
 
-    def _orphan(self, node: Node) -> None:
+    def orphan(self, node: Node) -> None:
         """No replica fetches what its server has just written, and its driver is gone: the next owner gets "ok" for a
         part that waits for its quorum. Then the server is gone for longer than its session, and the part with it."""
         node.kill()
@@ -232,17 +232,21 @@ class Misfortunes:
         a worker sends just now is left to it, and what a server has of a worker that died and has not written yet: it
         could be recognised by nothing else."""
         table = self._random.choice(self._shard.tables)
+        sent = self.sent()
+        self._world.narrate("shard", f"t{table.number}: its partitions are detached and attached")
+        kept = {part.hash for part in table.parts if sent & set(part.rows) or part is table.pending}
+        table.blocks = {h: made for h, made in table.blocks.items() if h in kept or table.under_way[h]}
+
+    def sent(self) -> set[Row]:
+        """Of what workers are sending just now, and of what servers have and have not written yet."""
         workers = [worker for node in self._nodes for worker in node.workers.values()]
-        sent = {
+        rows = {
             self._row(worker.node, worker.spec.stream, offset)
             for worker in workers
             for key in worker.inserting
             for offset in range(key.begin, key.end + 1)
         }
-        sent.update(row for rows in self._shard.under_way() for row in rows)
-        self._world.narrate("shard", f"t{table.number}: its partitions are detached and attached")
-        kept = {part.hash for part in table.parts if sent & set(part.rows) or part is table.pending}
-        table.blocks = {h: made for h, made in table.blocks.items() if h in kept or table.under_way[h]}
+        return rows.union(*self._shard.under_way())
 
     def oversleep(self, node: Node | None = None, *, machine: bool = False, most: float = 40) -> None:
         """Frozen with a lock in its hands until its block, replayed by another owner, has left the window."""
@@ -389,7 +393,7 @@ class Misfortunes:
         node = self._nodes[replica]
         blows = [self.kill_driver, self._kill_pod, self._freeze, self._freeze, self._stall, self._kill_worker]
         if point == "part written":  # the moment before another replica has it
-            blows = [self._kill_server, self._kill_pod, self._kill_pod, self._freeze, self._orphan, self._orphan]
+            blows = [self._kill_server, self._kill_pod, self._kill_pod, self._freeze, self.orphan, self.orphan]
         if point == "offset read":  # and not yet the marker
             blows = [self._freeze]
         if point == "replay sent":
@@ -415,7 +419,7 @@ class Misfortunes:
         for process in self._frozen:
             if process.frozen and process.alive:
                 world.loop.thaw(process)
-        for table in self._shard.tables:
+        for table in (*self._shard.tables, *self._shard.renamed):
             table.fetches_stopped = False
         if world.counts.get("corrupt replay"):
             for node in self._nodes:  # a block that was rebuilt differently waits for the next owner

@@ -22,7 +22,6 @@ PATIENCE = 7200
 OUTSIDE = {
     "acceptance-of-another-stop": "what is decided about another stop lets no stream start",
     "alter-since-the-intent-ignored": "no table is altered in a simulated world",
-    "another-table-of-the-name": "no table takes another one's place in a simulated world",
     "cancel-defect-blamed-on-spark": "no simulated world has a defect of the driver",
     "column-of-one-replica-recorded": "no table is altered in a simulated world",
     "columns-of-the-catalog-believed": "no table is altered in a simulated world",
@@ -32,7 +31,6 @@ OUTSIDE = {
     "duplicate-but-absent-taken-for-stored": "no row of a block in flight is lost with its quorum in a simulated world:"
     " test_a_block_that_the_server_remembers_and_whose_rows_are_gone_is_not_called_stored",
     "engine-not-asked": "every simulated table is a ReplicatedMergeTree",
-    "fingerprint-ignored": "no table is altered in a simulated world",
     "foreign-block-asked-of-provenance": "no metadata of another aggregator is there",
     "fresh-duplicate-taken-for-stored": "every simulated row names its topic, so that no block is another's:"
     " test_a_fresh_block_that_the_server_knows_already_is_not_called_stored",

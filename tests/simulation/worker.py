@@ -271,7 +271,7 @@ class Worker:
                     if again.fault is not Fault.RESEND:
                         break
                     await asyncio.sleep(min(again.after * attempt, left))
-                except Retryable as refused:
+                except (Retryable, Permanent) as refused:
                     error = refused
                     break
                 else:
@@ -357,6 +357,6 @@ def _failure(key: BlockKey, attempts: int, elapsed: float, error: BlockhouseErro
         attempts=attempts,
         elapsed=elapsed,
         code=error.code,
-        reason=(error.fault if isinstance(error, Retryable) else "") or Fault.RESEND,
+        reason=(error.fault or Fault.RESEND) if isinstance(error, Retryable) else error.reason,
         message=str(error),
     )
