@@ -179,11 +179,15 @@ class Shard:
             if server.in_touch:
                 server.heard, server.active = now, True
             elif server.active and self.world.zookeeper_up and now - server.heard > self.world.setting.server_session:
-                server.active = False
-                for table in (*self.tables, *self.renamed):
-                    if table.pending is not None and table.pending.writer == server.number:
-                        self._fail(table, table.pending)
+                self.expire(server)
         self.world.later(TICK, self._tick)
+
+    def expire(self, server: Server) -> None:
+        """Its session is over; it has the next one as soon as it is in touch."""
+        server.active = False
+        for table in (*self.tables, *self.renamed):
+            if table.pending is not None and table.pending.writer == server.number:
+                self._fail(table, table.pending)
 
     def _fail(self, table: Table, part: Part) -> None:
         self.world.narrate("shard", f"t{table.number}: {_text(part.rows)} is lost with its writer r{part.writer}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from random import Random
 
 from blockhouse.metadata import codec
@@ -17,6 +18,9 @@ from tests.simulation.zookeeper import IDS, Ensemble
 
 IN_A_ROW = 8
 """Workers of a stream that die one after the other: more than the failed leases that raise an alarm."""
+
+OFTENER = 4
+"""Replays are few, and one that is sent into a part that fails shows what no other moment does."""
 
 
 class Misfortunes:
@@ -58,7 +62,7 @@ class Misfortunes:
 
     def _unless_healing(self, work: Callable[[], None]) -> None:
         if not self._world.healing:
-            self._world.count(getattr(work, "__name__", "").strip("_").replace("_", " "))
+            self._world.count(getattr(getattr(work, "func", work), "__name__", "").strip("_").replace("_", " "))
             work()
 
     def _any(self) -> Node:
@@ -120,8 +124,18 @@ class Misfortunes:
 
     def _abandon(self, node: Node | None = None) -> None:
         """The same of a block that is sent again, while all but its server live: its worker gets "ok" for its own part
-        when that has not met its quorum in time."""
-        self._lose_part(node or self._any(), self._world.setting.quorum_timeout + self._random.uniform(0.3, 2))
+        when that has not met its quorum in time. Or the server lives, and its session alone is over: then its owner
+        keeps the stream, and is who has to notice."""
+        node, after = node or self._any(), self._world.setting.quorum_timeout + self._random.uniform(0.3, 2)
+        if self._random.random() < 0.3:
+            self._lose_part(node, after)
+            return
+        self._stop_fetches(self._shard.tables, after, after + 8)
+        self._at(after, partial(self._expire_server, node))
+
+    def _expire_server(self, node: Node) -> None:
+        self._world.narrate("zookeeper", f"session of {node.server.process.name} is over")
+        self._shard.expire(node.server)
 
     def _lose_part(self, node: Node, after: float) -> None:
         self._stop_fetches(self._shard.tables, 8, 20)
@@ -388,7 +402,8 @@ class Misfortunes:
 
     def _strike(self, point: str, replica: int) -> None:
         world = self._world
-        if not world.chance(world.setting.chances.strike):
+        more = OFTENER if point == "replay sent" else 1
+        if not world.chance(more * world.setting.chances.strike):
             return
         node = self._nodes[replica]
         blows = [self.kill_driver, self._kill_pod, self._freeze, self._freeze, self._stall, self._kill_worker]
@@ -397,7 +412,7 @@ class Misfortunes:
         if point == "offset read":  # and not yet the marker
             blows = [self._freeze]
         if point == "replay sent":
-            blows = [self._abandon]
+            blows = [self._abandon, self._abandon, self._abandon]
         if point == "insert arrives":
             blows = [self._freeze_pod]
         if point == "lock held":

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from blockhouse_aggregator.clickhouse.errors import ServerFault, classify, interrupted, unreachable
+from blockhouse.errors import BlockhouseError
+from blockhouse_aggregator.clickhouse.errors import classify, interrupted, unreachable
 from tests.simulation.clock import Process
 from tests.simulation.world import World
 
@@ -67,7 +68,7 @@ class Server:
         result, error = None, None
         try:
             result = await work
-        except ServerFault as fault:
+        except BlockhouseError as fault:
             error = fault
         if self.world.chance(self.world.setting.chances.insert_lost):
             self.world.count("answer of ClickHouse lost")
