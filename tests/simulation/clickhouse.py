@@ -32,6 +32,8 @@ class Part:
     writer: int
     have: set[int]
     safe: bool = False
+    name: str = ""
+    """That of the part into which it was merged."""
 
 
 @dataclass(slots=True)

@@ -117,6 +117,10 @@ class SimShard:
     async def describe(self, table: str) -> ServerTable | None:
         if not self._node.server.process.running:
             raise Retryable("clickhouse: cannot connect")
+        return self.described(table)
+
+    def described(self, table: str) -> ServerTable | None:
+        """As the server would describe it now."""
         found = self._tables.get(table)
         there = self._named(table) if found is not None else None
         if found is None or there is None or there.dropped:

@@ -35,15 +35,17 @@ OUTSIDE = {
     "fresh-duplicate-taken-for-stored": "every simulated row names its topic, so that no block is another's:"
     " test_a_fresh_block_that_the_server_knows_already_is_not_called_stored",
     "invariant-skipped": "no simulated world has a defect of the driver",
+    "lag-decided-by-the-window": "a simulated worker never decides by the window when its replica cannot answer",
     "late-first-insert": "the proof before the first byte refuses the same inserts",
     "lock-checked-a-step-earlier": "it takes a stall between two steps of the loop: 1 world in 10,000",
     "looked-up-column-trusted": "no simulated table has a MATERIALIZED column",
     "marker-of-a-former-topic-enough": "it takes three events in a row",
     "marker-replaced-by-a-late-one": "a freeze between two writes as a topic is re-created: 1 world in 2,000",
     "member-without-a-password-gone": "no simulated client has a password",
+    "merged-rows-believed": "every simulated table is a ReplicatedMergeTree",
     "missing-files-ignored": "no simulated process reads files",
     "proof-without-the-lock": "the claim of the same transaction refuses the same inserts here",
-    "removed-rows-proved-absent": "no simulated table removes rows by itself",
+    "removed-rows": "no mutation deletes rows in a simulated world, and no TTL sums them up",
     "repair-": "a simulated person repairs by rules of its own",
     "restart-": "two owners have to begin afresh in a row, and the former one to come back in between",
     "same-trouble-no-alarm": "an alarm that is not raised harms no row",
@@ -94,7 +96,11 @@ ELSEWHERE = {
     "aggregator/blockhouse_aggregator/wire/": "no simulated message has bytes",
 }
 """Where code stands that no simulated world runs, or of which it sees nothing, and why."""
-RUN_ALL_THE_SAME = ("aggregator/blockhouse_aggregator/clickhouse/quorum.py",)
+RUN_ALL_THE_SAME = (
+    "aggregator/blockhouse_aggregator/blocks/asking.py",
+    "aggregator/blockhouse_aggregator/clickhouse/provenance.py",
+    "aggregator/blockhouse_aggregator/clickhouse/quorum.py",
+)
 FOUND = frozenset((HERE / "found.txt").read_text().split())
 """All other patches: some world misses what they remove, as `--safeguards NAME` has shown of each."""
 
