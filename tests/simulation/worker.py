@@ -9,7 +9,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from blockhouse.errors import BlockhouseError, Permanent, Retryable
+from blockhouse.errors import BlockhouseError, Retryable
 from blockhouse.gate.messages import Hello
 from blockhouse_aggregator.blocks.inserting import CONCURRENT_INSERTS, LEAST_LIFETIME, PROOF_SECONDS, TRIES
 from blockhouse_aggregator.clickhouse.errors import Fault, ServerFault
@@ -357,7 +357,7 @@ def _finish(job: asyncio.Future[LeaseFigures], figures: LeaseFigures) -> None:
 def _failure(key: BlockKey, attempts: int, elapsed: float, error: BlockhouseError) -> Result:
     return Result(
         block=key,
-        outcome="permanent" if isinstance(error, Permanent) else "retryable",
+        outcome="retryable" if isinstance(error, Retryable) else "permanent",
         attempts=attempts,
         elapsed=elapsed,
         code=error.code,
