@@ -296,7 +296,10 @@ class Worker:
         node, number = self.node, self.node.stream_number(self.spec.stream)
         table = node.shard.tables[content.table]
         counts = await node.server.call(
-            node.shard.rows_of(node.server, table, number, grant.topic, grant.block.begin, grant.block.end), left
+            node.shard.rows_of(
+                node.server, table, number, grant.topic, grant.block.begin, grant.block.end, grant.failed_parts
+            ),
+            left,
         )
         match decide(dict.fromkeys(content.offsets, 1), StoredRows(counts)):
             case Complete():
