@@ -19,7 +19,7 @@ from blockhouse_aggregator.faults.armed import Faults
 from blockhouse_aggregator.kafka.facts import ClusterFacts
 from blockhouse_aggregator.kafka.group import GroupListener
 from blockhouse_aggregator.kafka.member import GroupMember
-from blockhouse_aggregator.runtime import adapters
+from blockhouse_aggregator.runtime import adapters, local_shard
 from blockhouse_aggregator.runtime.figures import Figures
 from blockhouse_aggregator.runtime.ports import Group, Ports
 from blockhouse_aggregator.runtime.process.acceptances import Acceptances
@@ -68,7 +68,7 @@ class Parts:
 
     members: Mapping[str, GroupMember]
     cluster_facts: Mapping[str, ClusterFacts]
-    shard: adapters.LocalShard
+    shard: local_shard.LocalShard
     catalog: Catalog
     restarting: RestartRequests
     rollouts: SchemaRollouts
@@ -89,7 +89,7 @@ def assemble(
         cluster.name: GroupMember(cluster, config.kafka, config.replica, hooks.listener(cluster.name))
         for cluster in config.kafka.clusters
     }
-    shard = adapters.LocalShard(config, session)
+    shard = local_shard.LocalShard(config, session)
     locks = adapters.ShardLocks(config, session)
     ports = Ports(
         group=_group(config, members, faults),
@@ -139,7 +139,7 @@ def assemble(
 def storing_beside(config: AggregatorConfig, session: Session, holder: str) -> Iterator[Storing]:
     """What stores blocks beside the aggregators of a shard, over a session that is connected: under the same locks, in
     the name of `holder`, by the same claims, one block at a time. On the event loop's thread."""
-    shard = adapters.LocalShard(config, session)
+    shard = local_shard.LocalShard(config, session)
     locks = adapters.ShardLocks(config.model_copy(update={"replica": f"{holder} ({config.replica})"}), session)
     try:
         yield Storing(shard, locks, lifetime=config.quorum.insert_lifetime, now_ms=now_ms, slots=1)

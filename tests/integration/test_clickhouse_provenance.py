@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from kazoo.client import KazooClient
 
 from blockhouse.errors import Blocked
 from blockhouse_aggregator.clickhouse import provenance
@@ -21,11 +22,25 @@ from blockhouse_aggregator.clickhouse.presence import (
     decide,
 )
 from blockhouse_aggregator.clickhouse.provenance import stored_rows
+from blockhouse_aggregator.clickhouse.quorum import QuorumProbe
+from blockhouse_aggregator.clickhouse.quorum_nodes import abandon, read_quorum
 from blockhouse_aggregator.clickhouse.tables import caught_up, describe
+from blockhouse_aggregator.coordination.znodes import Znodes
 from e2e.stack import Stack
 from e2e.stack.clickhouse import ClickHouseServer
 from e2e.stack.process import wait_until
-from tests.integration.clickhouse_blocks import CLUSTER, PARTITION, TOPIC, block, count, fetches_stopped, replica, rows
+from tests.integration.clickhouse_blocks import (
+    CLUSTER,
+    PARTITION,
+    TOPIC,
+    block,
+    count,
+    fetches_stopped,
+    nodes,
+    replica,
+    rows,
+    zookeeper,
+)
 from tests.integration.conftest import TableFactory
 
 pytestmark = [pytest.mark.integration, pytest.mark.clickhouse]
@@ -232,3 +247,41 @@ def test_rows_of_a_merging_engine_whose_key_names_their_message_answer(stack: St
         assert presence(r1, name) == Absent()
         r1.insert_native(block(server, name, rows(BEGIN, END)))
         assert presence(r1, name) == Complete()
+
+
+def test_rows_of_a_part_that_failed_do_not_count_where_a_replica_still_has_them(
+    stack: Stack, table: TableFactory
+) -> None:
+    """As for seconds after a start: the part fails with the end of its writer's former session, and the writer removes
+    it only when it becomes active again."""
+    name = table()
+    writer, other = stack.clickhouse[1, 1], stack.clickhouse[1, 2]
+    with zookeeper(stack) as zk, replica(writer) as r1:
+        probe = QuorumProbe(zk)
+        before_ms = probe_clock(zk)
+        with fetches_stopped(other):
+            with pytest.raises(ServerFault):
+                r1.insert_native(block(writer, name, rows(BEGIN, END), quorum_timeout=1.0))  # 319: only it has the part
+            waiting = read_quorum(Znodes(zk), nodes(name))
+            (part,) = waiting.pending
+            abandon(Znodes(zk), waiting, part)
+            found = describe(r1, "default", name)
+            assert found is not None
+            assert wait_until(lambda: caught_up(r1, "default", name), timeout=10)
+
+            failed = probe.failed_since(nodes(name), before_ms)
+            assert failed == (part.name,)
+            assert probe.failed_since(nodes(name), probe_clock(zk) + 1) == ()
+            assert set(stored_rows(r1, found, ORIGIN, BEGIN, END).counts) == set(EXPECTED), "they are there"
+            with pytest.raises(ServerFault, match="a part whose quorum failed") as refused:
+                stored_rows(r1, found, ORIGIN, BEGIN, END, failed=failed)
+            assert refused.value.fault is Fault.REPLICA
+            assert stored_rows(r1, found, ORIGIN, END + 1, END + 2, failed=failed).counts == {}, "of another block"
+
+
+def probe_clock(zk: KazooClient) -> int:
+    """The ensemble's clock, Unix milliseconds."""
+    path: str = zk.create("/clock", sequence=True)
+    made: int = zk.get(path)[1].ctime
+    zk.delete(path)
+    return made

@@ -168,6 +168,40 @@ def test_a_part_whose_partition_was_dropped_blocks_its_table_until_it_is_abandon
     assert eventually(lambda: quorum(run, "inspect", table).exit_code == 0)
 
 
+def test_rows_of_a_part_that_failed_are_not_taken_for_stored_while_its_writer_has_them(run: Loading) -> None:
+    """As for seconds after a start: it answers before its former session is over, the end of which makes the part fail,
+    and removes what has failed when it becomes active. Here it becomes active while the failure is hidden from it."""
+    table = run.feed.table("kept")
+    run.feed.send(table, 2)
+    run.settle(table)
+    with run.fetches_stopped(table):
+        run.feed.send(table, 2)
+        run.wait("a part without quorum", lambda: run.written_without_quorum(table))
+        lost = writer(run, table)
+        (part,) = state(run, table).pending
+        for aggregator in run.aggregators:
+            aggregator.kill()
+        lost.kill()
+    run.wait("the part failed", lambda: state(run, table).failed == (part.name,))
+    with Session(ZooKeeper(servers=run.stack.zookeeper.connect)) as session:
+        failure = f"{zookeeper_path('01', table.partition('.')[2])}/quorum/failed_parts/{part.name}"
+        session.znodes.delete(failure)
+        lost.start()
+        run.wait("the writer active", lambda: all(replica.active for replica in state(run, table).replicas))
+        session.znodes.create(failure, b"")
+
+    asking = run.pipeline.aggregators[lost.replica]
+    asking.start()
+
+    def refused() -> bool:
+        return any("quorum failed" in line["why"] for line in asking.logged("block.insert_failed"))
+
+    run.wait("its rows refused", refused)
+    assert not run.pipeline.quiet()
+    lost.execute(f"SYSTEM RESTART REPLICA {table}")
+    run.settle(table)
+
+
 def test_parts_of_current_servers_are_read_and_abandoned_unless_a_replica_came_back(three: Stack) -> None:
     """Current servers keep a node per part and more kinds of hashes; the test writes them to a real ZooKeeper."""
     path = "/current/table"

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from blockhouse_aggregator.clickhouse.errors import Fault, ServerFault
 from tests.simulation.clock import Process
 from tests.simulation.server import Server
 from tests.simulation.world import World
@@ -33,7 +34,7 @@ class Part:
     have: set[int]
     safe: bool = False
     name: str = ""
-    """That of the part into which it was merged."""
+    """Its own, or that of the part into which it was merged."""
 
 
 @dataclass(slots=True)
@@ -52,8 +53,8 @@ class Table:
     """Inserts of blocks that were known when they arrived, and which have not ended."""
     parts: list[Part] = field(default_factory=list)
     pending: Part | None = None
-    failed: list[int] = field(default_factory=list)
-    """When parts failed, in the servers' milliseconds."""
+    failed: dict[str, int] = field(default_factory=dict)
+    """Parts that failed, and when, in the servers' milliseconds."""
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     rows: dict[Row, Part] = field(default_factory=dict)
     fetches_stopped: bool = False
@@ -73,6 +74,7 @@ class Shard:
         """Those that had one and have another now."""
         self.servers = [Server(world, n, n % 2 if setting.zoned else 0) for n in range(setting.replicas)]
         self.doubled: Callable[[Table, Row], None] = lambda _t, _r: None
+        self.written = 0
         self._under_way: list[tuple[Process, Table, list[tuple[Hash, tuple[Row, ...]]]]] = []
         world.later(TICK, self._tick)
         world.later(setting.cleaner, self._clean)
@@ -132,7 +134,8 @@ class Shard:
         return seen
 
     async def _write(self, server: Server, table: Table, hash_: Hash, rows: tuple[Row, ...], timeout: float) -> None:
-        part = Part(hash_, rows, server.number, {server.number})
+        self.written += 1
+        part = Part(hash_, rows, server.number, {server.number}, name=str(self.written))
         table.blocks[hash_] = self.world.now_ms()
         for row in rows:
             if row in table.rows:
@@ -178,7 +181,9 @@ class Shard:
     def _tick(self) -> None:
         now = self.world.loop.time()
         for server in self.servers:
-            if server.in_touch:
+            if server.in_touch and now >= server.idle_until:
+                if not server.active:
+                    server.kept.clear()
                 server.heard, server.active = now, True
             elif server.active and self.world.zookeeper_up and now - server.heard > self.world.setting.server_session:
                 self.expire(server)
@@ -194,7 +199,7 @@ class Shard:
     def _fail(self, table: Table, part: Part) -> None:
         self.world.narrate("shard", f"t{table.number}: {_text(part.rows)} is lost with its writer r{part.writer}")
         self.world.count("part lost with its writer")
-        table.failed.append(self.world.now_ms())
+        table.failed[part.name] = self.world.now_ms()
         table.pending = None
         table.parts.remove(part)
         table.blocks.pop(part.hash, None)
@@ -202,6 +207,13 @@ class Shard:
             if table.rows.get(row) is part:
                 del table.rows[row]
         table.settled.set()
+        writer = self.servers[part.writer]
+        if not writer.process.alive and self.world.chance(self.world.setting.chances.started_early):
+            writer.start()
+            writer.idle_until = self.world.loop.time() + 10
+            writer.kept.append((table, part))
+            self.world.narrate(writer.process.name, f"was started already, still has {_text(part.rows)}")
+            self.world.count("started early")
 
     def _clean(self) -> None:
         """Keep the newest `window` blocks that are not too old. None is forgotten within twice the lifetime of a grant,
@@ -221,23 +233,25 @@ class Shard:
     # --- questions ------------------------------------------------------------------------------------------
 
     async def rows_of(
-        self, server: Server, table: Table, stream: int, topic: str, begin: int, end: int
+        self, server: Server, table: Table, stream: int, topic: str, begin: int, end: int, failed: Collection[str] = ()
     ) -> dict[int, int]:
-        """With sequential consistency: rows with quorum only, and only if this replica has all of them."""
+        """Only if this replica has all rows that reached their quorum, and none of those that `failed`."""
         incarnation = int(topic.rpartition("-")[2])
         await asyncio.sleep(self.world.random.uniform(0.003, 0.02))
         if table.dropped:
             raise server.error(60, "no such table")
-        if not server.writable:
+        if not server.writable and not server.idle:
             raise server.error(242, "read only")
         if any(part.safe and server.number not in part.have for part in table.parts):
             raise server.error(289, "this replica lacks a part")
         found: dict[int, int] = {}
-        for part in table.parts:
-            if part.safe:
-                for number, offset, of, _ in part.rows:
-                    if number == stream and begin <= offset <= end and of == incarnation:
-                        found[offset] = found.get(offset, 0) + 1
+        kept = [part for of, part in server.kept if of is table]
+        for part in (*(part for part in table.parts if part.safe), *kept):
+            for number, offset, of, _ in part.rows:
+                if number == stream and begin <= offset <= end and of == incarnation:
+                    if part.name in failed:
+                        raise ServerFault("rows are in a part that failed", fault=Fault.REPLICA, after=1.0)
+                    found[offset] = found.get(offset, 0) + 1
         return found
 
 

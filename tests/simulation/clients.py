@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
@@ -157,12 +157,19 @@ class SimShard:
         self.seen[table.full_name] = snapshot
         return snapshot
 
+    async def failed_since(self, table: ServerTable, since_ms: int) -> tuple[str, ...]:
+        await self._zookeeper()
+        found = self._node.shard.at(table.zookeeper_path)
+        if found is None:
+            return ()
+        return tuple(name for name, failed_ms in found.failed.items() if failed_ms >= since_ms)
+
     async def blocks_since(self, table: ServerTable, since_ms: int, *, older_than_ms: int) -> int:
         await self._zookeeper()
         found = self._node.shard.at(table.zookeeper_path)
         if found is None or found.made_ms >= older_than_ms:
             return UNKNOWN
-        return sum(made >= since_ms for made in (*found.blocks.values(), *found.failed))
+        return sum(made >= since_ms for made in (*found.blocks.values(), *found.failed.values()))
 
     async def rows_removed(self, table: ServerTable, since_ms: int) -> str:
         return ""
@@ -177,11 +184,13 @@ class SimShard:
             raise Retryable(f"zookeeper {table.zookeeper_path}: {table.full_name} was dropped", after=1.0)
         return True
 
-    async def stored(self, table: ServerTable, origin: Origin, begin: int, end: int) -> StoredRows:
+    async def stored(
+        self, table: ServerTable, origin: Origin, begin: int, end: int, failed: Sequence[str] = ()
+    ) -> StoredRows:
         node = self._node
         found = self._named(table.full_name)
         number = node.stream_number(StreamId(origin.cluster, "", origin.partition))
-        work = node.shard.rows_of(node.server, found, number, origin.topic, begin, end)
+        work = node.shard.rows_of(node.server, found, number, origin.topic, begin, end, failed)
         return StoredRows(await node.server.call(work, 5.0))
 
     async def _zookeeper(self) -> None:
@@ -348,6 +357,7 @@ def make_random() -> Random:
 
 REPLACED: dict[str, Any] = {
     "Session": make_session,
+    "local_shard": SimpleNamespace(LocalShard=SimShard),
     "GroupMember": make_member,
     "ClusterFacts": SimFacts,
     "StreamApplication": SimApplication,
@@ -358,7 +368,6 @@ REPLACED: dict[str, Any] = {
     "random": SimpleNamespace(Random=make_random),
     "check_loadable": lambda _: lambda _history, _server: None,
     "adapters": SimpleNamespace(
-        LocalShard=SimShard,
         ShardLocks=make_locks,
         KafkaGroups=SimGroups,
         BrokerEnds=SimEnds,

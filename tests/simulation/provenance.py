@@ -46,19 +46,22 @@ class SimReplica:
         return any(part.safe and self._server.number not in part.have for part in self._table.parts)
 
     def _active(self) -> list[Part]:
-        return [part for part in self._table.parts if part.safe]
+        """Those with their quorum, and what an idle server still has of parts that failed."""
+        kept = [part for of, part in self._server.kept if of is self._table]
+        return [*(part for part in self._table.parts if part.safe), *kept]
 
     def _listed(self) -> list[tuple[str, int]]:
         """Names and numbers of rows, the newest first; some merge right after."""
         listed: dict[str, int] = {}
         for part in reversed(self._active()):
             listed[_name(part)] = listed.get(_name(part), 0) + len(part.rows)
-        merge(self._server.world, self._active())
+        merge(self._server.world, [part for part in self._active() if part.safe])
         return list(listed.items())
 
-    def _rows(self, values: Mapping[str, Any], *, any_topic: bool) -> list[tuple[int, int, list[int]]]:
+    def _rows(self, values: Mapping[str, Any], *, any_topic: bool) -> list[tuple[int, int, int, list[int]]]:
         incarnation, only = int(values["topic"].rpartition("-")[2]), values["parts"]
         found: dict[int, int] = {}
+        failed: dict[int, int] = {}
         for part in self._active():
             if only and _name(part) not in only:
                 continue
@@ -66,7 +69,8 @@ class SimReplica:
                 asked = number == self._stream and values["begin"] <= offset <= values["end"]
                 if asked and (any_topic or of == incarnation):
                     found[offset] = found.get(offset, 0) + 1
-        return [(offset, count, [0] * count) for offset, count in found.items()]
+                    failed[offset] = failed.get(offset, 0) + (part.name in values["failed"])
+        return [(offset, count, failed[offset], [0] * count) for offset, count in found.items()]
 
 
 async def presence(
@@ -77,7 +81,7 @@ async def presence(
     await asyncio.sleep(server.world.random.uniform(0.003, 0.02))
     if table.dropped:
         raise server.error(60, "no such table")
-    if not server.writable:
+    if not server.writable and not server.idle:
         raise server.error(242, "read only")
     replica: Any = SimReplica(server, table, stream)
     return asking.presence(replica, described, grant, origin, expected)

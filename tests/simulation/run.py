@@ -65,6 +65,7 @@ def setting_of(seed: int) -> Setting:
         slow_insert=wild * sometimes(0.3, 0.05),
         slow_fetch=wild * sometimes(0.3, 0.15),
         early_ok=random.choice([0.0, 1.0]),
+        started_early=random.choice([0.0, 1.0]),
         strike=wild * sometimes(0.8, 0.05),
         corrupt_replay=sometimes(0.12, 0.5),
         misreport=sometimes(0.08, 0.1),

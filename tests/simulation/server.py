@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blockhouse.errors import BlockhouseError
 from blockhouse_aggregator.clickhouse.errors import classify, interrupted, unreachable
 from tests.simulation.clock import Process
 from tests.simulation.world import World
+
+if TYPE_CHECKING:
+    from tests.simulation.clickhouse import Part, Table
 
 
 class Server:
@@ -22,6 +25,10 @@ class Server:
         self.process = Process(f"clickhouse r{number}")
         self.heard = 0.0
         self.active = True
+        self.idle_until = 0.0
+        """It was started before its former session was over: until then it answers, and is not active."""
+        self.kept: list[tuple[Table, Part]] = []
+        """What it has of parts that failed, which it removes when it becomes active."""
         self._open: dict[asyncio.Future[Any], None] = {}
 
     @property
@@ -33,8 +40,14 @@ class Server:
     def writable(self) -> bool:
         return self.active and self.in_touch
 
+    @property
+    def idle(self) -> bool:
+        """It answers without being active."""
+        return self.in_touch and self.world.loop.time() < self.idle_until
+
     def kill(self) -> None:
         self.process.alive = False
+        self.idle_until = 0.0
         for reply in list(self._open):
             self._reply(reply, None, interrupted(self.process.name, "killed"))
         self._open.clear()

@@ -23,6 +23,7 @@ class Chances:
     slow_insert: float = 0.0
     slow_fetch: float = 0.0
     early_ok: float = 0.0
+    started_early: float = 0.0
     strike: float = 0.0
     corrupt_replay: float = 0.0
     misreport: float = 0.0

@@ -27,9 +27,9 @@ def presence(
 ) -> Complete | Absent | Partial:
     """Of the block whose offsets have the `expected` numbers of rows. Raises Blocked when it cannot be determined which
     rows are missing, ServerFault when the replica may lack some."""
-    whole = partial(_whole, expected)
-    ask = stored_rows_of_any_revision if grant.repair else partial(stored_rows, enough=whole)
-    found = decide(expected, ask(replica, table, origin, grant.block.begin, grant.block.end))
+    ask = stored_rows_of_any_revision if grant.repair else partial(stored_rows, enough=partial(_whole, expected))
+    rows = ask(replica, table, origin, grant.block.begin, grant.block.end, failed=grant.failed_parts)
+    found = decide(expected, rows)
     if isinstance(found, Ambiguous):
         raise Blocked(
             f"table {grant.block.table}: of {len(found.offsets)} messages, the first at {found.offsets[0]},"

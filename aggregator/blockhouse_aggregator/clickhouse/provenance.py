@@ -1,8 +1,8 @@
 """Which rows of a block does this replica have? Provenance columns answer, when an intent is too old for deduplication.
 
 Ask only with the table's lock held, and believe the answer only when no quorum was pending before and after
-(`quorum.acknowledgeable`). It must never answer from a replica that lacks a part: that is a retryable fault. What the
-answer means is decided, purely, in `presence.py`.
+(`quorum.acknowledgeable`). It must never answer from a replica that lacks a part, nor by rows of a part that failed:
+those are retryable faults. What the answer means is decided, purely, in `presence.py`.
 
 The rows are read without `select_sequential_consistency`: measured on 18.16, it hides rows inserted without quorum
 behind a partition's last part that had one, and rows hidden here would be inserted twice. The setting only serves as a
@@ -38,6 +38,7 @@ def stored_rows(
     end: int,
     *,
     parts_lost: bool = False,
+    failed: Sequence[str] = (),
     enough: Callable[[StoredRows], bool] | None = None,
 ) -> StoredRows:
     """Rows of the messages `[begin, end]` (both included) of one stream in `table`. With `parts_lost` a part may have
@@ -45,7 +46,8 @@ def stored_rows(
     newest parts hold is the answer if it is `enough`: the whole table is read only where rows are missing in these.
 
     Raises Blocked for a table without provenance columns or one that merges rows, or when rows are found that may be
-    another topic's; ServerFault when this replica does not have all parts yet.
+    another topic's; ServerFault when this replica does not have all parts yet, or has rows in one of those that
+    `failed`.
     """
     _check_decidable(table, f"{begin}..{end} of {origin.cluster}/{origin.partition}")
     if table.replicated and not caught_up(replica, table.database, table.name):
@@ -58,40 +60,46 @@ def stored_rows(
         witness = f"SELECT 1 FROM {qualified(table.database, table.name)} LIMIT 0"
         replica.query(witness, settings={"select_sequential_consistency": 1})  # 289 if it lacks one
     if enough is not None and (newest := _newest_parts(replica, table)):
-        found = _rows(replica, table, origin, begin, end, newest)
+        found = _rows(replica, table, origin, begin, end, failed, newest)
         if enough(found):
             return found
-    return _rows(replica, table, origin, begin, end)
+    return _rows(replica, table, origin, begin, end, failed)
 
 
 def _rows(
-    replica: Replica, table: ServerTable, origin: Origin, begin: int, end: int, parts: Sequence[str] = ()
+    replica: Replica,
+    table: ServerTable,
+    origin: Origin,
+    begin: int,
+    end: int,
+    failed: Sequence[str],
+    parts: Sequence[str] = (),
 ) -> StoredRows:
-    """In all parts of the table, or only in `parts` (names); those of them that were merged since are not read.
+    """In all parts of the table, or only in `parts` (names); those of them that were merged since are not read. One
+    query: a part may come or go between two.
 
     The offsets are the PREWHERE: of a part without any of them nothing else is read."""
     numbered, named = "_kafka_row" in table.provenance, TOPIC_COLUMN in table.provenance
     of_topic = f" AND {TOPIC_COLUMN} = %(topic)s" if named else ""
     of_parts = " AND _part IN %(parts)s" if parts else ""
+    of = {"cluster": origin.cluster, "partition": origin.partition, "topic": origin.topic}
+    in_failed = "countIf(_part IN %(failed)s)" if failed else "0"
     found = replica.query(
-        f"SELECT _kafka_offset, count(){', groupArray(_kafka_row)' if numbered else ''}"
+        f"SELECT _kafka_offset, count(), {in_failed}{', groupArray(_kafka_row)' if numbered else ''}"
         f" FROM {qualified(table.database, table.name)}"
         " PREWHERE _kafka_offset >= %(begin)s AND _kafka_offset <= %(end)s AND _kafka_partition = %(partition)s"
         f" WHERE _kafka_cluster = %(cluster)s{of_topic}{of_parts} GROUP BY _kafka_offset",
-        {
-            "cluster": origin.cluster,
-            "partition": origin.partition,
-            "begin": begin,
-            "end": end,
-            "topic": origin.topic,
-            "parts": tuple(parts),
-        },
+        {**of, "begin": begin, "end": end, "parts": tuple(parts), "failed": tuple(failed)},
     )
+    where = f"table {table.full_name}, block {begin}..{end} of {origin.cluster}/{origin.partition}"
+    if any(row[2] for row in found):
+        text = f"rows are in a part whose quorum failed ({', '.join(failed)}), which it removes when it becomes active"
+        raise ServerFault(f"{replica.name}, {where}: {text}", fault=Fault.REPLICA, after=1.0)
     if found and not origin.sole and not (named and origin.topic):
-        text = f"table {table.full_name}, block {begin}..{end} of {origin.cluster}/{origin.partition}: {_NO_TOPIC}"
-        raise Blocked(f"{text}: compare them, then `blockhouse streams resolve`", reason="ProvenanceAmbiguous")
+        text = f"{where}: {_NO_TOPIC}: compare them, then `blockhouse streams resolve`"
+        raise Blocked(text, reason="ProvenanceAmbiguous")
     counts = {row[0]: row[1] for row in found}
-    return StoredRows(counts, {row[0]: tuple(sorted(row[2])) for row in found} if numbered else None)
+    return StoredRows(counts, {row[0]: tuple(sorted(row[3])) for row in found} if numbered else None)
 
 
 def _newest_parts(replica: Replica, table: ServerTable) -> list[str]:
@@ -110,15 +118,15 @@ def _newest_parts(replica: Replica, table: ServerTable) -> list[str]:
 
 
 def stored_rows_of_any_revision(
-    replica: Replica, table: ServerTable, origin: Origin, begin: int, end: int
+    replica: Replica, table: ServerTable, origin: Origin, begin: int, end: int, *, failed: Sequence[str] = ()
 ) -> StoredRows:
     """As `stored_rows` where parts may be lost, with the rows of blocks of a revision without `_kafka_topic`: they name
     no topic."""
-    named = stored_rows(replica, table, origin, begin, end, parts_lost=True)
+    named = stored_rows(replica, table, origin, begin, end, parts_lost=True, failed=failed)
     if TOPIC_COLUMN not in table.provenance or not origin.topic:
         return named
     unnamed = replace(origin, topic="")
-    return named.and_those_of(stored_rows(replica, table, unnamed, begin, end, parts_lost=True))
+    return named.and_those_of(stored_rows(replica, table, unnamed, begin, end, parts_lost=True, failed=failed))
 
 
 def _check_decidable(table: ServerTable, block: str) -> None:

@@ -212,7 +212,7 @@ class Replay(Message):
 class Grant(Message):
     """Insert this block now; with `ask_provenance` only the rows that the provenance columns show to be missing, and
     where rows may have been `removed` since, for this reason, none: all of them are there, or it cannot be decided.
-    `topic` and `sole` are as in `clickhouse.presence.Origin`.
+    `topic` and `sole` are as in `clickhouse.presence.Origin`. Rows in one of the `failed_parts` do not count.
 
     `exact` and `by_token`: deduplication is relied on, by content, which holds only while the server has no tokens and
     the table exactly the block's columns, or by token, which holds only while the server has tokens: refuse the insert
@@ -231,6 +231,7 @@ class Grant(Message):
     removed: str = ""
     topic: str = ""
     sole: bool = True
+    failed_parts: tuple[str, ...] = ()
     exact: bool = False
     by_token: bool = False
     repair: bool = False

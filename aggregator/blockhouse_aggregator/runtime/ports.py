@@ -6,7 +6,7 @@ blockhouse.errors (Retryable: try again later; Permanent, Blocked: see there) an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -125,6 +125,10 @@ class Shard(Protocol):
         """What ZooKeeper holds of the table's quorum now."""
         ...
 
+    async def failed_since(self, table: ServerTable, since_ms: int) -> tuple[str, ...]:
+        """Names of the table's parts whose quorum failed since Unix milliseconds."""
+        ...
+
     async def blocks_since(self, table: ServerTable, since_ms: int, *, older_than_ms: int) -> int:
         """How many blocks of all writers the deduplication window has got since Unix milliseconds; more than any window
         holds where the window itself was created at `older_than_ms` or later."""
@@ -145,9 +149,11 @@ class Shard(Protocol):
         removes them for good."""
         ...
 
-    async def stored(self, table: ServerTable, origin: Origin, begin: int, end: int) -> StoredRows:
+    async def stored(
+        self, table: ServerTable, origin: Origin, begin: int, end: int, failed: Sequence[str] = ()
+    ) -> StoredRows:
         """Rows stored of the stream's offsets [begin, end], by their provenance columns. Raises Blocked when rows are
-        found that may be another topic's."""
+        found that may be another topic's, Retryable when they are in one of the `failed` parts."""
         ...
 
 

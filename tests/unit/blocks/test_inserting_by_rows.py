@@ -29,6 +29,7 @@ class Server:
     def __init__(self, stored: dict[int, tuple[int, ...]] | None, lost: dict[str, int]) -> None:
         self.stored, self.lost = stored, lost
         self.sent: list[Any] = []
+        self.failed: tuple[str, ...] = ()
 
     def insert_native(self, request: Any) -> Any:
         request.before()
@@ -40,7 +41,8 @@ class Server:
 
     def close(self) -> None: ...
 
-    def rows(self, *_: Any, **__: Any) -> StoredRows:
+    def rows(self, *_: Any, failed: tuple[str, ...], **__: Any) -> StoredRows:
+        self.failed = failed
         if self.stored is None:
             raise ServerFault("it lacks a part", fault=Fault.REPLICA, after=0.5, code=289)
         return StoredRows({offset: len(rows) for offset, rows in self.stored.items()}, self.stored)
@@ -112,3 +114,9 @@ def test_rows_that_may_have_been_removed_since_are_never_inserted_again(monkeypa
         assert "rows were deleted" in result.message
         assert server.sent == []
     assert decided(monkeypatch, Server(ALL, {}), removed="rows were deleted").presence == "complete"
+
+
+def test_the_parts_that_failed_are_named_where_rows_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(ALL, {})
+    decided(monkeypatch, server, failed_parts=("all_7_7_0",))
+    assert server.failed == ("all_7_7_0",)

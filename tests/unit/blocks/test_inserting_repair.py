@@ -46,7 +46,7 @@ def repaired(monkeypatch: pytest.MonkeyPatch, server: Server) -> list[Result]:
     monkeypatch.setattr(inserting, "time", clock)
     monkeypatch.setattr(inserting, "describe", lambda *_: SimpleNamespace())
     counts = StoredRows({o: len(r) for o, r in server.stored.items()}, server.stored)
-    monkeypatch.setattr(asking, "stored_rows_of_any_revision", lambda *_: counts)
+    monkeypatch.setattr(asking, "stored_rows_of_any_revision", lambda *_, **__: counts)
     results: list[Result] = []
 
     def report(answer: Result | Ready) -> None:

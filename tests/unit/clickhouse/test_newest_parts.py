@@ -37,7 +37,7 @@ class Replica:
         names = values["parts"] or self.parts
         self.whole_reads += not values["parts"]
         offsets = [offset for name in names for offset in self.parts.get(name, [])]
-        return [(o, 1, [0]) for o in offsets if values["begin"] <= o <= values["end"]]
+        return [(o, 1, 0, [0]) for o in offsets if values["begin"] <= o <= values["end"]]
 
 
 def offsets_found(replica: Any) -> set[int]:

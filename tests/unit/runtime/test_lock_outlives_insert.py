@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -60,6 +60,9 @@ class Everything:
     async def quorum(self, table: ServerTable) -> QuorumSnapshot:
         raise NotImplementedError
 
+    async def failed_since(self, table: ServerTable, since_ms: int) -> tuple[str, ...]:
+        raise NotImplementedError
+
     async def blocks_since(self, table: ServerTable, since_ms: int, *, older_than_ms: int) -> int:
         raise NotImplementedError
 
@@ -69,7 +72,9 @@ class Everything:
     async def altered_since(self, table: ServerTable, since_ms: int) -> bool:
         raise NotImplementedError
 
-    async def stored(self, table: ServerTable, origin: Origin, begin: int, end: int) -> StoredRows:
+    async def stored(
+        self, table: ServerTable, origin: Origin, begin: int, end: int, failed: Sequence[str] = ()
+    ) -> StoredRows:
         raise NotImplementedError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -73,6 +73,7 @@ class World:
 
     quorum_answers: deque[QuorumSnapshot] = field(default_factory=lambda: deque([CLEAR]))
     recent_blocks: int = 0
+    failed_parts: tuple[str, ...] = ()
     altered: bool = False
     removed: str = ""
     lost_meanwhile: bool = False
@@ -99,6 +100,10 @@ class World:
     async def quorum(self, table: ServerTable) -> QuorumSnapshot:
         return self.quorum_answers.popleft() if len(self.quorum_answers) > 1 else self.quorum_answers[0]
 
+    async def failed_since(self, table: ServerTable, since_ms: int) -> tuple[str, ...]:
+        assert since_ms < BLOCK.intent.intent_ms - 1000, "clocks may differ"
+        return self.failed_parts
+
     async def blocks_since(self, table: ServerTable, since_ms: int, *, older_than_ms: int) -> int:
         assert since_ms < older_than_ms == BLOCK.intent.intent_ms or older_than_ms < NOW - 100_000
         return self.recent_blocks
@@ -119,7 +124,11 @@ class World:
             raise Blocked("another pipeline loads it", reason="TableClaimed")
         return self.claimed_alone
 
-    async def stored(self, table: ServerTable, origin: Origin, begin: int, end: int) -> StoredRows:
+    async def stored(
+        self, table: ServerTable, origin: Origin, begin: int, end: int, failed: Sequence[str] = ()
+    ) -> StoredRows:
+        if failed:
+            raise ServerFault("rows are in a part that failed", fault=Fault.REPLICA)
         return StoredRows({begin + i: 1 for i in range(self.stored_offsets)})
 
     async def describe(self, table: str) -> ServerTable | None:
@@ -284,6 +293,17 @@ async def test_what_provenance_found_is_not_believed_when_a_part_failed_while_it
     outcome = await storing(world).store(BLOCK, world)
     assert isinstance(outcome, TryAgain)
     assert outcome.cause == "quorum"
+
+
+async def test_rows_of_a_part_that_failed_since_the_intent_do_not_count() -> None:
+    """A replica that has just been started shows them until it becomes active."""
+    world = World(recent_blocks=60, failed_parts=("all_7_7_0",))
+    await storing(world).store(BLOCK, world)
+    assert [grant.failed_parts for grant in world.grants] == [("all_7_7_0",)]
+
+    found = await storing(World(stored_offsets=10, failed_parts=("all_7_7_0",))).provenance(BLOCK)
+    assert isinstance(found, CannotTell)
+    assert found.after is not None, "it is asked again"
 
 
 async def test_the_number_with_which_the_server_refused_a_question_is_kept() -> None:

@@ -20,7 +20,7 @@ from blockhouse_aggregator.runtime.clock import loop_time
 from blockhouse_aggregator.runtime.ports import Lock, Locks, Shard
 from blockhouse_aggregator.runtime.stream.block import FOREIGN_TEXT, FOREIGN_UNDECIDED, BlockToStore
 from blockhouse_aggregator.runtime.stream.claimed_tables import ClaimedTables
-from blockhouse_aggregator.runtime.stream.evidence import Evidence, evidence
+from blockhouse_aggregator.runtime.stream.evidence import Evidence, evidence, may_be_stored_since
 from blockhouse_aggregator.runtime.stream.outcomes import (
     Absent,
     Condemned,
@@ -102,9 +102,10 @@ class Storing:
         if block.intent.foreign and not found.window:
             return Condemned(FOREIGN_UNDECIDED, FOREIGN_TEXT)
         before = await self._quorum.settled(block.table) if found.by_rows else await self._shard.quorum(block.table)
+        failed = await self._shard.failed_since(block.table, may_be_stored_since(block)) if found.by_rows else ()
         if not found.window:
             decided_ms = self._now_ms()  # rests on provenance, which the task asks, not on how old the intent is
-        result = await self._insert(block, task, lock, self._grant(block, decided_ms, found))
+        result = await self._insert(block, task, lock, self._grant(block, decided_ms, found, failed))
         if result.outcome != "stored":
             return _outcome(result, acknowledged=False)
         # Also the answer of provenance is believed only if no part failed while it was asked.
@@ -115,7 +116,9 @@ class Storing:
             return Condemned("DuplicateButAbsent", _ABSENT_TEXT, result)
         return _outcome(result, acknowledged=acknowledged)
 
-    def _grant(self, block: BlockToStore, decided_ms: int, found: Evidence = FIRST_INSERT) -> Grant:
+    def _grant(
+        self, block: BlockToStore, decided_ms: int, found: Evidence = FIRST_INSERT, failed: tuple[str, ...] = ()
+    ) -> Grant:
         """The deadline counts from the decision: a process that was frozen since must not insert on its strength."""
         return Grant(
             block=block.key,
@@ -125,6 +128,7 @@ class Storing:
             removed=found.removed,
             topic=block.origin.topic,
             sole=block.sole,
+            failed_parts=failed,
             exact=found.window is By.CONTENT,
             by_token=found.window is By.TOKEN,
             repair=block.repair,

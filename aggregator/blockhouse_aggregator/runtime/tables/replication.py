@@ -20,7 +20,7 @@ DATA_LOSS = "ReplicatedDataLoss"
 
 
 class Shard(Protocol):
-    """`adapters.LocalShard` is the real one."""
+    """`local_shard.LocalShard` is the real one."""
 
     async def queue_lengths(self) -> Mapping[str, int]: ...
     async def lost_parts(self) -> Mapping[str, int]: ...
