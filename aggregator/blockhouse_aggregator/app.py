@@ -333,6 +333,7 @@ class Aggregator:
         if not self._ending.is_set():
             log.info("aggregator.ends", why=why, code=code)
             self.exit_code = code
+            self._membership.end()
             self._ending.set()
 
     def _restart(self, why: str) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from blockhouse_aggregator.clickhouse.errors import Fault, ServerFault, classify, interrupted, unreachable
+from blockhouse_aggregator.clickhouse.errors import Fault, ServerFault
 from tests.simulation.clock import Process
+from tests.simulation.server import Server
 from tests.simulation.world import World
 
 TICK = 0.5
@@ -33,13 +34,20 @@ class Part:
     have: set[int]
     safe: bool = False
     name: str = ""
+    """Its own, or that of the part into which it was merged."""
 
 
 @dataclass(slots=True)
 class Table:
-    """What ZooKeeper and the replicas hold of one table."""
+    """What ZooKeeper and the replicas hold of one table. `path` is its node, made at `made_ms`. One that took the name
+    of a `former` table does not have what `left_behind` holds of that: those rows are gone with it, on purpose."""
 
     number: int
+    path: str = ""
+    made_ms: int = 0
+    former: Table | None = None
+    left_behind: frozenset[Row] = frozenset()
+    dropped: bool = False
     blocks: dict[Hash, int] = field(default_factory=dict)
     under_way: Counter[Hash] = field(default_factory=Counter)
     """Inserts of blocks that were known when they arrived, and which have not ended."""
@@ -54,90 +62,20 @@ class Table:
     """Its columns have other types than those recorded."""
 
 
-class Server:
-    """One replica: a process, and a session of its own in ZooKeeper."""
-
-    def __init__(self, world: World, shard: Shard, number: int, zone: int) -> None:
-        self.world = world
-        self.shard = shard
-        self.number = number
-        self.zone = zone
-        self.process = Process(f"clickhouse r{number}")
-        self.heard = 0.0
-        self.active = True
-        self.idle_until = 0.0
-        """It was started before its former session was over: until then it answers, and is not active."""
-        self.kept: list[tuple[Table, Part]] = []
-        """What it has of parts that failed, which it removes when it becomes active."""
-        self._open: dict[asyncio.Future[Any], None] = {}
-
-    @property
-    def in_touch(self) -> bool:
-        """Reaches ZooKeeper now."""
-        return self.process.running and self.world.zookeeper_up and self.world.linked(self.zone, 0)
-
-    @property
-    def writable(self) -> bool:
-        return self.active and self.in_touch
-
-    def kill(self) -> None:
-        self.process.alive = False
-        self.idle_until = 0.0
-        for reply in list(self._open):
-            self._reply(reply, None, interrupted(self.process.name, "killed"))
-        self._open.clear()
-
-    def start(self) -> None:
-        if not self.process.alive:
-            self.process = Process(f"clickhouse r{self.number}")
-
-    def _reply(self, reply: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
-        self._open.pop(reply, None)
-        if not reply.done():
-            _answer(reply, result, error)
-
-    async def call(self, work: Coroutine[Any, Any, Any], timeout: float) -> Any:
-        """A query of a local client: its answer, or a fault. The server continues when the client waits no more."""
-        if not self.process.alive:
-            work.close()
-            await asyncio.sleep(0.01)
-            raise unreachable(self.process.name, "refused")
-        loop = self.world.loop
-        reply = loop.create_future()
-        self._open[reply] = None
-        loop.spawn(self._serve(work, reply), self.process)
-        timer = loop.call_later(timeout, self._reply, reply, None, interrupted(self.process.name, "timed out"))
-        try:
-            return await reply
-        finally:
-            timer.cancel()
-
-    async def _serve(self, work: Coroutine[Any, Any, Any], reply: asyncio.Future[Any]) -> None:
-        result, error = None, None
-        try:
-            result = await work
-        except ServerFault as fault:
-            error = fault
-        if self.world.chance(self.world.setting.chances.insert_lost):
-            self.world.count("answer of ClickHouse lost")
-            error = interrupted(self.process.name, "reset")
-        self._reply(reply, result, error)
-
-    def error(self, code: int, text: str) -> Exception:
-        return classify(code, text, self.process.name)
-
-
 class Shard:
     """All replicas of one shard and their tables. `doubled` hears of a row that is written twice."""
 
     def __init__(self, world: World) -> None:
         setting = world.setting
         self.world = world
-        self.tables = [Table(number) for number in range(setting.tables)]
-        self.servers = [Server(world, self, n, n % 2 if setting.zoned else 0) for n in range(setting.replicas)]
+        self.tables = [Table(number, f"/default.t{number}") for number in range(setting.tables)]
+        """Those that have the names now, or had them last."""
+        self.renamed: list[Table] = []
+        """Those that had one and have another now."""
+        self.servers = [Server(world, n, n % 2 if setting.zoned else 0) for n in range(setting.replicas)]
         self.doubled: Callable[[Table, Row], None] = lambda _t, _r: None
         self.written = 0
-        self._under_way: list[tuple[Process, list[tuple[Hash, tuple[Row, ...]]]]] = []
+        self._under_way: list[tuple[Process, Table, list[tuple[Hash, tuple[Row, ...]]]]] = []
         world.later(TICK, self._tick)
         world.later(setting.cleaner, self._clean)
 
@@ -149,7 +87,7 @@ class Shard:
         """Write a block, part after part; True when one of them was there already. Raises a server's error."""
         known = [hash_ for hash_, _ in parts if hash_ in table.blocks]
         table.under_way.update(known)
-        this = (server.process, parts)
+        this = (server.process, table, parts)
         self._under_way.append(this)
         try:
             return await self._insert(server, table, parts, timeout)
@@ -157,10 +95,15 @@ class Shard:
             table.under_way.subtract(known)
             self._under_way.remove(this)
 
-    def under_way(self) -> list[tuple[Row, ...]]:
-        """Rows of all inserts that have not ended, of servers that live."""
+    def under_way(self, of: Table | None = None) -> list[tuple[Row, ...]]:
+        """Rows of all inserts that have not ended, of servers that live; of one table, or of all."""
         self._under_way = [insert for insert in self._under_way if insert[0].alive]
-        return [rows for _, parts in self._under_way for _, rows in parts]
+        return [rows for _, table, parts in self._under_way if of in (None, table) for _, rows in parts]
+
+    def at(self, path: str | None) -> Table | None:
+        """The table whose node in ZooKeeper this is."""
+        there = (table for table in (*self.tables, *self.renamed) if not table.dropped)
+        return next((table for table in there if table.path == path), None)
 
     async def _insert(
         self, server: Server, table: Table, parts: list[tuple[Hash, tuple[Row, ...]]], timeout: float
@@ -175,6 +118,8 @@ class Shard:
             if world.chance(world.setting.chances.slow_insert):
                 await asyncio.sleep(world.random.uniform(0.5, 2 * world.setting.quorum_timeout))
             await asyncio.sleep(world.random.uniform(0.002, 0.03))
+            if table.dropped:
+                raise server.error(218, "the table is dropped")
             if not server.writable:
                 raise server.error(999, "session expired")
             if sum(s.active for s in self.servers) < 2:
@@ -241,11 +186,15 @@ class Shard:
                     server.kept.clear()
                 server.heard, server.active = now, True
             elif server.active and self.world.zookeeper_up and now - server.heard > self.world.setting.server_session:
-                server.active = False
-                for table in self.tables:
-                    if table.pending is not None and table.pending.writer == server.number:
-                        self._fail(table, table.pending)
+                self.expire(server)
         self.world.later(TICK, self._tick)
+
+    def expire(self, server: Server) -> None:
+        """Its session is over; it has the next one as soon as it is in touch."""
+        server.active = False
+        for table in (*self.tables, *self.renamed):
+            if table.pending is not None and table.pending.writer == server.number:
+                self._fail(table, table.pending)
 
     def _fail(self, table: Table, part: Part) -> None:
         self.world.narrate("shard", f"t{table.number}: {_text(part.rows)} is lost with its writer r{part.writer}")
@@ -289,8 +238,9 @@ class Shard:
         """Only if this replica has all rows that reached their quorum, and none of those that `failed`."""
         incarnation = int(topic.rpartition("-")[2])
         await asyncio.sleep(self.world.random.uniform(0.003, 0.02))
-        idle = server.in_touch and self.world.loop.time() < server.idle_until
-        if not server.writable and not idle:
+        if table.dropped:
+            raise server.error(60, "no such table")
+        if not server.writable and not server.idle:
             raise server.error(242, "read only")
         if any(part.safe and server.number not in part.have for part in table.parts):
             raise server.error(289, "this replica lacks a part")
@@ -303,13 +253,6 @@ class Shard:
                         raise ServerFault("rows are in a part that failed", fault=Fault.REPLICA, after=1.0)
                     found[offset] = found.get(offset, 0) + 1
         return found
-
-
-def _answer(reply: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
-    if error is not None:
-        reply.set_exception(error)
-    else:
-        reply.set_result(result)
 
 
 def _text(rows: tuple[Row, ...]) -> str:

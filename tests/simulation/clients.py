@@ -8,13 +8,14 @@ from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import Any
+from zlib import crc32
 
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.errors import Permanent, Retryable
 from blockhouse.schema.model import PROVENANCE_COLUMNS
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.clickhouse.presence import Origin, StoredRows
-from blockhouse_aggregator.clickhouse.quorum import QuorumSnapshot
+from blockhouse_aggregator.clickhouse.quorum import UNKNOWN, QuorumSnapshot
 from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.coordination.restarts import RestartDemand
 from blockhouse_aggregator.kafka.facts import Bounds
@@ -23,6 +24,7 @@ from blockhouse_aggregator.runtime.adapters import KafkaGroups
 from blockhouse_aggregator.runtime.ports import StreamFacts
 from blockhouse_aggregator.runtime.shared_question import SharedQuestion
 from blockhouse_aggregator.spark.task import LeaseFigures, LeaseSpec
+from tests.simulation.clickhouse import Table
 from tests.simulation.member import SimMember
 from tests.simulation.replica import current
 from tests.simulation.worker import Worker
@@ -115,13 +117,24 @@ class SimShard:
     async def describe(self, table: str) -> ServerTable | None:
         if not self._node.server.process.running:
             raise Retryable("clickhouse: cannot connect")
+        return self.described(table)
+
+    def described(self, table: str) -> ServerTable | None:
+        """As the server would describe it now."""
         found = self._tables.get(table)
-        if found is not None and self._node.shard.tables[self._node.numbers[table]].altered:
+        there = self._named(table) if found is not None else None
+        if found is None or there is None or there.dropped:
+            return None
+        if there.altered:
             found = replace(found, columns=tuple(c.model_copy(update={"type": "String"}) for c in found.columns))
-        return found
+        return replace(found, zookeeper_path=there.path)
+
+    def _named(self, table: str) -> Table:
+        return self._node.shard.tables[self._node.numbers[table]]
 
     async def fingerprints(self) -> Mapping[str, int]:
-        return {}
+        there = {name: self._named(name) for name in self._tables}
+        return {name: crc32(table.path.encode()) for name, table in there.items() if not table.dropped}
 
     async def queue_lengths(self) -> Mapping[str, int]:
         return {}
@@ -137,19 +150,25 @@ class SimShard:
 
     async def quorum(self, table: ServerTable) -> QuorumSnapshot:
         await self._zookeeper()
-        found = self._node.shard.tables[self._node.numbers[table.full_name]]
-        snapshot = QuorumSnapshot(found.pending is not None, len(found.failed))
+        found = self._node.shard.at(table.zookeeper_path)
+        snapshot = QuorumSnapshot(False, 0)
+        if found is not None:
+            snapshot = QuorumSnapshot(found.pending is not None, len(found.failed))
         self.seen[table.full_name] = snapshot
         return snapshot
 
     async def failed_since(self, table: ServerTable, since_ms: int) -> tuple[str, ...]:
         await self._zookeeper()
-        found = self._node.shard.tables[self._node.numbers[table.full_name]]
+        found = self._node.shard.at(table.zookeeper_path)
+        if found is None:
+            return ()
         return tuple(name for name, failed_ms in found.failed.items() if failed_ms >= since_ms)
 
     async def blocks_since(self, table: ServerTable, since_ms: int, *, older_than_ms: int) -> int:
         await self._zookeeper()
-        found = self._node.shard.tables[self._node.numbers[table.full_name]]
+        found = self._node.shard.at(table.zookeeper_path)
+        if found is None or found.made_ms >= older_than_ms:
+            return UNKNOWN
         return sum(made >= since_ms for made in (*found.blocks.values(), *found.failed.values()))
 
     async def rows_removed(self, table: ServerTable, since_ms: int) -> str:
@@ -157,16 +176,19 @@ class SimShard:
 
     async def altered_since(self, table: ServerTable, since_ms: int) -> bool:
         await self._zookeeper()
-        return False
+        return self._node.shard.at(table.zookeeper_path) is None
 
     async def claimed(self, table: ServerTable, cluster: str, topic: str) -> bool:
+        await self._zookeeper()
+        if self._node.shard.at(table.zookeeper_path) is None:
+            raise Retryable(f"zookeeper {table.zookeeper_path}: {table.full_name} was dropped", after=1.0)
         return True
 
     async def stored(
         self, table: ServerTable, origin: Origin, begin: int, end: int, failed: Sequence[str] = ()
     ) -> StoredRows:
         node = self._node
-        found = node.shard.tables[node.numbers[table.full_name]]
+        found = self._named(table.full_name)
         number = node.stream_number(StreamId(origin.cluster, "", origin.partition))
         work = node.shard.rows_of(node.server, found, number, origin.topic, begin, end, failed)
         return StoredRows(await node.server.call(work, 5.0))

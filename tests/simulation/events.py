@@ -14,6 +14,7 @@ from blockhouse.metadata import codec
 from blockhouse.metadata.model import Metadata
 from tests.simulation.kafka import Cluster, Offset
 from tests.simulation.logs import HOLE, StreamLog
+from tests.simulation.replaced_tables import ReplacedTables
 from tests.simulation.world import World
 from tests.simulation.zookeeper import Ensemble
 
@@ -22,10 +23,13 @@ if TYPE_CHECKING:
     from tests.simulation.oracle import Oracle
     from tests.simulation.replica import Node
 
-EVENTS = ("topic", "topic", "cut", "cut", "election", "offsets", "markers", "schema", "backup", "clock")
+EVENTS = (
+    "topic", "topic", "cut", "cut", "election", "offsets", "markers", "schema", "backup", "clock",
+    "drop", "swap", "swap",
+)  # fmt: skip
 """A topic is deleted and made again; a log is cut and written again; leaders change; committed offsets go back with
 their metadata; ZooKeeper loses the markers, or the schema history, or is restored from an old backup;
-machines are suspended, their clocks with them."""
+machines are suspended, their clocks with them; a table is dropped and created again, or takes another one's place."""
 REPLAYS = ("ReplayDiffers", "ReplayRangeExpired", "ReportRejected", "LaggingMessagesExpired")
 """What is reported of blocks in flight and lagging tables when other messages have their offsets."""
 SUSPENDED = 25.0
@@ -53,6 +57,7 @@ class Events:
         self._oracle = oracle
         self._misfortunes = misfortunes
         self._random = Random(f"{world.setting.seed} events")
+        self._replaced = ReplacedTables(world, nodes, misfortunes.shard, misfortunes)
         self._deserted = self._random.random() < 0.4
         """Whether no producer writes to a log any more that is cut."""
 
@@ -60,10 +65,12 @@ class Events:
         kinds: dict[str, Callable[[], bool]] = {
             "topic": self.topic, "cut": self.cut, "election": self.election, "offsets": self.offsets,
             "markers": self.markers, "schema": self.schema, "backup": self.backup, "clock": self.clock,
+            "drop": self._replaced.drop, "swap": self._replaced.swap,
         }  # fmt: skip
         event, seconds = self._world.setting.event, self._world.setting.seconds
         if event:
-            times = self._random.randint(2, 6) if event == "election" else 1
+            often = {"election": (2, 6), "drop": (1, 2), "swap": (1, 3)}
+            times = self._random.randint(*often.get(event, (1, 1)))
             least, most = (0.02, 0.4) if event in ("backup", "clock") else (0.25, 0.85)
             for _ in range(times):
                 self._world.later(self._random.uniform(least, most) * seconds, self._try, event, kinds[event])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from random import Random
 
 from blockhouse.metadata import codec
@@ -18,6 +19,9 @@ from tests.simulation.zookeeper import IDS, Ensemble
 IN_A_ROW = 8
 """Workers of a stream that die one after the other: more than the failed leases that raise an alarm."""
 
+OFTENER = 4
+"""Replays are few, and one that is sent into a part that fails shows what no other moment does."""
+
 
 class Misfortunes:
     """Everything that can be done to a world. `begin` sets it going, `heal` ends it all."""
@@ -27,7 +31,7 @@ class Misfortunes:
     ) -> None:
         self._world = world
         self._nodes = nodes
-        self._shard = shard
+        self._shard = self.shard = shard
         self._clusters = clusters
         self._ensemble = ensemble
         self._random = Random(f"{world.setting.seed} faults")
@@ -58,7 +62,7 @@ class Misfortunes:
 
     def _unless_healing(self, work: Callable[[], None]) -> None:
         if not self._world.healing:
-            self._world.count(getattr(work, "__name__", "").strip("_").replace("_", " "))
+            self._world.count(getattr(getattr(work, "func", work), "__name__", "").strip("_").replace("_", " "))
             work()
 
     def _any(self) -> Node:
@@ -111,7 +115,7 @@ class Misfortunes:
         server.kill()
         self._later(least, most, server.start)
 
-    def _orphan(self, node: Node) -> None:
+    def orphan(self, node: Node) -> None:
         """No replica fetches what its server has just written, and its driver is gone: the next owner gets "ok" for a
         part that waits for its quorum. Then the server is gone for longer than its session, and the part with it."""
         node.kill()
@@ -120,8 +124,18 @@ class Misfortunes:
 
     def _abandon(self, node: Node | None = None) -> None:
         """The same of a block that is sent again, while all but its server live: its worker gets "ok" for its own part
-        when that has not met its quorum in time."""
-        self._lose_part(node or self._any(), self._world.setting.quorum_timeout + self._random.uniform(0.3, 2))
+        when that has not met its quorum in time. Or the server lives, and its session alone is over: then its owner
+        keeps the stream, and is who has to notice."""
+        node, after = node or self._any(), self._world.setting.quorum_timeout + self._random.uniform(0.3, 2)
+        if self._random.random() < 0.3:
+            self._lose_part(node, after)
+            return
+        self._stop_fetches(self._shard.tables, after, after + 8)
+        self._at(after, partial(self._expire_server, node))
+
+    def _expire_server(self, node: Node) -> None:
+        self._world.narrate("zookeeper", f"session of {node.server.process.name} is over")
+        self._shard.expire(node.server)
 
     def _lose_part(self, node: Node, after: float) -> None:
         self._stop_fetches(self._shard.tables, 8, 20)
@@ -232,17 +246,21 @@ class Misfortunes:
         a worker sends just now is left to it, and what a server has of a worker that died and has not written yet: it
         could be recognised by nothing else."""
         table = self._random.choice(self._shard.tables)
+        sent = self.sent()
+        self._world.narrate("shard", f"t{table.number}: its partitions are detached and attached")
+        kept = {part.hash for part in table.parts if sent & set(part.rows) or part is table.pending}
+        table.blocks = {h: made for h, made in table.blocks.items() if h in kept or table.under_way[h]}
+
+    def sent(self) -> set[Row]:
+        """Of what workers are sending just now, and of what servers have and have not written yet."""
         workers = [worker for node in self._nodes for worker in node.workers.values()]
-        sent = {
+        rows = {
             self._row(worker.node, worker.spec.stream, offset)
             for worker in workers
             for key in worker.inserting
             for offset in range(key.begin, key.end + 1)
         }
-        sent.update(row for rows in self._shard.under_way() for row in rows)
-        self._world.narrate("shard", f"t{table.number}: its partitions are detached and attached")
-        kept = {part.hash for part in table.parts if sent & set(part.rows) or part is table.pending}
-        table.blocks = {h: made for h, made in table.blocks.items() if h in kept or table.under_way[h]}
+        return rows.union(*self._shard.under_way())
 
     def oversleep(self, node: Node | None = None, *, machine: bool = False, most: float = 40) -> None:
         """Frozen with a lock in its hands until its block, replayed by another owner, has left the window."""
@@ -384,16 +402,17 @@ class Misfortunes:
 
     def _strike(self, point: str, replica: int) -> None:
         world = self._world
-        if not world.chance(world.setting.chances.strike):
+        more = OFTENER if point == "replay sent" else 1
+        if not world.chance(more * world.setting.chances.strike):
             return
         node = self._nodes[replica]
         blows = [self.kill_driver, self._kill_pod, self._freeze, self._freeze, self._stall, self._kill_worker]
         if point == "part written":  # the moment before another replica has it
-            blows = [self._kill_server, self._kill_pod, self._kill_pod, self._freeze, self._orphan, self._orphan]
+            blows = [self._kill_server, self._kill_pod, self._kill_pod, self._freeze, self.orphan, self.orphan]
         if point == "offset read":  # and not yet the marker
             blows = [self._freeze]
         if point == "replay sent":
-            blows = [self._abandon]
+            blows = [self._abandon, self._abandon, self._abandon]
         if point == "insert arrives":
             blows = [self._freeze_pod]
         if point == "lock held":
@@ -415,7 +434,7 @@ class Misfortunes:
         for process in self._frozen:
             if process.frozen and process.alive:
                 world.loop.thaw(process)
-        for table in self._shard.tables:
+        for table in (*self._shard.tables, *self._shard.renamed):
             table.fetches_stopped = False
         if world.counts.get("corrupt replay"):
             for node in self._nodes:  # a block that was rebuilt differently waits for the next owner

@@ -207,10 +207,10 @@ class Oracle:
         self, stream: StreamId, content: Content, table: int, begin: int, end: int
     ) -> Iterator[tuple[int, str]]:
         """Offsets of the table's storable messages whose row is not safe, and why."""
-        rows, number = self._shard.tables[table].rows, self.number(stream)
+        named, number = self._shard.tables[table], self.number(stream)
         for message in content.good(table, begin, end):
-            part = rows.get((number, *message))
-            if part is None or not part.safe:
+            part = named.rows.get((number, *message))
+            if (part is None or not part.safe) and not _gone_with_a_former_table(named, (number, *message)):
                 yield message[0], "is not stored" if part is None else "has no quorum yet"
 
     # --- the end --------------------------------------------------------------------------------------------
@@ -232,6 +232,19 @@ class Oracle:
             for number in range(self._world.setting.tables):
                 for offset, why in self.missing(log.stream, log.content, number, 0, log.end):
                     yield f"LOSS: {log.stream} has passed offset {offset} of t{number}, whose row {why}"
+
+
+def _gone_with_a_former_table(table: Table, row: Row) -> bool:
+    """On purpose. Of one that was dropped all rows are, the acknowledged and the others; of one that
+    was renamed those that its copy could not have, once they are there with their quorum."""
+    if table.dropped and row in table.rows:
+        return True
+    former = table.former
+    if former is None:
+        return False
+    part = former.rows.get(row) if row in table.left_behind else None
+    gone = part is not None and (part.safe or former.dropped)
+    return gone or _gone_with_a_former_table(former, row)
 
 
 def _number(entry: TableEntry) -> int:

@@ -13,11 +13,12 @@ from blockhouse.schema.model import TOPIC_COLUMN, Column, Revision, TableHistory
 from blockhouse.streams import StreamId
 from blockhouse_aggregator import app
 from blockhouse_aggregator.gate.messages import Grant
-from tests.simulation.clickhouse import Server, Shard
+from tests.simulation.clickhouse import Shard
 from tests.simulation.clock import PROCESS, START, Process
 from tests.simulation.kafka import Cluster
 from tests.simulation.logs import StreamLog
 from tests.simulation.member import SimMember
+from tests.simulation.server import Server
 from tests.simulation.worker import GateSession, Worker
 from tests.simulation.world import World
 from tests.simulation.zookeeper import Ensemble, SimLocks, ZkSession

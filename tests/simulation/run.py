@@ -12,9 +12,10 @@ from typing import Any
 import structlog
 
 from blockhouse_aggregator import app, assembly
+from blockhouse_aggregator.clickhouse import provenance as _provenance
 from blockhouse_aggregator.kafka import member as _member
 from blockhouse_aggregator.runtime.stream import owner as _owner
-from tests.simulation import replica
+from tests.simulation import provenance, replica
 from tests.simulation.clickhouse import Shard
 from tests.simulation.clients import REPLACED
 from tests.simulation.events import Events, event_of
@@ -264,6 +265,7 @@ def replaced(world: World) -> Iterator[None]:
     session = members.Session
     owners: Any = _owner
     step = owners.step
+    newest_rows = _provenance.NEWEST_ROWS
     quiet: Callable[[Any], None] = sys.unraisablehook
     config = structlog.get_config()
     SimLog.world = world
@@ -274,6 +276,7 @@ def replaced(world: World) -> Iterator[None]:
             setattr(module, name, REPLACED[name])
         members.Session = open_session
         owners.step = watched(world, step)
+        _provenance.NEWEST_ROWS = provenance.NEWEST_ROWS
         yield
     finally:
         sys.unraisablehook = lambda _: None  # coroutines of killed processes end now, in vain
@@ -284,4 +287,5 @@ def replaced(world: World) -> Iterator[None]:
             setattr(module, name, value)
         members.Session = session
         owners.step = step
+        _provenance.NEWEST_ROWS = newest_rows
         structlog.configure(**config)

@@ -9,11 +9,11 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from blockhouse.errors import BlockhouseError, Permanent, Retryable
+from blockhouse.errors import BlockhouseError, Retryable
 from blockhouse.gate.messages import Hello
 from blockhouse_aggregator.blocks.inserting import CONCURRENT_INSERTS, LEAST_LIFETIME, PROOF_SECONDS, TRIES
 from blockhouse_aggregator.clickhouse.errors import Fault, ServerFault
-from blockhouse_aggregator.clickhouse.presence import Absent, Complete, Partial, StoredRows, decide
+from blockhouse_aggregator.clickhouse.presence import Absent, Complete, Origin, Partial
 from blockhouse_aggregator.gate.messages import (
     BlockKey,
     Bye,
@@ -32,7 +32,7 @@ from blockhouse_aggregator.gate.messages import (
     Welcome,
 )
 from blockhouse_aggregator.spark.task import LeaseFigures, LeaseSpec
-from tests.simulation import reading
+from tests.simulation import provenance, reading
 from tests.simulation.clickhouse import Row
 from tests.simulation.clock import START, Process
 from tests.simulation.logs import Content, Message
@@ -271,7 +271,7 @@ class Worker:
                     if again.fault is not Fault.RESEND:
                         break
                     await asyncio.sleep(min(again.after * attempt, left))
-                except Retryable as refused:
+                except BlockhouseError as refused:
                     error = refused
                     break
                 else:
@@ -293,15 +293,16 @@ class Worker:
     async def _try(self, grant: Grant, content: Bytes, left: float) -> tuple[bool, Any]:
         if not grant.ask_provenance:
             return await self._send(grant, content, content.messages), ""
-        node, number = self.node, self.node.stream_number(self.spec.stream)
-        table = node.shard.tables[content.table]
-        counts = await node.server.call(
-            node.shard.rows_of(
-                node.server, table, number, grant.topic, grant.block.begin, grant.block.end, grant.failed_parts
-            ),
-            left,
-        )
-        match decide(dict.fromkeys(content.offsets, 1), StoredRows(counts)):
+        node, stream = self.node, self.spec.stream
+        described = node.shard_port.described(grant.block.table)
+        if described is None:
+            raise node.server.error(60, "no such table")
+        question = provenance.presence(
+            node.server, node.shard.tables[content.table], node.stream_number(stream), described=described, grant=grant,
+            origin=Origin(stream.cluster, stream.partition, grant.topic, grant.sole),
+            expected=dict.fromkeys(content.offsets, 1),
+        )  # fmt: skip
+        match await node.server.call(question, left):
             case Complete():
                 return False, "complete"
             case Absent():
@@ -356,10 +357,10 @@ def _finish(job: asyncio.Future[LeaseFigures], figures: LeaseFigures) -> None:
 def _failure(key: BlockKey, attempts: int, elapsed: float, error: BlockhouseError) -> Result:
     return Result(
         block=key,
-        outcome="permanent" if isinstance(error, Permanent) else "retryable",
+        outcome="retryable" if isinstance(error, Retryable) else "permanent",
         attempts=attempts,
         elapsed=elapsed,
         code=error.code,
-        reason=(error.fault if isinstance(error, Retryable) else "") or Fault.RESEND,
+        reason=(error.fault or Fault.RESEND) if isinstance(error, Retryable) else error.reason,
         message=str(error),
     )

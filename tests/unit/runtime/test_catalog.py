@@ -78,12 +78,15 @@ class Healthy:
 
     def __init__(self) -> None:
         self.fingerprint = 1
+        self.away = False
         self.asked = 0
         ports: Any = SimpleNamespace(shard=self, schemas=self)
         self.catalog = Catalog(ports, lambda history, server: None)
 
     async def describe(self, table: str) -> Any:
         self.asked += 1
+        if self.away:
+            raise Retryable("zookeeper: unavailable")
         column = ServerColumn(name="id", type="UInt64", default_kind=DefaultKind(""), default_expression="")
         return SimpleNamespace(columns=(column,), lacking=())
 
@@ -113,3 +116,18 @@ async def test_a_table_is_compared_again_whenever_its_fingerprint_changes_and_on
     await fakes.catalog.refresh()
     assert fakes.asked == asked + 1
     assert fakes.catalog.unavailable() == frozenset()
+
+
+async def test_a_change_that_could_not_be_compared_is_compared_at_the_next_look() -> None:
+    """The server that has just reported it, or ZooKeeper, is unavailable by then."""
+    fakes = Healthy()
+    await fakes.catalog.id_of(TABLE)
+    await fakes.catalog.refresh()
+    fakes.fingerprint, fakes.away = 2, True
+    await fakes.catalog.refresh()
+    fakes.away = False
+    asked = fakes.asked
+    await fakes.catalog.refresh()
+    assert fakes.asked == asked + 1
+    await fakes.catalog.refresh()
+    assert fakes.asked == asked + 1

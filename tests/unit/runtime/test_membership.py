@@ -42,6 +42,18 @@ async def test_it_does_not_join_while_it_is_kept_out_from_the_start() -> None:
     assert groups.moves == [True]
 
 
+async def test_it_does_not_come_back_while_the_process_ends() -> None:
+    """Its members are closed: to join would fail."""
+    groups = Groups()
+    here = Membership(groups.move)
+    await here.begin()
+    await here.stay_out("replica", True)
+    here.end()
+    await here.stay_out("replica", False)
+
+    assert groups.moves == [True, False]
+
+
 async def test_it_comes_back_only_when_the_last_reason_is_gone() -> None:
     groups = Groups()
     here = Membership(groups.move)

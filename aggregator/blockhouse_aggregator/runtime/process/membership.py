@@ -26,6 +26,7 @@ class Membership:
         self._reasons: set[str] = set()
         self._present = False
         self._begun = False
+        self._ended = False
         self._mutex = asyncio.Lock()
 
     def why_out(self, texts: Mapping[str, str]) -> str:
@@ -36,6 +37,10 @@ class Membership:
         """Join, unless a reason to stay out was given already."""
         self._begun = True
         await self._follow()
+
+    def end(self) -> None:
+        """Never join again, whatever reason to stay out ends: the members are about to be closed."""
+        self._ended = True
 
     async def stay_out(self, reason: str, out: bool) -> None:
         """Add or remove a reason to stay out of the group."""
@@ -48,6 +53,8 @@ class Membership:
     async def _follow(self) -> None:
         async with self._mutex:  # reasons come and go while the client moves
             while self._begun and self._present == bool(self._reasons):
+                if self._ended and not self._reasons:
+                    return
                 self._present = not self._reasons
                 log.info("groups.join" if self._present else "groups.leave", reasons=sorted(self._reasons))
                 await self._move(self._present)

@@ -55,7 +55,8 @@ class Catalog:
         self._check = check
         self._tables: dict[str, Known] = {}
         self._names: dict[int, str] = {}
-        self._prints: dict[str, int] = {}
+        self._prints: dict[str, int | None] = {}
+        """Of each table when it was last compared: one that could not be is asked again."""
         self._version = 0
         self._pauses: Mapping[str, Pause] = {}
         self._refreshing = asyncio.Lock()
@@ -164,12 +165,12 @@ class Catalog:
     async def refresh(self) -> None:
         """Compare every table with the server and the history; a changed one gets a new revision or is unavailable."""
         async with self._refreshing:
-            prints = dict(await self._ports.shard.fingerprints())
+            prints = await self._ports.shard.fingerprints()
             await self._learn()
             for table, known in list(self._tables.items()):
-                if known.unavailable or prints.get(table) != self._prints.get(table):
-                    await self._examine(table)
-            self._prints = prints
+                due = known.unavailable or prints.get(table) != self._prints.get(table)
+                if due and await self._examine(table):
+                    self._prints[table] = prints.get(table)
 
     async def _learn(self) -> None:
         """Read what was recorded elsewhere since the last look."""
@@ -196,18 +197,20 @@ class Catalog:
                 if known.unavailable:
                     await self._examine(table)
 
-    async def _examine(self, table: str) -> None:
+    async def _examine(self, table: str) -> bool:
+        """Whether it could be compared."""
         known = self._tables[table]
         if table in self._pauses:
             self._changed(known, self._held(known))
             if known.server is not None:
-                return  # its columns may be changing: judged when it is released
+                return False  # its columns may be changing: judged when it is released
         try:
             changed = await self._judged(known)
         except Retryable as error:
             log.warning("catalog.table_not_checked", table=table, error=str(error))
-            return
+            return False
         self._changed(self._tables[table], self._held(changed))
+        return True
 
     async def _judged(self, known: Known) -> Known:
         """As the server has it, and whether it can be loaded so; of what a rollout pauses that is not asked."""
