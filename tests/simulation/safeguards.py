@@ -33,7 +33,8 @@ OUTSIDE = {
     "ending-joins-again": "a replica has to be fit again as its aggregator ends: 1 world in 7,000",
     "engine-not-asked": "every simulated table is a ReplicatedMergeTree",
     "foreign-block-asked-of-provenance": "no metadata of another aggregator is there",
-    "failed-parts-not-passed-on": "not tried since simulated workers ask by the product's own questions",
+    "failed-parts-not-named-without-bytes": "an owner has to ask without bytes in the ten seconds in which the server"
+    " shows the part: 1 world in some thousand",
     "fresh-duplicate-taken-for-stored": "every simulated row names its topic, so that no block is another's:"
     " test_a_fresh_block_that_the_server_knows_already_is_not_called_stored",
     "invariant-skipped": "no simulated world has a defect of the driver",
@@ -50,7 +51,6 @@ OUTSIDE = {
     "removed-rows": "no mutation deletes rows in a simulated world, and no TTL sums them up",
     "repair-": "a simulated person repairs by rules of its own",
     "restart-": "two owners have to begin afresh in a row, and the former one to come back in between",
-    "rows-of-a-failed-part": "not tried since simulated workers ask by the product's own questions",
     "same-trouble-no-alarm": "an alarm that is not raised harms no row",
     "silent-replica-not-shown": "people see it, and nothing in a simulated world reads it",
     "start-waits-in-silence": "people see it, and nothing in a simulated world reads it",
