@@ -135,6 +135,23 @@ def block_is_abandoned(history: Sequence[Commit], random: Random) -> Injected | 
     return _committed(made), Finding(Kind.RECUT, "", str(entry.table), block.begin, block.end)
 
 
+def block_with_dead_letters_is_abandoned(history: Sequence[Commit], random: Random) -> Injected | None:
+    """The dead-lettered messages of its range are pending again, too."""
+    last = history[-1].metadata
+    fitting = [e for e in last.tables if e.in_flight and e.in_flight.messages <= e.in_flight.end - e.in_flight.begin]
+    if not fitting or not last.window.dead:
+        return None
+    entry = random.choice(fitting)
+    block = entry.in_flight
+    assert block is not None
+    window = _sealed(last, -block.messages)
+    made = replace(_next(history), window=replace(window, dead=window.dead - 1))
+    if made.window.sealed < 0:
+        return None
+    made = _with(made, TableEntry(entry.table, None, block.begin, entry.pending + block.messages + 1))
+    return _committed(made), Finding(Kind.RECUT, "", str(entry.table), block.begin, block.end)
+
+
 def messages_sealed_in_no_block(history: Sequence[Commit], random: Random) -> Injected | None:
     last = history[-1].metadata
     by = random.randint(1, 50)
@@ -250,6 +267,7 @@ DEFECTS: tuple[Defect, ...] = (
     counted_twice,
     cursor_goes_back,
     block_is_abandoned,
+    block_with_dead_letters_is_abandoned,
     messages_sealed_in_no_block,
     pending_forgotten,
     window_closed_over_a_gap,

@@ -21,10 +21,11 @@ from blockhouse_aggregator.coordination.restarts import RestartDemand
 from blockhouse_aggregator.kafka.facts import Bounds
 from blockhouse_aggregator.kafka.log_ends import Ends
 from blockhouse_aggregator.runtime.adapters import KafkaGroups
-from blockhouse_aggregator.runtime.ports import StreamFacts
+from blockhouse_aggregator.runtime.ports import StreamFacts, TableCount
 from blockhouse_aggregator.runtime.shared_question import SharedQuestion
 from blockhouse_aggregator.spark.task import LeaseFigures, LeaseSpec
 from tests.simulation.clickhouse import Table
+from tests.simulation.logs import BAD
 from tests.simulation.member import SimMember
 from tests.simulation.replica import current
 from tests.simulation.worker import Worker
@@ -244,6 +245,11 @@ class SimFacts:
         content = self._cluster.logs[stream.partition].content
         return Bounds(0, content.end, content.leader_epoch)
 
+    def kinds(self, stream: StreamId, start: int, stop: int) -> list[int]:
+        """What the log holds in [start, stop)."""
+        self._reached()
+        return self._cluster.logs[stream.partition].content.kinds[start:stop]
+
     def reaches(self, stream: StreamId, position: int, leader_epoch: int) -> bool:
         self._reached()
         return self._cluster.logs[stream.partition].content.reaches(position, leader_epoch)
@@ -280,6 +286,17 @@ class SimGroups(KafkaGroups):
     async def reaches(self, stream: StreamId, position: int, leader_epoch: int) -> bool:
         facts: SimFacts = self._facts[stream.cluster]
         return bool(await self._threads.run(facts.reaches, stream, position, leader_epoch))
+
+    async def survey(
+        self, stream: StreamId, start: int, stop: int, ranges: Mapping[str, tuple[int, int]]
+    ) -> Mapping[str, TableCount]:
+        """Of the named tables alone."""
+        cluster: Any = self._facts[stream.cluster]
+        kinds = await self._threads.run(cluster.kinds, stream, start, stop)
+        names = current().numbers
+        return {
+            name: TableCount(inside=sum(kind >= 0 and kind % BAD == names[name] for kind in kinds)) for name in ranges
+        }
 
     async def facts(self, stream: StreamId, epoch: int) -> StreamFacts:
         found = await super().facts(stream, epoch)

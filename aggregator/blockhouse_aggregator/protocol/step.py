@@ -178,14 +178,15 @@ def _released(state: StreamState, event: Released) -> StreamState:
 
 
 def _recut(state: StreamState, event: Recut) -> Step:
-    """The block's messages are pending again. Example: block [10, 14] of 3 messages, cursor 17, 2 pending -> cursor 10,
-    5 pending, 3 less sealed; P stays."""
+    """The messages of the block's range are pending again. Example: block [10, 14] of 3 messages with 1 dead among
+    them, cursor 17, 2 pending -> cursor 10, 6 pending, 3 less sealed, 1 less dead; P stays."""
     block = _current(state, event.table, event.begin, event.end)
     if block is None or block.stage is not Stage.BLOCKED:
         return state, ()
     entry, messages = state.table(event.table), block.intent.messages
-    window = replace(state.window, sealed=state.window.sealed - messages)
-    lagging = TableState(event.table, None, event.begin, entry.pending + messages)
+    dead = min(event.dead, state.window.dead)
+    window = replace(state.window, sealed=state.window.sealed - messages, dead=state.window.dead - dead)
+    lagging = TableState(event.table, None, event.begin, entry.pending + messages + dead)
     text = f"block [{event.begin}, {event.end}] of {messages} messages was abandoned; its messages are cut again"
     return replace(state.with_table(lagging), window=window), (Alarm("BlockRecut", text, event.table),)
 

@@ -7,7 +7,7 @@ Nothing here changes or repairs anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from blockhouse.metadata.model import Metadata, TableEntry, Window
@@ -62,15 +62,17 @@ def _in_range(numbers: list[int]) -> bool:
     return all(0 <= number < LIMIT for number in numbers)
 
 
-def succession_violations(before: Metadata | None, after: Metadata, recut: frozenset[int] = frozenset()) -> list[str]:
+def succession_violations(
+    before: Metadata | None, after: Metadata, recut: Mapping[int, int] | None = None
+) -> list[str]:
     """What a successor may not do: go backward, overlap, forget a table that lagged, or skip a number.
 
-    The blocks of the tables in `recut` were abandoned in between, by an audited decision. `before` is None when nothing
-    of ours was committed.
+    The blocks of the tables in `recut` were abandoned in between, by an audited decision; its numbers are the dead
+    messages in their ranges. `before` is None when nothing of ours was committed.
     """
     if before is None:
         return []
-    before = _without(before, recut)
+    before = _without(before, recut or {})
     found: list[str] = []
     if after.seq != before.seq + 1:
         found.append(f"I6: seq {after.seq} after {before.seq}")
@@ -92,16 +94,18 @@ def succession_violations(before: Metadata | None, after: Metadata, recut: froze
     return found
 
 
-def _without(metadata: Metadata, recut: frozenset[int]) -> Metadata:
+def _without(metadata: Metadata, recut: Mapping[int, int]) -> Metadata:
     """The metadata as if the in-flight blocks of these tables had never been sealed."""
-    tables, taken = [], 0
+    tables, taken, dead = [], 0, 0
     for entry in metadata.tables:
         block = entry.in_flight
         if entry.table in recut and block is not None:
-            taken += block.messages
-            entry = TableEntry(entry.table, None, block.begin, entry.pending + block.messages)  # noqa: PLW2901
+            taken, dead = taken + block.messages, dead + recut[entry.table]
+            pending = entry.pending + block.messages + recut[entry.table]
+            entry = TableEntry(entry.table, None, block.begin, pending)  # noqa: PLW2901
         tables.append(entry)
-    window = replace(metadata.window, sealed=metadata.window.sealed - taken)
+    window = metadata.window
+    window = replace(window, sealed=window.sealed - taken, dead=window.dead - min(dead, window.dead))
     return replace(metadata, tables=tuple(tables), window=window)
 
 

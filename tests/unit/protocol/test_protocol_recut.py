@@ -19,7 +19,7 @@ from blockhouse_aggregator.protocol.events import (
 )
 from blockhouse_aggregator.protocol.schedule import replays, scan
 from blockhouse_aggregator.protocol.state import Stage, StreamState, metadata_of
-from tests.unit.protocol.given import NOW, A, B, after, committed, in_flight_stream, scanned, sealed
+from tests.unit.protocol.given import NOW, A, B, after, committed, fresh_stream, in_flight_stream, scanned, sealed
 
 
 def blocked_stream() -> StreamState:
@@ -57,7 +57,7 @@ def test_the_messages_of_a_recut_block_are_pending_from_its_begin_and_the_counts
     metadata = metadata_of(state, NOW)
     assert violations(metadata) == []
     assert before.recorded is not None
-    assert succession_violations(before.recorded, metadata, recut=frozenset({A})) == []
+    assert succession_violations(before.recorded, metadata, recut={A: 0}) == []
     assert succession_violations(before.recorded, metadata), "never by itself"
 
 
@@ -82,3 +82,20 @@ def test_a_recut_is_recorded_even_when_nothing_follows() -> None:
     assert state.table(A).block is None
     assert state.table(B).block is not None
     assert state.table(B).block.stage is Stage.INSERTING  # type: ignore[union-attr]
+
+
+def test_messages_of_its_range_that_were_dead_lettered_are_counted_again() -> None:
+    """They will be dead-lettered again: a scan that reports them must find them pending."""
+    cut = committed(fresh_stream(), scanned(100, 104, TableScan(A, 4, sealed(100, 103, 3), dead=1)))
+    before, _ = after(cut, Condemned(A, "ColumnsDiffer"))
+    state, _ = after(before, Recut(A, 100, 103, dead=1))
+    assert (state.table(A).cursor, state.table(A).pending) == (100, 4)
+    assert (state.window.sealed, state.window.dead) == (before.window.sealed - 3, before.window.dead - 1)
+    metadata = metadata_of(state, NOW)
+    assert violations(metadata) == []
+    assert succession_violations(before.recorded, metadata, recut={A: 1}) == []
+    other = replace(sealed(100, 103, 3), revision=2)
+    again = scanned(100, 104, TableScan(A, 0, other, dead=1), resumed=frozenset({A}))
+    state, effects = after(state, again)
+    assert [type(effect) for effect in effects] == [Commit], "the report adds up"
+    assert (state.table(A).pending, state.window.dead) == (0, before.window.dead)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
+from blockhouse.errors import Retryable
 from blockhouse.metadata.model import InFlight, Metadata, Window
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.coordination.markers import Decision
 from blockhouse_aggregator.protocol.events import Condemned, Event, Recut, Released, Stored
 from blockhouse_aggregator.protocol.state import Block, Stage, StreamState, TableState
+from blockhouse_aggregator.runtime.ports import TableCount
 from blockhouse_aggregator.runtime.stream.outcomes import Absent, CannotTell, Partial, Provenance, Whole
 from blockhouse_aggregator.runtime.stream.stalled_blocks import StalledBlocks
 
@@ -49,6 +52,8 @@ class Owner:
     consumed: int = 0
     flushed: int = 0
     replayed_now: list[int] = field(default_factory=list)
+    in_its_range: int = BLOCK.intent.messages
+    """Messages of the table in the log, from the block's begin to its end."""
 
     @property
     def report(self) -> Any:
@@ -67,11 +72,19 @@ class Owner:
                 can_rebuild=lambda _, revision: self.rebuildable,
             ),
             storing=SimpleNamespace(lifetime=self.lifetime, provenance=self._provenance),
-            ports=SimpleNamespace(markers=self),
+            ports=SimpleNamespace(markers=self, group=self),
         )
 
     async def _provenance(self, block: object) -> Provenance:
         return self.proof
+
+    async def survey(
+        self, stream: StreamId, start: int, stop: int, ranges: Mapping[str, tuple[int, int]]
+    ) -> Mapping[str, TableCount]:
+        assert (start, stop, ranges) == (10, 20, {"db.t": (10, 19)})
+        if self.in_its_range < 0:
+            raise Retryable("no broker answers")
+        return {"db.t": TableCount(inside=self.in_its_range)} if self.in_its_range else {}
 
     async def block_decision(self, stream: StreamId, table: str) -> Decision | None:
         return self.decision
@@ -140,6 +153,16 @@ async def test_what_an_operator_decides_is_carried_out_recorded_and_then_forgott
         await looking(owner).look()
         assert (owner.events, owner.flushed, owner.consumed) == ([event], 1, 1), action
         assert owner.alarms == ["BlockDecided"]
+
+
+async def test_messages_that_were_dead_lettered_when_the_block_was_cut_are_pending_again_too() -> None:
+    for in_the_log, dead in ((12, 2), (10, 0), (7, 0), (0, 0)):  # retention may have taken some
+        owner = Owner(decision=decided("absent 10-19"), lifetime=-1.0, in_its_range=in_the_log)
+        await looking(owner).look()
+        assert owner.events == [Recut(TABLE, 10, 19, dead=dead)], in_the_log
+    waits = Owner(decision=decided("absent 10-19"), lifetime=-1.0, in_its_range=-1)
+    await looking(waits).look()
+    assert (waits.events, waits.alarms, waits.consumed) == ([], [], 0), "until the log answers"
 
 
 async def test_a_decision_about_another_block_changes_nothing() -> None:

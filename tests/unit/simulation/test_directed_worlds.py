@@ -7,11 +7,15 @@ from dataclasses import replace
 import pytest
 
 from blockhouse.streams import StreamId
+from blockhouse_aggregator.coordination.markers import Decision, Decisions, block_subject
 from blockhouse_aggregator.protocol.state import Stage
+from tests.simulation.clock import Process
+from tests.simulation.logs import BAD
 from tests.simulation.replica import Node
 from tests.simulation.run import Universe, setting_of, universe
 from tests.simulation.safeguards import ELSEWHERE, FOLDERS, FOUND, OUTSIDE, patches, why_left_out
 from tests.simulation.world import Chances, Setting
+from tests.simulation.zookeeper import ZkSession
 
 CALM = replace(
     setting_of(0), clusters=1, partitions=1, replicas=2, tables=2, faults=0, window=100, window_seconds=3600, split=1,
@@ -347,6 +351,25 @@ def test_a_fresh_block_that_the_server_knows_already_is_not_called_stored() -> N
         produced(made, 0, 3)
         blocked = [(Stage.BLOCKED, "FreshDuplicate")]
         assert made.run(10, lambda: in_flight(owner_of(made), 0) == blocked), "its intent is passed"
+        assert made.world.harm is None
+
+
+def test_a_dead_letter_in_the_range_of_a_block_that_is_cut_again_is_counted_once() -> None:
+    with universe(given(tables=1)) as made:
+        made.run(3)
+        made.world.causes["a/events/0"] = {"FreshDuplicate", "BlockDecided", "BlockRecut"}
+        table = made.shard.tables[0]
+        table.blocks[(0, 0, ((0, 0, 0, 0), (0, 2, 0, 0)))] = made.world.now_ms()
+        made.clusters["a"].logs[0].kinds.extend([0, BAD, 0])
+        assert made.run(10, lambda: in_flight(owner_of(made), 0) == [(Stage.BLOCKED, "FreshDuplicate")])
+        table.blocks.clear()
+        made.run(10)
+        person = ZkSession(made.ensemble, Process("person"), 0)
+        decided = Decision(action="absent 0-2", by="me", at_ms=0)
+        Decisions(person).put(block_subject(StreamId("a", "events", 0), "default.t0"), decided)
+        produced(made, 0, 3)
+        assert made.run(30, lambda: stored(made, 0) == 5), made.world.harm
+        made.settle()
         assert made.world.harm is None
 
 

@@ -136,14 +136,23 @@ class StalledBlocks:
                     self.owner.report.alarm(Alarm("RecutRefused", refusal, table))
                     await self.owner.context.ports.markers.consume_block_decision(self.owner.stream, name, decision)
                 return True
-        text = f"block [{intent.begin}, {intent.end}]: {deed}, as decided by {decision.by}"
-        self.owner.report.alarm(Alarm("BlockDecided", text, table))
         begin, end = intent.begin, intent.end
-        await self.owner.apply(Recut(table, begin, end) if again else Stored(table, begin, end))
+        event = Recut(table, begin, end, await self._dead(name, block)) if again else Stored(table, begin, end)
+        text = f"block [{begin}, {end}]: {deed}, as decided by {decision.by}"
+        self.owner.report.alarm(Alarm("BlockDecided", text, table))
+        await self.owner.apply(event)
         await self.owner.flush()
         if self._recorded(table, begin):
             await self.owner.context.ports.markers.consume_block_decision(self.owner.stream, name, decision)
         return True
+
+    async def _dead(self, name: str, block: Block) -> int:
+        """How many messages of the table in the block's range are not in the block. They were dead-lettered when it was
+        cut, and will be counted again when it is cut again. Raises Retryable while the log does not answer."""
+        begin, end = block.intent.begin, block.intent.end
+        group = self.owner.context.ports.group
+        found = await group.survey(self.owner.stream, begin, end + 1, {name: (begin, end)})
+        return max(0, found[name].inside - block.intent.messages) if name in found else 0
 
     async def _presence(self, table: int, block: Block, waited: float, *, proof: bool) -> Provenance:
         """Absent when the block may be cut again: no insert of it can still run and, where proof is asked for,

@@ -100,7 +100,8 @@ def succession(before: Reading, after: Reading, *, adjacent: bool) -> list[Findi
     """What `after` may not contain once `before` was committed; `adjacent`: no other commit lies between them."""
     found = _broken(before, after, adjacent)
     abandoned = _abandoned(before, after) if found else {}
-    if abandoned and not _broken(_without(before, abandoned), after, adjacent):
+    dead = max(0, before.dead - after.dead) if abandoned else 0
+    if abandoned and not _broken(_without(before, abandoned, dead), after, adjacent):
         return [_recut(table, was) for table, was in abandoned.items()]
     return found
 
@@ -116,12 +117,19 @@ def _abandoned(before: Reading, after: Reading) -> dict[int, Entry]:
     return found
 
 
-def _without(before: Reading, abandoned: dict[int, Entry]) -> Reading:
-    """The same, had the messages of these blocks been pending from the blocks' begins on."""
-    pending = {t: (-1, -1, 0, "", 0, was[0], was[6] + was[2]) for t, was in abandoned.items()}
+def _without(before: Reading, abandoned: dict[int, Entry], dead: int) -> Reading:
+    """The same, had the messages of these blocks been pending from the blocks' begins on, with those in the range of
+    the first that were dead-lettered: each decision is committed by itself."""
+    first = min(abandoned)
+    pending = {
+        t: (-1, -1, 0, "", 0, was[0], was[6] + was[2] + (dead if t == first else 0)) for t, was in abandoned.items()
+    }
     messages = sum(was[2] for was in abandoned.values())
     return before._replace(
-        sealed=before.sealed - messages, pending=before.pending + messages, tables=before.tables | pending
+        sealed=before.sealed - messages,
+        dead=before.dead - dead,
+        pending=before.pending + messages + dead,
+        tables=before.tables | pending,
     )
 
 
