@@ -35,6 +35,8 @@ class SimReplica:
     ) -> list[tuple[Any, ...]]:
         if "system.replicas" in sql:
             return [(0, 1, 0, int(self._lacks_a_part()), self._table.path)]
+        if "system.tables" in sql or "system.mutations" in sql:
+            return []  # no rows are removed on purpose
         if "system.parts" in sql:
             return self._listed()
         if settings is not None:  # the witness

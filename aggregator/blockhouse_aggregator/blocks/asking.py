@@ -18,6 +18,7 @@ from blockhouse_aggregator.clickhouse.presence import (
     decide,
 )
 from blockhouse_aggregator.clickhouse.provenance import stored_rows, stored_rows_of_any_revision
+from blockhouse_aggregator.clickhouse.removals import why_not_to_insert_again
 from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.gate.messages import Grant
 
@@ -27,8 +28,8 @@ def presence(
 ) -> Complete | Absent | Partial:
     """Of the block whose offsets have the `expected` numbers of rows. Raises Blocked when it cannot be determined which
     rows are missing, ServerFault when the replica may lack some."""
-    ask = stored_rows_of_any_revision if grant.repair else partial(stored_rows, enough=partial(_whole, expected))
-    rows = ask(replica, table, origin, grant.block.begin, grant.block.end, failed=grant.failed_parts)
+    read = stored_rows_of_any_revision if grant.repair else partial(stored_rows, enough=partial(_whole, expected))
+    rows = read(replica, table, origin, grant.block.begin, grant.block.end, failed=grant.failed_parts)
     found = decide(expected, rows)
     if isinstance(found, Ambiguous):
         raise Blocked(
@@ -36,10 +37,12 @@ def presence(
             " some rows are stored, and without column _kafka_row no one can determine which",
             reason="ProvenanceAmbiguous",
         )
-    if grant.removed and not isinstance(found, Complete):
+    # After the rows were read: a DELETE in between makes them look as if they had never been stored.
+    ask = grant.since_ms > 0 and not isinstance(found, Complete)
+    if ask and (removed := why_not_to_insert_again(replica, table, grant.since_ms)):
         raise Blocked(
             f"table {grant.block.table}: not all rows of the block are there, and some may have been removed since:"
-            f" {grant.removed}; `blockhouse streams resolve` decides",
+            f" {removed}; `blockhouse streams resolve` decides",
             reason="ProvenanceAmbiguous",
         )
     return found

@@ -211,7 +211,8 @@ class Replay(Message):
 
 class Grant(Message):
     """Insert this block now; with `ask_provenance` only the rows that the provenance columns show to be missing, and
-    where rows may have been `removed` since, for this reason, none: all of them are there, or it cannot be decided.
+    where rows that were inserted since `since_ms` (Unix milliseconds; 0: whenever) may have been removed on purpose,
+    none: all of them are there, or it cannot be decided.
     `topic` and `sole` are as in `clickhouse.presence.Origin`. Rows in one of the `failed_parts` do not count.
 
     `exact` and `by_token`: deduplication is relied on, by content, which holds only while the server has no tokens and
@@ -228,7 +229,7 @@ class Grant(Message):
     token: str
     deadline_ms: int
     ask_provenance: bool = False
-    removed: str = ""
+    since_ms: int = 0
     topic: str = ""
     sole: bool = True
     failed_parts: tuple[str, ...] = ()

@@ -26,8 +26,11 @@ ALL, SOME, NONE = {7: (0,), 8: (0,)}, {7: (0,)}, {}
 class Server:
     """A replica that answers with `stored`, or lacks a part."""
 
-    def __init__(self, stored: dict[int, tuple[int, ...]] | None, lost: dict[str, int]) -> None:
+    def __init__(
+        self, stored: dict[int, tuple[int, ...]] | None, lost: dict[str, int], *, deleted_while_read: str = ""
+    ) -> None:
         self.stored, self.lost = stored, lost
+        self.removed, self._deleted_while_read = "", deleted_while_read
         self.sent: list[Any] = []
         self.failed: tuple[str, ...] = ()
 
@@ -42,7 +45,7 @@ class Server:
     def close(self) -> None: ...
 
     def rows(self, *_: Any, failed: tuple[str, ...], **__: Any) -> StoredRows:
-        self.failed = failed
+        self.failed, self.removed = failed, self._deleted_while_read
         if self.stored is None:
             raise ServerFault("it lacks a part", fault=Fault.REPLICA, after=0.5, code=289)
         return StoredRows({offset: len(rows) for offset, rows in self.stored.items()}, self.stored)
@@ -57,6 +60,7 @@ def decided(monkeypatch: pytest.MonkeyPatch, server: Server, *, quorum: int = 2,
     monkeypatch.setattr(inserting, "describe", lambda *_: SimpleNamespace(full_name="default.t"))
     monkeypatch.setattr(asking, "stored_rows", server.rows)
     monkeypatch.setattr(asking, "lost_parts", lambda replica: replica.lost)
+    monkeypatch.setattr(asking, "why_not_to_insert_again", lambda replica, table, since_ms: replica.removed)
     results: list[Result] = []
 
     def report(answer: Result | Ready) -> None:
@@ -107,13 +111,17 @@ def test_where_no_replica_can_answer_the_window_decides_while_it_is_certain(
 
 
 def test_rows_that_may_have_been_removed_since_are_never_inserted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked after the rows were read: what is deleted in between looks as if it had never been stored."""
     for stored in (NONE, SOME):
-        server = Server(stored, {})
-        result = decided(monkeypatch, server, removed="rows were deleted")
+        server = Server(stored, {}, deleted_while_read="rows were deleted")
+        result = decided(monkeypatch, server, since_ms=NOW)
         assert (result.outcome, result.reason) == ("permanent", "ProvenanceAmbiguous")
         assert "rows were deleted" in result.message
         assert server.sent == []
-    assert decided(monkeypatch, Server(ALL, {}), removed="rows were deleted").presence == "complete"
+    everything = Server(ALL, {}, deleted_while_read="rows were deleted")
+    assert decided(monkeypatch, everything, since_ms=NOW).presence == "complete"
+    repaired = Server(NONE, {}, deleted_while_read="rows were deleted")
+    assert decided(monkeypatch, repaired).presence == "absent", "a person has decided"
 
 
 def test_the_parts_that_failed_are_named_where_rows_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,12 +24,10 @@ CLOCK_SKEW = 30.0
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """`by_rows`: the table's rows are asked first. `window`: by what the server certainly recognises the block if it
-    was inserted before; None: by nothing. `removed`: why a row that is not there may have been inserted all the same,
-    empty when it cannot."""
+    was inserted before; None: by nothing."""
 
     by_rows: bool = True
     window: By | None = None
-    removed: str = ""
 
 
 async def evidence(shard: Shard, block: BlockToStore, now_ms: int) -> Evidence:
@@ -49,10 +47,12 @@ async def evidence(shard: Shard, block: BlockToStore, now_ms: int) -> Evidence:
     window = await _window(shard, block, table, now_ms)
     if block.intent.foreign or not table.shows_blocks:
         return Evidence(by_rows=window is None, window=window)
+    if window is None:
+        return Evidence()
     removed = await shard.rows_removed(table, before_any_insert(block))
     # A server with tokens hands a resent block on to views that failed to get it: rows of the table do not show that.
     views = window is By.TOKEN and bool(table.materialized_views)
-    return Evidence(by_rows=window is None or not (removed or views), window=window, removed=removed)
+    return Evidence(by_rows=not (removed or views), window=window)
 
 
 async def _window(shard: Shard, block: BlockToStore, table: ServerTable, now_ms: int) -> By | None:

@@ -20,7 +20,7 @@ from blockhouse_aggregator.runtime.clock import loop_time
 from blockhouse_aggregator.runtime.ports import Lock, Locks, Shard
 from blockhouse_aggregator.runtime.stream.block import FOREIGN_TEXT, FOREIGN_UNDECIDED, BlockToStore
 from blockhouse_aggregator.runtime.stream.claimed_tables import ClaimedTables
-from blockhouse_aggregator.runtime.stream.evidence import Evidence, evidence, may_be_stored_since
+from blockhouse_aggregator.runtime.stream.evidence import Evidence, before_any_insert, evidence, may_be_stored_since
 from blockhouse_aggregator.runtime.stream.outcomes import (
     Absent,
     Condemned,
@@ -125,7 +125,7 @@ class Storing:
             token=block.token,
             deadline_ms=decided_ms + int(self.lifetime * 1000),
             ask_provenance=found.by_rows,
-            removed=found.removed,
+            since_ms=0 if block.repair else before_any_insert(block),
             topic=block.origin.topic,
             sole=block.sole,
             failed_parts=failed,
