@@ -183,22 +183,23 @@ def test_rows_of_a_part_that_failed_are_not_taken_for_stored_while_its_writer_ha
             aggregator.kill()
         lost.kill()
     run.wait("the part failed", lambda: state(run, table).failed == (part.name,))
-    with Session(ZooKeeper(servers=run.stack.zookeeper.connect)) as session:
-        failure = f"{zookeeper_path('01', table.partition('.')[2])}/quorum/failed_parts/{part.name}"
-        session.znodes.delete(failure)
-        lost.start()
-        run.wait("the writer active", lambda: all(replica.active for replica in state(run, table).replicas))
-        session.znodes.create(failure, b"")
+    with run.fetches_stopped(table):  # else the others would have it from a writer that seems to be active with it
+        with Session(ZooKeeper(servers=run.stack.zookeeper.connect)) as session:
+            failure = f"{zookeeper_path('01', table.partition('.')[2])}/quorum/failed_parts/{part.name}"
+            session.znodes.delete(failure)
+            lost.start()
+            run.wait("the writer active", lambda: all(replica.active for replica in state(run, table).replicas))
+            session.znodes.create(failure, b"")
 
-    asking = run.pipeline.aggregators[lost.replica]
-    asking.start()
+        asking = run.pipeline.aggregators[lost.replica]
+        asking.start()
 
-    def refused() -> bool:
-        return any("quorum failed" in line["why"] for line in asking.logged("block.insert_failed"))
+        def refused() -> bool:
+            return any("quorum failed" in line["why"] for line in asking.logged("block.insert_failed"))
 
-    run.wait("its rows refused", refused)
-    assert not run.pipeline.quiet()
-    lost.execute(f"SYSTEM RESTART REPLICA {table}")
+        run.wait("its rows refused", refused)
+        assert not run.pipeline.quiet()
+        lost.execute(f"SYSTEM RESTART REPLICA {table}")
     run.settle(table)
 
 
