@@ -48,6 +48,11 @@ class Table:
     former: Table | None = None
     left_behind: frozenset[Row] = frozenset()
     dropped: bool = False
+    detached: bool = False
+    """Its partitions were detached and attached once: hashes of blocks are gone that nothing else shows."""
+    deletions: list[int] = field(default_factory=list)
+    """When mutations deleted rows, in the servers' milliseconds."""
+    deleted: set[Row] = field(default_factory=set)
     blocks: dict[Hash, int] = field(default_factory=dict)
     under_way: Counter[Hash] = field(default_factory=Counter)
     """Inserts of blocks that were known when they arrived, and which have not ended."""
@@ -95,6 +100,15 @@ class Shard:
             table.under_way.subtract(known)
             self._under_way.remove(this)
 
+    def repair(self, table: Table, rows: tuple[Row, ...]) -> None:
+        """Rows that a repair stores, on all replicas."""
+        part = Part(("repair", rows), rows, 0, {server.number for server in self.servers}, safe=True)
+        table.parts.append(part)
+        for row in rows:
+            if row in table.rows:
+                self.doubled(table, row)
+            table.rows[row] = part
+
     def under_way(self, of: Table | None = None) -> list[tuple[Row, ...]]:
         """Rows of all inserts that have not ended, of servers that live; of one table, or of all."""
         self._under_way = [insert for insert in self._under_way if insert[0].alive]
@@ -138,7 +152,7 @@ class Shard:
         part = Part(hash_, rows, server.number, {server.number}, name=str(self.written))
         table.blocks[hash_] = self.world.now_ms()
         for row in rows:
-            if row in table.rows:
+            if row in table.rows or row in table.deleted:
                 self.doubled(table, row)
             table.rows[row] = part
         table.parts.append(part)

@@ -173,7 +173,8 @@ class SimShard:
         return sum(made >= since_ms for made in (*found.blocks.values(), *found.failed.values()))
 
     async def rows_removed(self, table: ServerTable, since_ms: int) -> str:
-        return ""
+        since = [at for at in self._named(table.full_name).deletions if at >= since_ms]
+        return f"a mutation at {since[0]}" if since else ""
 
     async def altered_since(self, table: ServerTable, since_ms: int) -> bool:
         await self._zookeeper()

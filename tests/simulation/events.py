@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from blockhouse.metadata import codec
 from blockhouse.metadata.model import Metadata
+from tests.simulation.deletions import Deletions
 from tests.simulation.kafka import Cluster, Offset
 from tests.simulation.logs import HOLE, StreamLog
 from tests.simulation.replaced_tables import ReplacedTables
@@ -25,11 +26,12 @@ if TYPE_CHECKING:
 
 EVENTS = (
     "topic", "topic", "cut", "cut", "election", "offsets", "markers", "schema", "backup", "clock",
-    "drop", "swap", "swap",
+    "drop", "swap", "swap", "delete", "delete",
 )  # fmt: skip
 """A topic is deleted and made again; a log is cut and written again; leaders change; committed offsets go back with
 their metadata; ZooKeeper loses the markers, or the schema history, or is restored from an old backup;
-machines are suspended, their clocks with them; a table is dropped and created again, or takes another one's place."""
+machines are suspended, their clocks with them; a table is dropped and created again, or takes another one's
+place; rows are deleted."""
 REPLAYS = ("ReplayDiffers", "ReplayRangeExpired", "ReportRejected", "LaggingMessagesExpired")
 """What is reported of blocks in flight and lagging tables when other messages have their offsets."""
 SUSPENDED = 25.0
@@ -57,6 +59,7 @@ class Events:
         self._oracle = oracle
         self._misfortunes = misfortunes
         self._random = Random(f"{world.setting.seed} events")
+        self._deletions = Deletions(world, nodes, misfortunes.shard, clusters, ensemble, misfortunes)
         self._replaced = ReplacedTables(world, nodes, misfortunes.shard, misfortunes)
         self._deserted = self._random.random() < 0.4
         """Whether no producer writes to a log any more that is cut."""
@@ -65,11 +68,11 @@ class Events:
         kinds: dict[str, Callable[[], bool]] = {
             "topic": self.topic, "cut": self.cut, "election": self.election, "offsets": self.offsets,
             "markers": self.markers, "schema": self.schema, "backup": self.backup, "clock": self.clock,
-            "drop": self._replaced.drop, "swap": self._replaced.swap,
+            "drop": self._replaced.drop, "swap": self._replaced.swap, "delete": self._deletions.delete,
         }  # fmt: skip
         event, seconds = self._world.setting.event, self._world.setting.seconds
         if event:
-            often = {"election": (2, 6), "drop": (1, 2), "swap": (1, 3)}
+            often = {"election": (2, 6), "drop": (1, 2), "swap": (1, 3), "delete": (1, 3)}
             times = self._random.randint(*often.get(event, (1, 1)))
             least, most = (0.02, 0.4) if event in ("backup", "clock") else (0.25, 0.85)
             for _ in range(times):

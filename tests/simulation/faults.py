@@ -157,7 +157,7 @@ class Misfortunes:
         node = node or self._any()
         if not node.driver.running or not node.server.process.running:
             return
-        lacking = [(table, row) for table, row in self._in_flight(node) if row not in table.rows]
+        lacking = [(table, row) for table, row in self.in_flight(node) if row not in table.rows]
         node.server.process.frozen = True
         asleep = [*node.freeze(workers=True), node.server.process]
         self._frozen += asleep
@@ -246,7 +246,10 @@ class Misfortunes:
         a worker sends just now is left to it, and what a server has of a worker that died and has not written yet: it
         could be recognised by nothing else."""
         table = self._random.choice(self._shard.tables)
+        if table.deletions:
+            return  # what was deleted is recognised by its hash alone
         sent = self.sent()
+        table.detached = True
         self._world.narrate("shard", f"t{table.number}: its partitions are detached and attached")
         kept = {part.hash for part in table.parts if sent & set(part.rows) or part is table.pending}
         table.blocks = {h: made for h, made in table.blocks.items() if h in kept or table.under_way[h]}
@@ -265,7 +268,7 @@ class Misfortunes:
     def oversleep(self, node: Node | None = None, *, machine: bool = False, most: float = 40) -> None:
         """Frozen with a lock in its hands until its block, replayed by another owner, has left the window."""
         node = node or self._any()
-        begins = self._in_flight(node)
+        begins = self.in_flight(node)
         asleep = node.suspend() if machine else node.freeze(workers=self._random.random() < 0.5)
         self._frozen += asleep
         until = self.asleep_until = self._world.loop.time() + most
@@ -281,7 +284,7 @@ class Misfortunes:
 
         look()
 
-    def _in_flight(self, node: Node) -> list[tuple[Table, Row]]:
+    def in_flight(self, node: Node) -> list[tuple[Table, Row]]:
         """Of each block in its hands: the table and the first row."""
         owners = [owner for owner in node.aggregator.owners.values() if owner.state is not None]
         blocks = [(o.stream, t.table, t.block.intent.begin) for o in owners for t in o.state.in_flight]

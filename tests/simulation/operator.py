@@ -17,7 +17,7 @@ from blockhouse_aggregator.protocol.takeover import Stop
 from blockhouse_aggregator.runtime.ports import StreamFacts
 from blockhouse_aggregator.runtime.stream.acceptance import decide, decision
 from blockhouse_aggregator.runtime.stream.resumption import facts_of, may_be_cut
-from tests.simulation.clickhouse import Part, Row, Shard, Table
+from tests.simulation.clickhouse import Row, Shard, Table
 from tests.simulation.clock import Process
 from tests.simulation.kafka import Cluster
 from tests.simulation.logs import BAD, HEADLESS, StreamLog
@@ -146,18 +146,9 @@ class Operator:
             ]
             if lacking:
                 self._world.narrate("operator", f"repairs {len(lacking)} rows of t{table.number}, {log.stream}")
-                self._add(table, tuple(lacking))
+                self._shard.repair(table, tuple(lacking))
         bad = (o for o in range(end) if content.kinds[o] == HEADLESS or content.kinds[o] >= BAD)
         log.dead.update(map(content.message, bad))
-
-    def _add(self, table: Table, rows: tuple[Row, ...]) -> None:
-        """Rows that a repair stores, on all replicas."""
-        part = Part(("repair", rows), rows, 0, {server.number for server in self._shard.servers}, safe=True)
-        table.parts.append(part)
-        for row in rows:
-            if row in table.rows:
-                self._shard.doubled(table, row)
-            table.rows[row] = part
 
     def _delete(self, log: StreamLog, begin: int) -> None:
         """Rows of messages that the log has no more would answer for those that took their offsets."""
@@ -168,10 +159,10 @@ class Operator:
             return of_topic and row[1] >= begin and row[1:] != content.message(row[1])
 
         for table in self._shard.tables:
-            _remove(table, gone)
+            remove(table, gone)
 
 
-def _remove(table: Table, gone: Callable[[Row], bool]) -> None:
+def remove(table: Table, gone: Callable[[Row], bool]) -> None:
     """A mutation that deletes rows."""
     for part in list(table.parts):
         left = tuple(row for row in part.rows if not gone(row))

@@ -64,7 +64,8 @@ class Oracle:
     # --- ClickHouse -----------------------------------------------------------------------------------------
 
     def doubled(self, table: Table, row: Row) -> None:
-        self._world.hurt(f"DUPLICATE: row {row[1]} of stream {row[0]} is written to t{table.number} twice")
+        again = ", after it was deleted" if row in table.deleted else ""
+        self._world.hurt(f"DUPLICATE: row {row[1]} of stream {row[0]} is written to t{table.number} twice{again}")
 
     def inserts(self, stream: StreamId, content: Bytes, grant: Grant) -> None:
         """I1 and I7: exactly a block whose intent was committed."""
@@ -237,7 +238,7 @@ class Oracle:
 def _gone_with_a_former_table(table: Table, row: Row) -> bool:
     """On purpose. Of one that was dropped all rows are, the acknowledged and the others; of one that
     was renamed those that its copy could not have, once they are there with their quorum."""
-    if table.dropped and row in table.rows:
+    if row in table.deleted or (table.dropped and row in table.rows):
         return True
     former = table.former
     if former is None:

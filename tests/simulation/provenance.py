@@ -35,8 +35,11 @@ class SimReplica:
     ) -> list[tuple[Any, ...]]:
         if "system.replicas" in sql:
             return [(0, 1, 0, int(self._lacks_a_part()), self._table.path)]
-        if "system.tables" in sql or "system.mutations" in sql:
-            return []  # no rows are removed on purpose
+        if "system.tables" in sql:
+            return []  # of a table without TTL
+        if "system.mutations" in sql:
+            assert values is not None
+            return [("DELETE WHERE 1",) for at_ms in self._table.deletions if at_ms // 1000 >= values["since"]]
         if "system.parts" in sql:
             return self._listed()
         if settings is not None:  # the witness

@@ -48,9 +48,6 @@ OUTSIDE = {
     "merged-rows-believed": "every simulated table is a ReplicatedMergeTree",
     "missing-files-ignored": "no simulated process reads files",
     "proof-without-the-lock": "the claim of the same transaction refuses the same inserts here",
-    "recut-forgets-dead-letters": "a person has a block cut again in a directed world alone:"
-    " test_a_dead_letter_in_the_range_of_a_block_that_is_cut_again_is_counted_once",
-    "removed-rows": "no mutation deletes rows in a simulated world, and no TTL sums them up",
     "repair-": "a simulated person repairs by rules of its own",
     "restart-": "two owners have to begin afresh in a row, and the former one to come back in between",
     "same-trouble-no-alarm": "an alarm that is not raised harms no row",

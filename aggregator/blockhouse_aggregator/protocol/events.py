@@ -125,8 +125,8 @@ class Released:
 @dataclass(frozen=True, slots=True)
 class Recut:
     """The bounds of the stalled block [begin, end] were abandoned, after it was proved that no row of it is stored
-    and none can come any more: its messages are cut again. So are `dead` others of the range, dead-lettered when it was
-    cut: they were counted then, and will be again."""
+    and none can come any more: its messages are cut again. So are `dead` others from its begin on, dead-lettered when
+    it was cut: they were counted then, and will be again."""
 
     table: int
     begin: int

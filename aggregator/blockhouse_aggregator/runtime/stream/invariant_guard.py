@@ -17,20 +17,29 @@ class InvariantGuard:
     """Of one owner, who calls `check` after each step, in order."""
 
     def __init__(self) -> None:
-        self._recut: dict[int, int] = {}
-        """Tables whose block was abandoned by a decision that is not recorded yet, with the dead among its messages."""
+        self._recut: dict[int, Recut] = {}
+        """By table: its block was abandoned by a decision that is not recorded yet."""
 
     def check(self, event: Event, after: StreamState, effects: Iterable[Effect]) -> Sequence[str]:
         """What is wrong with the effects of the step to `after`, in words; empty when nothing is."""
         if isinstance(event, Recut):
-            self._recut[event.table] = event.dead
+            self._recut[event.table] = event
         elif isinstance(event, CommitSucceeded):
-            self._recut.clear()
+            # One that was on its way when the block was abandoned has the block still.
+            self._recut = {table: recut for table, recut in self._recut.items() if _holds(after, recut)}
+        dead = {table: recut.dead for table, recut in self._recut.items()}
         found: list[str] = []
         for effect in effects:
             if isinstance(effect, Commit):
                 found += violations(effect.metadata)
-                found += succession_violations(after.recorded, effect.metadata, self._recut)
+                found += succession_violations(after.recorded, effect.metadata, dead)
             elif isinstance(effect, Insert):
                 found += grant_violations(after, [effect])
         return found
+
+
+def _holds(state: StreamState, recut: Recut) -> bool:
+    """Whether the block is in flight in what is recorded."""
+    entries = state.recorded.tables if state.recorded is not None else ()
+    blocks = [entry.in_flight for entry in entries if entry.table == recut.table]
+    return any(block is not None and (block.begin, block.end) == (recut.begin, recut.end) for block in blocks)

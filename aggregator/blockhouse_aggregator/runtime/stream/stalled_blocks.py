@@ -137,7 +137,7 @@ class StalledBlocks:
                     await self.owner.context.ports.markers.consume_block_decision(self.owner.stream, name, decision)
                 return True
         begin, end = intent.begin, intent.end
-        event = Recut(table, begin, end, await self._dead(name, block)) if again else Stored(table, begin, end)
+        event = Recut(table, begin, end, await self._dead(table, block)) if again else Stored(table, begin, end)
         text = f"block [{begin}, {end}]: {deed}, as decided by {decision.by}"
         self.owner.report.alarm(Alarm("BlockDecided", text, table))
         await self.owner.apply(event)
@@ -146,12 +146,17 @@ class StalledBlocks:
             await self.owner.context.ports.markers.consume_block_decision(self.owner.stream, name, decision)
         return True
 
-    async def _dead(self, name: str, block: Block) -> int:
-        """How many messages of the table in the block's range are not in the block. They were dead-lettered when it was
-        cut, and will be counted again when it is cut again. Raises Retryable while the log does not answer."""
-        begin, end = block.intent.begin, block.intent.end
+    async def _dead(self, table: int, block: Block) -> int:
+        """How many messages of the table, from the block's begin to the first that is pending, are not in the block:
+        they were dead-lettered when it was cut, and will be counted again. Raises Retryable while the log does not
+        answer."""
+        state, name = self.owner.state, self.owner.context.catalog.name(table)
+        if state is None:
+            return 0
+        cursor, begin = state.table(table).cursor, block.intent.begin
+        stop = state.position if cursor is None else cursor
         group = self.owner.context.ports.group
-        found = await group.survey(self.owner.stream, begin, end + 1, {name: (begin, end)})
+        found = await group.survey(self.owner.stream, begin, stop, {name: (begin, stop - 1)})
         return max(0, found[name].inside - block.intent.messages) if name in found else 0
 
     async def _presence(self, table: int, block: Block, waited: float, *, proof: bool) -> Provenance:
