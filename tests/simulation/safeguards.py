@@ -48,6 +48,8 @@ OUTSIDE = {
     "merged-rows-believed": "every simulated table is a ReplicatedMergeTree",
     "missing-files-ignored": "no simulated process reads files",
     "proof-without-the-lock": "the claim of the same transaction refuses the same inserts here",
+    "recut-forg": "a block with a dead letter has to be cut again, or while a commit is on its way: 1 world in 1,000;"
+    " test_a_dead_letter_in_the_range_of_a_block_that_is_cut_again_is_counted_once",
     "repair-": "a simulated person repairs by rules of its own",
     "restart-": "two owners have to begin afresh in a row, and the former one to come back in between",
     "same-trouble-no-alarm": "an alarm that is not raised harms no row",
