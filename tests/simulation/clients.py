@@ -158,12 +158,10 @@ class SimShard:
         self.seen[table.full_name] = snapshot
         return snapshot
 
-    async def failed_since(self, table: ServerTable, since_ms: int) -> tuple[str, ...]:
+    async def failed_parts(self, table: ServerTable) -> tuple[str, ...]:
         await self._zookeeper()
         found = self._node.shard.at(table.zookeeper_path)
-        if found is None:
-            return ()
-        return tuple(name for name, failed_ms in found.failed.items() if failed_ms >= since_ms)
+        return () if found is None else tuple(found.failed)
 
     async def blocks_since(self, table: ServerTable, since_ms: int, *, older_than_ms: int) -> int:
         await self._zookeeper()

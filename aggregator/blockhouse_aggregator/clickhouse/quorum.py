@@ -79,18 +79,15 @@ class QuorumProbe:
             failed_parts_version=failed.children_zxid if failed else 0,
         )
 
-    def failed_since(self, zookeeper_path: str, since_ms: int) -> tuple[str, ...]:
-        """Names of the parts that failed at or after `since_ms` (Unix time of the ensemble, milliseconds).
+    def failed_parts(self, zookeeper_path: str) -> tuple[str, ...]:
+        """Names of all parts that ever failed: no clock decides which of them may be a block's. They are few.
 
         A replica may show the rows of one for seconds: started before its former session was over, it is neither
         read-only nor active (measured on 18.16), and removes what has failed only when it becomes active.
         """
         failed = f"{self._chroot}{zookeeper_path}/quorum/failed_parts"
         self._znodes.sync(failed)
-        names = self._znodes.children(failed)
-        nodes = self._znodes.get_many([f"{failed}/{name}" for name in names])
-        found = zip(names, nodes, strict=True)
-        return tuple(name for name, node in found if node is None or node.created_ms >= since_ms)
+        return tuple(self._znodes.children(failed))
 
     def blocks_since(self, zookeeper_path: str, since_ms: int, *, enough: int = 0, older_than_ms: int = UNKNOWN) -> int:
         """Deduplication entries made at or after `since_ms` (Unix time of the ensemble, milliseconds), or more: more is

@@ -79,10 +79,10 @@ class LocalShard:
             return QuorumSnapshot(pending=False, failed_parts_version=0)
         return await self._znodes.run(self._probe.snapshot, table.zookeeper_path)
 
-    async def failed_since(self, table: ServerTable, since_ms: int) -> tuple[str, ...]:
+    async def failed_parts(self, table: ServerTable) -> tuple[str, ...]:
         if table.zookeeper_path is None:
             return ()
-        return await self._znodes.run(self._probe.failed_since, table.zookeeper_path, since_ms)
+        return await self._znodes.run(self._probe.failed_parts, table.zookeeper_path)
 
     async def blocks_since(self, table: ServerTable, since_ms: int, *, older_than_ms: int) -> int:
         if table.zookeeper_path is None:

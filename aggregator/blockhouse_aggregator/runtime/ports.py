@@ -125,8 +125,8 @@ class Shard(Protocol):
         """What ZooKeeper holds of the table's quorum now."""
         ...
 
-    async def failed_since(self, table: ServerTable, since_ms: int) -> tuple[str, ...]:
-        """Names of the table's parts whose quorum failed since Unix milliseconds."""
+    async def failed_parts(self, table: ServerTable) -> tuple[str, ...]:
+        """Names of the table's parts whose quorum failed, whenever that was."""
         ...
 
     async def blocks_since(self, table: ServerTable, since_ms: int, *, older_than_ms: int) -> int:

@@ -60,7 +60,7 @@ class Everything:
     async def quorum(self, table: ServerTable) -> QuorumSnapshot:
         raise NotImplementedError
 
-    async def failed_since(self, table: ServerTable, since_ms: int) -> tuple[str, ...]:
+    async def failed_parts(self, table: ServerTable) -> tuple[str, ...]:
         raise NotImplementedError
 
     async def blocks_since(self, table: ServerTable, since_ms: int, *, older_than_ms: int) -> int:

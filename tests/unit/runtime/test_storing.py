@@ -73,7 +73,7 @@ class World:
 
     quorum_answers: deque[QuorumSnapshot] = field(default_factory=lambda: deque([CLEAR]))
     recent_blocks: int = 0
-    failed_parts: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
     altered: bool = False
     removed: str = ""
     lost_meanwhile: bool = False
@@ -100,9 +100,8 @@ class World:
     async def quorum(self, table: ServerTable) -> QuorumSnapshot:
         return self.quorum_answers.popleft() if len(self.quorum_answers) > 1 else self.quorum_answers[0]
 
-    async def failed_since(self, table: ServerTable, since_ms: int) -> tuple[str, ...]:
-        assert since_ms < BLOCK.intent.intent_ms - 1000, "clocks may differ"
-        return self.failed_parts
+    async def failed_parts(self, table: ServerTable) -> tuple[str, ...]:
+        return self.failed
 
     async def blocks_since(self, table: ServerTable, since_ms: int, *, older_than_ms: int) -> int:
         assert since_ms < older_than_ms == BLOCK.intent.intent_ms or older_than_ms < NOW - 100_000
@@ -295,13 +294,13 @@ async def test_what_provenance_found_is_not_believed_when_a_part_failed_while_it
     assert outcome.cause == "quorum"
 
 
-async def test_rows_of_a_part_that_failed_since_the_intent_do_not_count() -> None:
+async def test_rows_of_a_part_that_failed_do_not_count() -> None:
     """A replica that has just been started shows them until it becomes active."""
-    world = World(recent_blocks=60, failed_parts=("all_7_7_0",))
+    world = World(recent_blocks=60, failed=("all_7_7_0",))
     await storing(world).store(BLOCK, world)
     assert [grant.failed_parts for grant in world.grants] == [("all_7_7_0",)]
 
-    found = await storing(World(stored_offsets=10, failed_parts=("all_7_7_0",))).provenance(BLOCK)
+    found = await storing(World(stored_offsets=10, failed=("all_7_7_0",))).provenance(BLOCK)
     assert isinstance(found, CannotTell)
     assert found.after is not None, "it is asked again"
 

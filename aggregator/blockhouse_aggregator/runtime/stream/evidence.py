@@ -80,11 +80,6 @@ def before_any_insert(block: BlockToStore) -> int:
     return block.intent.intent_ms - int(CLOCK_SKEW * 1000)
 
 
-def may_be_stored_since(block: BlockToStore) -> int:
-    """From when on a part may be the block's, Unix milliseconds: any may be of a block that is repaired."""
-    return 0 if block.repair else before_any_insert(block)
-
-
 def _same_columns(table: ServerTable, revision: Revision | None) -> bool:
     """On servers without tokens a column added since changes the part's hash: such a block is not recognised. Nor is
     one with a MATERIALIZED column that may be computed otherwise by now."""

@@ -15,7 +15,7 @@ from blockhouse_aggregator.clickhouse.presence import StoredRows
 from blockhouse_aggregator.runtime.ports import Shard
 from blockhouse_aggregator.runtime.stream.block import FOREIGN_TEXT, BlockToStore
 from blockhouse_aggregator.runtime.stream.claimed_tables import ClaimedTables
-from blockhouse_aggregator.runtime.stream.evidence import before_any_insert, may_be_stored_since
+from blockhouse_aggregator.runtime.stream.evidence import before_any_insert
 from blockhouse_aggregator.runtime.stream.outcomes import (
     Absent,
     CannotTell,
@@ -60,7 +60,7 @@ class ProvenanceReader:
             return CannotTell("its schema revision is not known here: nor is which topic its rows name", after=None)
         try:
             before = await self.quorum.settled(block.table)
-            failed = await self.shard.failed_since(block.table, may_be_stored_since(block))
+            failed = await self.shard.failed_parts(block.table)
             rows = await self.shard.stored(block.table, block.origin, block.intent.begin, block.intent.end, failed)
             removed = "" if block.repair else await self.shard.rows_removed(block.table, before_any_insert(block))
             if not await self.quorum.acknowledged(block.table, before):

@@ -20,7 +20,7 @@ from blockhouse_aggregator.runtime.clock import loop_time
 from blockhouse_aggregator.runtime.ports import Lock, Locks, Shard
 from blockhouse_aggregator.runtime.stream.block import FOREIGN_TEXT, FOREIGN_UNDECIDED, BlockToStore
 from blockhouse_aggregator.runtime.stream.claimed_tables import ClaimedTables
-from blockhouse_aggregator.runtime.stream.evidence import Evidence, before_any_insert, evidence, may_be_stored_since
+from blockhouse_aggregator.runtime.stream.evidence import Evidence, before_any_insert, evidence
 from blockhouse_aggregator.runtime.stream.outcomes import (
     Absent,
     Condemned,
@@ -102,7 +102,7 @@ class Storing:
         if block.intent.foreign and not found.window:
             return Condemned(FOREIGN_UNDECIDED, FOREIGN_TEXT)
         before = await self._quorum.settled(block.table) if found.by_rows else await self._shard.quorum(block.table)
-        failed = await self._shard.failed_since(block.table, may_be_stored_since(block)) if found.by_rows else ()
+        failed = await self._shard.failed_parts(block.table) if found.by_rows else ()
         if not found.window:
             decided_ms = self._now_ms()  # rests on provenance, which the task asks, not on how old the intent is
         result = await self._insert(block, task, lock, self._grant(block, decided_ms, found, failed))
