@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError
 from blockhouse_mirror.protocol import provenance
 from blockhouse_mirror.protocol.dead_letter import Outgoing
 from blockhouse_mirror.protocol.progress import Progress, Run
+from blockhouse_mirror.protocol.provenance import HEADER
 from blockhouse_mirror.work.alone import Alone
 from blockhouse_mirror.work.link import Link
 from blockhouse_mirror.work.source import END, GAPS, GONE, REFUSED, Key, Source
@@ -112,7 +113,7 @@ class Forwarding:
     def _runs(self, link: Link, messages: Iterable[Any]) -> Iterator[tuple[list[int], list[Content]]]:
         """The records to send on, in order; whatever else is among them is noted when those before it are sent."""
         progress, origin = link.progress, link.origin
-        read, after = progress.read, progress.after
+        read, after, last_epoch = progress.read, progress.after, progress.read_epoch
         size, offsets, records = 0, list[int](), list[Content]()
         for message in messages:
             error, offset = message.error(), message.offset()
@@ -127,18 +128,21 @@ class Forwarding:
             if offset < read:
                 continue  # read again after a pause
             headers, epoch = message.headers() or [], message.leader_epoch()
-            epoch = -1 if epoch is None else epoch
-            comes_back = bool(headers) and provenance.came_from(headers, self._target_cluster)
-            if comes_back or epoch != progress.read_epoch:
+            comes_back = False
+            for name, _ in headers:  # few or none: looking through them costs less than a call does
+                if name == HEADER and provenance.came_from(headers, self._target_cluster):
+                    comes_back = True
+            if comes_back or epoch != last_epoch:
                 if records:
                     yield offsets, records
                     size, offsets, records = 0, [], []
-                progress.in_epoch(offset, epoch)
+                last_epoch = epoch
+                progress.in_epoch(offset, -1 if epoch is None else epoch)
             read = offset + 1
             if comes_back:
                 progress.leave_out(offset)
                 continue
-            headers.append((provenance.HEADER, origin % (offset, after)))
+            headers.append((HEADER, origin % (offset, after)))
             after = read
             offsets.append(offset)
             records.append((message.value(), message.key(), message.timestamp()[1], headers))
