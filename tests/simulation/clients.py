@@ -134,6 +134,7 @@ class SimShard:
         return self._node.shard.tables[self._node.numbers[table]]
 
     async def fingerprints(self) -> Mapping[str, int]:
+        self._node.world.strike("tables compared", self._node.number)
         there = {name: self._named(name) for name in self._tables}
         return {name: crc32(table.path.encode()) for name, table in there.items() if not table.dropped}
 

@@ -115,12 +115,16 @@ class Misfortunes:
         server.kill()
         self._later(least, most, server.start)
 
-    def orphan(self, node: Node) -> None:
+    def orphan(self, node: Node, least: float = 1, most: float = 9) -> None:
         """No replica fetches what its server has just written, and its driver is gone: the next owner gets "ok" for a
         part that waits for its quorum. Then the server is gone for longer than its session, and the part with it."""
         node.kill()
         self._later(10, 25, node.start)
-        self._lose_part(node, self._random.uniform(1, 9))
+        self._lose_part(node, self._random.uniform(least, most))
+
+    def not_over_before(self, seconds: float) -> None:
+        """The world does not heal for so long."""
+        self.asleep_until = max(self.asleep_until, self._world.loop.time() + seconds)
 
     def _abandon(self, node: Node | None = None) -> None:
         """The same of a block that is sent again, while all but its server live: its worker gets "ok" for its own part

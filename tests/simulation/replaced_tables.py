@@ -60,8 +60,28 @@ class ReplacedTables:
         )
 
     def swap(self) -> bool:
-        """A copy takes the name of some table, if possible while an insert into it is under way."""
-        table = self._any(lambda table: bool(self._shard.under_way(table)) or self._random.random() < 0.1)
+        """A copy takes the name of some table, if possible while an insert into it is under way; mostly right after
+        some catalog has looked, which will know of it as late as one can."""
+        if self._random.random() < 0.3:
+            return self._swap_any(calm=0.1)
+        strike = self._world.strike
+
+        def looked(point: str, replica: int) -> None:
+            strike(point, replica)
+            if point == "tables compared" and not swapped and not self._world.healing:
+                self._world.later(self._random.uniform(0.01, 1.5), swap)
+
+        def swap() -> None:
+            if not swapped and not self._world.healing and self._swap_any(calm=0.5):
+                swapped.append(True)
+
+        swapped: list[bool] = []
+        self._world.strike = looked
+        return True
+
+    def _swap_any(self, calm: float) -> bool:
+        """Of tables that nothing is sent to, a part `calm` is fine too."""
+        table = self._any(lambda table: bool(self._shard.under_way(table)) or self._random.random() < calm)
         if table is None:
             return False
         self.replace_by_a_copy(table)
@@ -94,7 +114,7 @@ class ReplacedTables:
 
     def _take_the_name(self, table: Table) -> None:
         self._shard.tables[table.number] = table
-        if self._random.random() < 0.6:
+        if self._random.random() < 0.8:
             self._lose_parts_of(table)
 
     def _any(self, fits: Callable[[Table], bool]) -> Table | None:
@@ -113,10 +133,12 @@ class ReplacedTables:
         def lose(point: str, replica: int) -> None:
             node = self._nodes[replica]
             hurts = point == "part written" and table.pending is not None and table.pending.writer == replica
-            if not hurts or self._world.healing or self._world.loop.time() > until or self._random.random() > 0.4:
+            if not hurts or self._world.healing or self._world.loop.time() > until or self._random.random() > 0.8:
                 strike(point, replica)
                 return
             self._world.count("part of a new table lost")
-            self._misfortunes.orphan(node)
+            taken_over = self._world.setting.session_timeout + 1
+            self._misfortunes.orphan(node, taken_over, taken_over + 6)
+            self._misfortunes.not_over_before(taken_over + 6)
 
         self._world.strike = lose
