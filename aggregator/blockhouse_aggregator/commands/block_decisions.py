@@ -15,16 +15,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from blockhouse.config.load import load
 from blockhouse.config.pipeline import AggregatorConfig
-from blockhouse.errors import Blocked, BlockhouseError
+from blockhouse.errors import Blocked, BlockhouseError, Retryable
 from blockhouse.metadata import codec
 from blockhouse.metadata.model import InFlight, Metadata
 from blockhouse.streams import StreamId, incarnation
 from blockhouse_aggregator.clickhouse.client import Replica
-from blockhouse_aggregator.clickhouse.presence import Origin
+from blockhouse_aggregator.clickhouse.presence import Origin, StoredRows
 from blockhouse_aggregator.clickhouse.provenance import stored_rows
+from blockhouse_aggregator.clickhouse.quorum import QuorumProbe, acknowledgeable
 from blockhouse_aggregator.clickhouse.tables import ServerTable, describe
 from blockhouse_aggregator.coordination.claims import TableClaims
 from blockhouse_aggregator.coordination.markers import Decision, Decisions, StreamMarkers, block_subject
@@ -32,6 +34,8 @@ from blockhouse_aggregator.coordination.schema_store import SchemaStore
 from blockhouse_aggregator.coordination.session import Session
 from blockhouse_aggregator.kafka.group_offsets import committed_offsets
 
+PATIENCE = 10.0
+"""Seconds in which a moment is found at which no part of a busy table waits for its quorum."""
 Config = Annotated[Path, typer.Option("--config", "-c", help="YAML configuration of an aggregator of the shard.")]
 Stream = Annotated[str, typer.Argument(help="cluster/topic/partition")]
 Table = Annotated[str, typer.Argument(help="`database.table`, or a table of the configured database.")]
@@ -143,11 +147,16 @@ def find(settings: AggregatorConfig, session: Session, stream: StreamId, table: 
         claims = TableClaims(session, "blockhouse streams").all(name, table.zookeeper_path)
         return claims.sole(topic, table.provenance)
 
-    return _with_evidence(settings, Found(stream, name, intent, None), origin, alone)
+    probe = QuorumProbe(session.client)
+    return _with_evidence(settings, Found(stream, name, intent, None), origin, probe, alone)
 
 
 def _with_evidence(
-    settings: AggregatorConfig, block: Found, origin: Origin, alone: Callable[[ServerTable], bool]
+    settings: AggregatorConfig,
+    block: Found,
+    origin: Origin,
+    probe: QuorumProbe,
+    alone: Callable[[ServerTable], bool],
 ) -> Found:
     """`alone`: whether rows that name no topic can be no other pipeline's, by the claims on the table."""
     stream, name, intent = block.stream, block.table, block.intent
@@ -160,12 +169,35 @@ def _with_evidence(
             if table is None:
                 return Found(stream, name, intent, None, "the server has no such table")
             origin = replace(origin, sole=origin.sole and alone(table))
-            rows = stored_rows(replica, table, origin, intent.begin, intent.end)
+            rows = rows_that_stay(replica, probe, table, origin, intent)
     except Blocked as error:
         return Found(stream, name, intent, None, str(error))
     except BlockhouseError as error:
         raise typer.BadParameter(f"the replica cannot be asked now: {error}", param_hint="--config") from error
     return Found(stream, name, intent, len(rows.counts))
+
+
+@retry(
+    retry=retry_if_exception_type(Retryable),
+    wait=wait_exponential(0.2, max=1),
+    stop=stop_after_delay(PATIENCE),
+    reraise=True,
+)
+def rows_that_stay(
+    replica: Replica, probe: QuorumProbe, table: ServerTable, origin: Origin, intent: InFlight
+) -> StoredRows:
+    """The block's rows, at a moment at which no part waits for its quorum: the rows of one that fails are lost, and
+    those of one that this replica has not fetched yet are not seen. Raises Retryable when there is no such moment, or
+    rows are in a part that failed; and as `stored_rows`."""
+    if table.zookeeper_path is None:
+        return stored_rows(replica, table, origin, intent.begin, intent.end)
+    before = probe.snapshot(table.zookeeper_path)
+    failed = probe.failed_parts(table.zookeeper_path)
+    rows = stored_rows(replica, table, origin, intent.begin, intent.end, failed=failed)
+    if not acknowledgeable(before, probe.snapshot(table.zookeeper_path)):
+        text = "a part waits for its quorum, or has just failed: its rows may still be lost"
+        raise Retryable(f"table {table.full_name}: {text}; `blockhouse quorum inspect` shows one that is stuck")
+    return rows
 
 
 def _record(session: Session, found: Found, deed: str, yes: bool) -> None:
