@@ -24,6 +24,7 @@ from blockhouse_mirror.audit.compare import PartitionAudit
 from blockhouse_mirror.audit.judge import audit
 from blockhouse_mirror.kafka.bounds import LogBounds
 from blockhouse_mirror.runtime.driver import EXIT_FENCED, EXIT_OK
+from blockhouse_mirror.runtime.reports import TASK_GONE
 from e2e.stack.kafka import KafkaClusterServers
 from e2e.stack.ports import Ports
 from e2e.stack.process import is_alive, signal_session, spawn
@@ -110,6 +111,12 @@ class MirrorProcess:
         """All partitions are mirrored, and none waits for a task that is gone."""
         found = self.status()
         return found is not None and bool(found.partitions) and all(p.holder and not p.waits for p in found.partitions)
+
+    def waits_for_a_lost_task(self, topic: str) -> bool:
+        """Some partition of the topic was a task's that is gone, and no other task's yet."""
+        found = self.status()
+        every = found.partitions if found is not None else ()
+        return any(each.topic == topic and each.waits == TASK_GONE for each in every)
 
     @property
     def ended(self) -> bool:

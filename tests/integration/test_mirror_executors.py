@@ -51,7 +51,7 @@ def test_a_killed_executor_loses_and_doubles_nothing(stack: Stack, mirror: Mirro
         km.start()
         until(lambda: position(km) > 500 and len(executors(km)) == 2, "both executors mirror", 120)
         executors(km)[0].kill()
-        until(lambda: not km.all_held_again(), "it is noticed")
+        until(lambda: km.waits_for_a_lost_task(topic), "it is noticed")
         until(km.all_held_again, "another executor has its partitions", 120)
         before = position(km)
         until(lambda: position(km) > before + 500, "it continues")

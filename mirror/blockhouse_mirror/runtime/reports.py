@@ -18,6 +18,8 @@ from blockhouse_mirror.runtime.partitions import Partition
 
 log = structlog.get_logger(__name__)
 
+TASK_GONE = "its task is gone; its grant and what it had sent have to run out"
+
 
 class Reports:
     """Hears the tasks of one driver. `ours` answers whether the mirror is, `look_now` asks which topics there are."""
@@ -37,7 +39,7 @@ class Reports:
         for key in self._mirrored.ownership.lost(task, alive_at):
             partition = self._mirrored.partitions.get(key)
             if partition is not None:
-                partition.waits = "its task is gone; its grant and what it had sent have to run out"
+                partition.waits = TASK_GONE
 
     def heard(self, task: str, message: FromTask) -> None:
         match message:
