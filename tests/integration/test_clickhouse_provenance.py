@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
+from tenacity import stop_after_attempt
 
-from blockhouse.errors import Blocked
+from blockhouse.errors import Blocked, Retryable
+from blockhouse.metadata.model import InFlight
 from blockhouse_aggregator.clickhouse import provenance
 from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.clickhouse.errors import Fault, ServerFault
@@ -24,6 +27,7 @@ from blockhouse_aggregator.clickhouse.provenance import stored_rows
 from blockhouse_aggregator.clickhouse.quorum import QuorumProbe
 from blockhouse_aggregator.clickhouse.quorum_nodes import abandon, read_quorum
 from blockhouse_aggregator.clickhouse.tables import caught_up, describe
+from blockhouse_aggregator.commands.block_decisions import rows_that_stay
 from blockhouse_aggregator.coordination.znodes import Znodes
 from e2e.stack import Stack
 from e2e.stack.clickhouse import ClickHouseServer
@@ -46,8 +50,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.clickhouse]
 
 BEGIN, END = 4, 7
 EXPECTED = dict.fromkeys(range(BEGIN, END + 1), 2)
-
-
 ORIGIN = Origin(CLUSTER, PARTITION, TOPIC)
 
 
@@ -275,3 +277,24 @@ def test_rows_of_a_part_that_failed_do_not_count_where_a_replica_still_has_them(
                 stored_rows(r1, found, ORIGIN, BEGIN, END, failed=failed)
             assert refused.value.fault is Fault.REPLICA
             assert stored_rows(r1, found, ORIGIN, END + 1, END + 2, failed=failed).counts == {}, "of another block"
+
+
+def test_a_person_is_shown_no_rows_of_a_part_that_waits_for_its_quorum_or_failed(
+    stack: Stack, table: TableFactory
+) -> None:
+    name, intent = table(), InFlight(BEGIN, END, 4, 1, 0, 0)
+    writer, other = stack.clickhouse[1, 1], stack.clickhouse[1, 2]
+    shown = cast(Any, rows_that_stay).retry_with(stop=stop_after_attempt(1))
+    with zookeeper(stack) as zk, replica(writer) as r1, fetches_stopped(other):
+        probe = QuorumProbe(zk)
+        with pytest.raises(ServerFault):
+            r1.insert_native(block(writer, name, rows(BEGIN, END), quorum_timeout=1.0))  # 319: only it has the part
+        found = describe(r1, "default", name)
+        with pytest.raises(Retryable, match="waits for its quorum"):
+            shown(r1, probe, found, ORIGIN, intent)
+
+        waiting = read_quorum(Znodes(zk), nodes(name))
+        abandon(Znodes(zk), waiting, *waiting.pending)
+        assert wait_until(lambda: caught_up(r1, "default", name), timeout=10)
+        with pytest.raises(ServerFault, match="a part whose quorum failed"):
+            shown(r1, probe, found, ORIGIN, intent)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 EVENTS = (
     "topic", "topic", "cut", "cut", "election", "offsets", "markers", "schema", "backup", "clock",
-    "drop", "swap", "swap", "swap", "delete", "delete",
+    "drop", "swap", "swap", "swap", "swap", "delete", "delete",
 )  # fmt: skip
 """A topic is deleted and made again; a log is cut and written again; leaders change; committed offsets go back with
 their metadata; ZooKeeper loses the markers, or the schema history, or is restored from an old backup;

@@ -64,7 +64,7 @@ class ReplacedTables:
         some catalog has looked, which will know of it as late as one can."""
         if self._random.random() < 0.3:
             return self._swap_any(calm=0.1)
-        strike = self._world.strike
+        strike, swapped = self._world.strike, list[bool]()
 
         def looked(point: str, replica: int) -> None:
             strike(point, replica)
@@ -75,7 +75,6 @@ class ReplacedTables:
             if not swapped and not self._world.healing and self._swap_any(calm=0.5):
                 swapped.append(True)
 
-        swapped: list[bool] = []
         self._world.strike = looked
         return True
 
@@ -138,7 +137,8 @@ class ReplacedTables:
                 return
             self._world.count("part of a new table lost")
             taken_over = self._world.setting.session_timeout + 1
-            self._misfortunes.orphan(node, taken_over, taken_over + 6)
+            least = taken_over if self._random.random() < 0.75 else 1.0  # mostly its server lives to see the next owner
+            self._misfortunes.orphan(node, least, taken_over + 6)
             self._misfortunes.not_over_before(taken_over + 6)
 
         self._world.strike = lose

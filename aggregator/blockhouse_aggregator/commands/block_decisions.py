@@ -173,7 +173,7 @@ def _with_evidence(
     except Blocked as error:
         return Found(stream, name, intent, None, str(error))
     except BlockhouseError as error:
-        raise typer.BadParameter(f"the replica cannot be asked now: {error}", param_hint="--config") from error
+        raise typer.BadParameter(f"what is stored cannot be determined now: {error}", param_hint="--config") from error
     return Found(stream, name, intent, len(rows.counts))
 
 

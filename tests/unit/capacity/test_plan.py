@@ -153,12 +153,12 @@ def test_a_commit_that_does_not_fit_states_how_much_the_brokers_have_to_take() -
 
 @given(st.integers(1, 400), st.integers(1, 10**7))
 def test_a_commit_of_any_tables_and_messages_can_be_written(tables: int, messages: int) -> None:
-    assert commit_units(tables, messages) >= 89
+    """The same messages in more blocks are fewer in each, which may save each of them a digit."""
+    assert 89 <= commit_units(tables, messages) <= commit_units(tables + 1, messages) + min(tables, messages)
 
 
 @given(st.integers(1, 400), st.integers(1, 25_000))
 def test_a_commit_with_one_more_block_of_the_same_size_takes_more(tables: int, messages: int) -> None:
-    """Of one round: the same messages in more blocks are fewer in each, which may save each of them a digit."""
     assert commit_units(tables, tables * messages) < commit_units(tables + 1, (tables + 1) * messages)
 
 
