@@ -58,6 +58,10 @@ class Scraped:
                     _never_falls(self._last.get(name, {}), found[name])
         self._last = found
 
+    def value(self, family: str) -> float:
+        """Of all samples together, as they were last; 0 for a program that has none."""
+        return sum(self._last.get(family, {}).values())
+
 
 def _samples(family: Metric) -> dict[Sample, float]:
     return {(sample.name, tuple(sorted(sample.labels.items()))): sample.value for sample in family.samples}
@@ -83,10 +87,15 @@ class Living:
         return set().union(*(each.moved for each in self.scraped))
 
     def forget(self) -> None:
-        """What has moved so far does not count; what is there now is where counting begins."""
-        _ = self.moved
+        """What has moved so far does not count; what is there now is where counting begins: no block in flight, also by
+        the gauges, which are set once a second. From one that still shows a block the next one's is no movement."""
+        assert wait_until(self._nothing_in_flight, timeout=30, interval=0.2)
         for each in self.scraped:
             each.moved.clear()
+
+    def _nothing_in_flight(self) -> bool:
+        _ = self.moved
+        return not any(each.value("blockhouse_in_flight_blocks") for each in self.scraped)
 
     def table(self, name: str) -> str:
         """A table of which rows are stored."""
