@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from blockhouse_mirror.protocol import position as codec
 from blockhouse_mirror.protocol.ownership import GRANT_SECONDS, WIRE_SECONDS, Grant, Ownership
 from blockhouse_mirror.protocol.position import Holder
+from blockhouse_mirror.protocol.provenance import AFTER
 from blockhouse_mirror.protocol.takeover import Start, after_tail, decide
 from tests.mirror_model.world import FORMAT, KEY, TICK, Driver, Mode, Setting, Worker, World
 
@@ -76,7 +77,7 @@ def _reading(setting: Setting, world: World, name: str, worker: Worker) -> Moves
         return
     header: tuple[bytes, ...] = ()
     if setting.text[worker.read] == "r":
-        header = (FORMAT % (worker.read, worker.progress(setting).after),)
+        header = (FORMAT % worker.read + AFTER % worker.progress(setting).after,)
     read = worker._replace(read=worker.read + 1, queue=worker.queue + header)
     yield f"{name} reads offset {worker.read}", world.with_worker(name, read)
 

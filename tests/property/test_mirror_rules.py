@@ -13,7 +13,7 @@ from blockhouse_mirror.protocol.lag import KEPT, Lateness
 from blockhouse_mirror.protocol.ownership import GRANT_SECONDS, WIRE_SECONDS, Ownership
 from blockhouse_mirror.protocol.position import Holder, Position
 from blockhouse_mirror.protocol.progress import Progress, Run
-from blockhouse_mirror.protocol.provenance import Origin, origin_format
+from blockhouse_mirror.protocol.provenance import AFTER, Origin, origin_format
 from blockhouse_mirror.protocol.takeover import Log, Start, Stop, after_tail, decide
 
 FORMAT = origin_format("S", "t", 0)
@@ -72,7 +72,7 @@ class Histories(RuleBasedStateMachine):
     def send(self, run: list[int]) -> None:
         after = self.progress.after
         for offset in run:
-            self.wire.append((offset, FORMAT % (offset, after), offset == run[-1]))
+            self.wire.append((offset, FORMAT % offset + AFTER % after, offset == run[-1]))
             after = offset + 1
         if run:
             self.progress.sent(Run(run[0], run[-1], len(run), len(run), 0, 0))
@@ -222,9 +222,10 @@ def test_any_position_is_read_as_it_was_written(
 def test_any_origin_is_read_as_it_was_written(
     cluster: str, topic: str, partition: int, offset: int, after: int
 ) -> None:
-    header = origin_format(cluster, topic, partition) % (offset, after)
+    header = origin_format(cluster, topic, partition) % offset
 
-    assert provenance.decode(header) == Origin(cluster, topic, partition, offset, after)
+    assert provenance.decode(header) == Origin(cluster, topic, partition, offset, offset)
+    assert provenance.decode(header + AFTER % after) == Origin(cluster, topic, partition, offset, after)
 
 
 @given(st.binary(max_size=80))

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 HEADER = "blockhouse-mirror"
 """The key. A record that was mirrored twice has two, the newest last."""
+AFTER = b" %d"
+"""What the header has behind the offset, completed by `% after`, where `after` is another one. Most records follow the
+one before them without a gap, and each pays for what its header holds."""
 _VERSION = "1"
 
 Headers = Iterable[tuple[str, bytes | None]]
@@ -25,18 +28,18 @@ class Origin:
 
 
 def origin_format(cluster: str, topic_id: str, partition: int) -> bytes:
-    """The header of records of one source partition, to be completed by `% (offset, after)`."""
+    """The header of records of one source partition, to be completed by `% offset`, and by AFTER where needed."""
     stem = f"{_VERSION} {cluster} {topic_id} {partition} ".encode()
-    return stem.replace(b"%", b"%%") + b"%d %d"
+    return stem.replace(b"%", b"%%") + b"%d"
 
 
 def decode(value: bytes | None) -> Origin | None:
     """None for what is not ours, or of a later version."""
     parts = (value or b"").decode("ascii", errors="replace").split(" ")
-    if len(parts) != 6 or parts[0] != _VERSION:
+    if len(parts) not in {5, 6} or parts[0] != _VERSION:
         return None
     try:
-        return Origin(parts[1], parts[2], int(parts[3]), int(parts[4]), int(parts[5]))
+        return Origin(parts[1], parts[2], int(parts[3]), int(parts[4]), int(parts[-1]))
     except ValueError:
         return None
 

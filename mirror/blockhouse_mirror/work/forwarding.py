@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError
 from blockhouse_mirror.protocol import provenance
 from blockhouse_mirror.protocol.dead_letter import Outgoing
 from blockhouse_mirror.protocol.progress import Progress, Run
-from blockhouse_mirror.protocol.provenance import HEADER
+from blockhouse_mirror.protocol.provenance import AFTER, HEADER
 from blockhouse_mirror.work.alone import Alone
 from blockhouse_mirror.work.link import Link
 from blockhouse_mirror.work.source import END, GAPS, GONE, REFUSED, Key, Source
@@ -83,10 +83,7 @@ class Forwarding:
             return
         batch = self._source.read(BATCH, self._read_seconds)
         self._read_seconds = READ_SECONDS if batch else IDLE_READ_SECONDS
-        found = defaultdict[Key, list[Any]](list)
-        for message in batch:
-            found[message.topic(), message.partition()].append(message)
-        for key, messages in found.items():
+        for key, messages in _by_partition(batch).items():
             link = self._links.get(key)
             if link is None or link.ending:
                 continue
@@ -142,7 +139,10 @@ class Forwarding:
             if comes_back:
                 progress.leave_out(offset)
                 continue
-            headers.append((HEADER, origin % (offset, after)))
+            written = origin % offset
+            if after != offset:
+                written += AFTER % after
+            headers.append((HEADER, written))
             after = read
             offsets.append(offset)
             records.append((message.value(), message.key(), message.timestamp()[1], headers))
@@ -264,3 +264,15 @@ class Forwarding:
         record = Outgoing(link.assigned.target_topic, link.assigned.partition, key, value, timestamp_ms, tuple(headers))
         alone.send(record, offsets[0], len(value or b""), link.delivered)
         self.records += 1
+
+
+def _by_partition(batch: Iterable[Any]) -> dict[Key, list[Any]]:
+    """The client hands out many records of one partition in a row: comparing costs less than a look-up of each."""
+    found = defaultdict[Key, list[Any]](list)
+    topic, partition, messages = "", -1, list[Any]()
+    for message in batch:
+        if message.partition() != partition or message.topic() != topic:
+            topic, partition = key = message.topic(), message.partition()
+            messages = found[key]
+        messages.append(message)
+    return found

@@ -14,7 +14,7 @@ from blockhouse_mirror.work import alone as module
 from blockhouse_mirror.work.alone import Alone
 from blockhouse_mirror.work.target import Content, NotSent
 
-ORIGIN = ("blockhouse-mirror", b"1 S t-id 0 7 7")
+ORIGIN = ("blockhouse-mirror", b"1 S t-id 0 7")
 RECORD = Outgoing("t", 3, b"k", b"value", 5, (("x", b"1"), ORIGIN))
 Answer = int | None
 

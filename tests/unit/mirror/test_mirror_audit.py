@@ -145,7 +145,7 @@ class Message:
         return self.parts[4]
 
 
-HOP = (HEADER, origin_format("A", "t-id", 0) % (4, 4))
+HOP = (HEADER, origin_format("A", "t-id", 0) % 4)
 
 
 def test_the_header_of_a_mirror_changes_no_digest() -> None:
@@ -187,7 +187,7 @@ KEY = TopicPartition("t", 0)
 
 
 def mirrored(offset: int, topic_id: str = "t-id", cluster: str = "A", partition: int = 0) -> Message:
-    return Message(headers=[(HEADER, origin_format(cluster, topic_id, partition) % (offset, offset))])
+    return Message(headers=[(HEADER, origin_format(cluster, topic_id, partition) % offset)])
 
 
 def judged(
@@ -216,7 +216,7 @@ def test_a_partition_is_judged_from_where_the_mirror_began_to_its_position(monke
 
 
 def test_what_came_from_the_target_is_not_missing_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    back = Message(3, headers=[(HEADER, origin_format("B", "x", 0) % (1, 1))])
+    back = Message(3, headers=[(HEADER, origin_format("B", "x", 0) % 1)])
     source = [Message(2), back, Message(4), Message(5)]
 
     assert judged(monkeypatch, source, [mirrored(offset) for offset in (2, 4, 5)]).exact

@@ -167,8 +167,8 @@ def run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_came_from_the_target_is_not_mirrored_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    from_target = (HEADER, origin_format("T", "x", 0) % (7, 7))
-    from_elsewhere = (HEADER, origin_format("R", "y", 0) % (9, 9))
+    from_target = (HEADER, origin_format("T", "x", 0) % 7)
+    from_elsewhere = (HEADER, origin_format("R", "y", 0) % 9)
     world = World([Message(0), Message(1, [from_target]), Message(2, [from_elsewhere, ("x", b"1")])], records=2)
 
     run(world, monkeypatch)

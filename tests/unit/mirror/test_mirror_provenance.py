@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import pytest
 
-from blockhouse_mirror.protocol.provenance import HEADER, Origin, came_from, decode, newest, origin_format, without
+from blockhouse_mirror.protocol.provenance import (
+    AFTER,
+    HEADER,
+    Origin,
+    came_from,
+    decode,
+    newest,
+    origin_format,
+    without,
+)
 
 CLUSTER, TOPIC_ID = "Mk3OEYBSRHuTvEM7a5JwTg", "b0Yb1zvPTVW9tCn1SsbvPw"
 
 
 def hop(cluster: str, offset: int = 5) -> tuple[str, bytes]:
-    return HEADER, origin_format(cluster, TOPIC_ID, 3) % (offset, offset - 1)
+    return HEADER, origin_format(cluster, TOPIC_ID, 3) % offset + AFTER % (offset - 1)
 
 
 def test_an_origin_is_read_as_it_was_written() -> None:
-    written = origin_format(CLUSTER, TOPIC_ID, 3) % (1 << 60, 17)
+    written = origin_format(CLUSTER, TOPIC_ID, 3) % (1 << 60)
 
-    assert decode(written) == Origin(CLUSTER, TOPIC_ID, 3, 1 << 60, 17)
+    assert decode(written) == Origin(CLUSTER, TOPIC_ID, 3, 1 << 60, 1 << 60), "it follows without a gap"
+    assert decode(written + AFTER % 17) == Origin(CLUSTER, TOPIC_ID, 3, 1 << 60, 17)
 
 
 @pytest.mark.parametrize(
@@ -26,9 +36,10 @@ def test_an_origin_is_read_as_it_was_written() -> None:
         b"",
         b"x",
         b"2 c t 3 4 5",  # a later version
-        b"1 c t 3 4",
+        b"1 c t 3",
         b"1 c t 3 4 5 6",
         b"1 c t three 4 5",
+        b"1 c t 3 4.0",
         b"1 c t 3 4 5.0",
         b"\xff\xfe 1 c t 3 4 5",
     ],
