@@ -81,6 +81,11 @@ def add_columns(replica: Replica, declared: Declaration, added: Sequence[Declare
     names = {each.column.name for each in added}
     try:
         replica.query(addition(replica, declared, added))
+    except Permanent:
+        found = compared(replica, declared)
+        if found is None or not found.none:
+            raise
+        log.info("ddl.columns_came", table=declared.name, replica=replica.name)  # by an earlier ALTER, meanwhile
     except Retryable as error:
         if error.code != UNFINISHED:
             raise

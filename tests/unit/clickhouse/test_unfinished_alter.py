@@ -109,6 +109,22 @@ def test_no_other_error_restarts_a_table(add: Any, error: BlockhouseError) -> No
     assert server.restarts == 0
 
 
+def test_columns_that_an_earlier_alter_brought_meanwhile_are_as_good_as_added(add: Any) -> None:
+    server = Server([HAS], alter=classify(44, "column later exists", "r1"))
+    add(server)
+
+    assert server.restarts == 0
+
+
+@pytest.mark.parametrize("found", [None, LACKS, Difference(refused=("column later is another type here",))])
+def test_a_refused_alter_is_an_error_unless_the_table_is_as_declared(add: Any, found: Difference | None) -> None:
+    refused = classify(44, "column later exists", "r1")
+    with pytest.raises(Permanent) as caught:
+        add(Server([found], alter=refused))
+
+    assert caught.value is refused
+
+
 def test_nothing_is_restarted_after_an_alter_that_succeeded(add: Any) -> None:
     server = Server([HAS])
     add(server)
