@@ -54,9 +54,6 @@ def run_one(seed: int, lines: int) -> int:
 
 
 def outcomes(seeds: Iterable[int], processes: int) -> Iterator[Outcome]:
-    if processes == 1:
-        yield from map(simulate, seeds)
-        return
     with multiprocessing.get_context("fork").Pool(processes, _collect_seldom, maxtasksperchild=LIFE) as pool:
         yield from pool.imap_unordered(simulate, seeds, chunksize=CHUNK)
 

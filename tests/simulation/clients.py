@@ -26,11 +26,12 @@ from blockhouse_aggregator.runtime.shared_question import SharedQuestion
 from blockhouse_aggregator.spark.task import LeaseFigures, LeaseSpec
 from tests.simulation.clickhouse import Table
 from tests.simulation.logs import BAD
+from tests.simulation.markers import SimMarkers
 from tests.simulation.member import SimMember
 from tests.simulation.replica import current
 from tests.simulation.worker import Worker
 from tests.simulation.world import World
-from tests.simulation.zookeeper import SimLocks, SimMarkers, SimSchemas, ZkSession
+from tests.simulation.zookeeper import SimLocks, SimSchemas, ZkSession
 
 
 class _Unseen:
@@ -351,6 +352,7 @@ def make_locks(*_: Any) -> SimLocks:
     node = current()
     node.locks = SimLocks(node.world, node.session)
     node.locks.on_hold = lambda: node.world.strike("lock held", node.number)
+    node.session.on_check = lambda: node.world.strike("lock checked", node.number)
     node.locks.on_release = lambda table: node.oracle.released(node, table)
     return node.locks
 

@@ -15,7 +15,9 @@ from blockhouse.metadata.model import Metadata
 from tests.simulation.deletions import Deletions
 from tests.simulation.kafka import Cluster, Offset
 from tests.simulation.logs import HOLE, StreamLog
+from tests.simulation.moments import Moments
 from tests.simulation.replaced_tables import ReplacedTables
+from tests.simulation.restarts import Restarts
 from tests.simulation.world import World
 from tests.simulation.zookeeper import Ensemble
 
@@ -34,13 +36,22 @@ machines are suspended, their clocks with them; a table is dropped and created a
 place; rows are deleted."""
 REPLAYS = ("ReplayDiffers", "ReplayRangeExpired", "ReportRejected", "LaggingMessagesExpired")
 """What is reported of blocks in flight and lagging tables when other messages have their offsets."""
-SUSPENDED = 25.0
-"""Seconds at most: clocks may differ by 30 without a wrong decision (`evidence.CLOCK_SKEW`), and do by 4 anyway."""
 SHARE = 0.25
 """Of all worlds, those with an event."""
 
 
+RARE = {"restart": 0.04, "stall": 0.01, "part": 0.03}
+"""Of all worlds, those with one of these in place of any other: what chance hardly ever arranges. Streams that begin
+again (`restarts.py`); event loops that stand still as they check a lock of which the session is over then; parts that
+fail while the server that has them is up again, and whose blocks are rebuilt wrongly."""
+
+
 def event_of(seed: int) -> str:
+    at = Random(f"rare {seed}").random()
+    for event, share in RARE.items():
+        if at < share:
+            return event
+        at -= share
     random = Random(f"events {seed}")
     return random.choice(EVENTS) if random.random() < SHARE else ""
 
@@ -61,20 +72,29 @@ class Events:
         self._random = Random(f"{world.setting.seed} events")
         self._deletions = Deletions(world, nodes, misfortunes.shard, clusters, ensemble, misfortunes)
         self._replaced = ReplacedTables(world, nodes, misfortunes.shard, misfortunes)
+        self._moments = Moments(world, nodes, misfortunes)
+        self._restarts = Restarts(
+            world, nodes, clusters, ensemble, misfortunes,
+            create_again=lambda cluster: self._create_again(cluster, forgets=True, catches_up=True),
+            go_back=lambda cluster: self._go_back(cluster, restores=True, only=_shows_something_stored),
+        )  # fmt: skip
         self._deserted = self._random.random() < 0.4
         """Whether no producer writes to a log any more that is cut."""
 
     def begin(self) -> None:
         kinds: dict[str, Callable[[], bool]] = {
             "topic": self.topic, "cut": self.cut, "election": self.election, "offsets": self.offsets,
-            "markers": self.markers, "schema": self.schema, "backup": self.backup, "clock": self.clock,
+            "markers": self.markers, "schema": self.schema, "backup": self.backup, "clock": self._moments.clock,
+            "stall": self._moments.stall, "part": self._moments.part,
             "drop": self._replaced.drop, "swap": self._replaced.swap, "delete": self._deletions.delete,
         }  # fmt: skip
         event, seconds = self._world.setting.event, self._world.setting.seconds
-        if event:
+        if event == "restart":
+            self._restarts.begin()
+        elif event:
             often = {"election": (2, 6), "drop": (1, 2), "swap": (1, 3), "delete": (1, 3)}
             times = self._random.randint(*often.get(event, (1, 1)))
-            least, most = (0.02, 0.4) if event in ("backup", "clock") else (0.25, 0.85)
+            least, most = (0.02, 0.4) if event in ("backup", "clock", "stall", "part") else (0.25, 0.85)
             for _ in range(times):
                 self._world.later(self._random.uniform(least, most) * seconds, self._try, event, kinds[event])
 
@@ -93,26 +113,6 @@ class Events:
     def _any_cluster(self) -> Cluster:
         return self._random.choice(list(self._clusters.values()))
 
-    # --- machines -------------------------------------------------------------------------------------------
-
-    def clock(self) -> bool:
-        """From now on machines are suspended now and then as they get a lock, and their clocks stand still: what they
-        grant when they continue seems young. For no longer than clocks may differ; some time later they are set."""
-        strike = self._world.strike
-
-        def suspend(point: str, replica: int) -> None:
-            node = self._nodes[replica]
-            busy = point == "lock held" and node.driver.running and not self._misfortunes.asleep_until
-            if not busy or self._world.healing or self._random.random() > 0.5:
-                strike(point, replica)
-                return
-            self._world.count("suspended with its clock")
-            self._misfortunes.oversleep(node, machine=True, most=SUSPENDED)
-            self._world.later(SUSPENDED + self._random.uniform(0.5, 10), node.set_clock)
-
-        self._world.strike = suspend
-        return True
-
     # --- Kafka ----------------------------------------------------------------------------------------------
 
     def topic(self) -> bool:
@@ -121,9 +121,19 @@ class Events:
         cluster = self._any_cluster()
         if not cluster.up or not any(log.end for log in cluster.logs):
             return False
+        self._create_again(cluster, forgets=self._random.random() < 0.7, catches_up=self._random.random() < 0.85)
+        if self._random.random() < 0.2:
+            cluster.deleted = True
+
+            def made() -> None:
+                cluster.deleted = False
+
+            self._world.later(self._random.uniform(0.3, 6), made)
+        return True
+
+    def _create_again(self, cluster: Cluster, *, forgets: bool, catches_up: bool) -> None:
         cluster.topic += 1
         self._world.narrate(f"kafka {cluster.name}", f"the topic is deleted and made again: {cluster.topic_id}")
-        forgets, catches_up = self._random.random() < 0.7, self._random.random() < 0.85
         for log, entry in zip(cluster.logs, cluster.offsets, strict=True):
             burst = log.end + self._random.randint(1, 12) if catches_up else 0
             log.create_again(cluster.topic)
@@ -134,14 +144,6 @@ class Events:
             log.kinds.extend(self._random.randrange(self._world.setting.tables) for _ in range(burst))
             if forgets:
                 entry.offset, entry.metadata, entry.forced = None, "", False
-        if self._random.random() < 0.2:
-            cluster.deleted = True
-
-            def made() -> None:
-                cluster.deleted = False
-
-            self._world.later(self._random.uniform(0.3, 6), made)
-        return True
 
     def election(self) -> bool:
         """Another leader that has everything. A transaction's marker may follow, without a message."""

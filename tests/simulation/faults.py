@@ -150,11 +150,26 @@ class Misfortunes:
 
         self._at(after, lose_server)
 
+    def lose_part_beside_its_owner(self, node: Node) -> None:
+        """No replica fetches what its server has just written; server and workers are gone, the driver is not."""
+        session = self._world.setting.server_session
+        self._stop_fetches(self._shard.tables, session + 2, session + 4)
+        for worker in list(node.workers.values()):
+            node.kill_worker(worker)
+        self._kill_server(node, session + 2, session + 4)
+        self.not_over_before(session + 12)
+
     def _freeze(self, node: Node | None = None) -> None:
         """SIGSTOP and SIGCONT, of the driver alone or with its workers."""
         node = node or self._any()
         if node.driver.alive:
             self._thaw_later(node.freeze(workers=self._random.random() < 0.6), 0.5, 30)
+
+    def put_to_sleep(self, node: Node) -> list[Process]:
+        """SIGSTOP, until `wake` or the world heals."""
+        asleep = node.freeze(workers=True)
+        self._frozen += asleep
+        return asleep
 
     def _freeze_pod(self, node: Node | None = None) -> None:
         """With its server, until another owner has stored what that has just got, or for 8 s."""
@@ -170,7 +185,7 @@ class Misfortunes:
         def look() -> None:
             stored = any((part := table.rows.get(row)) is not None and part.safe for table, row in lacking)
             if stored or self._world.loop.time() > until:
-                self._wake(asleep)
+                self.wake(asleep)
             else:
                 self._world.later(0.2, look)
 
@@ -200,11 +215,18 @@ class Misfortunes:
             self._world.narrate(node.driver.name, "its event loop stands still")
             self._thaw_later([node.driver], 0.3, 9)
 
+    def stand_still(self, node: Node) -> None:
+        """Its event loop, until its session is over and the client knows."""
+        node.driver.frozen = True
+        self._world.narrate(node.driver.name, "its event loop stands still, and its session ends")
+        self._ensemble.expire(node.session)
+        self._thaw_later([node.driver], 2, 4)
+
     def _thaw_later(self, processes: list[Process], least: float, most: float) -> None:
         self._frozen += processes
-        self._later(least, most, lambda: self._wake(processes))
+        self._later(least, most, lambda: self.wake(processes))
 
-    def _wake(self, processes: list[Process]) -> None:
+    def wake(self, processes: list[Process]) -> None:
         for process in processes:
             if process.frozen and process.alive:
                 self._world.narrate(process.name, "continues")
@@ -241,7 +263,7 @@ class Misfortunes:
         if cluster.members and not self._world.healing and self._world.loop.time() < until:
             self._world.later(0.2, self._while_asleep, cluster, sleeper, asleep, known, until)
             return
-        self._wake(asleep)
+        self.wake(asleep)
         for node in others:
             self._later(1, 4, node.start)
 
@@ -282,7 +304,7 @@ class Misfortunes:
             forgotten = any(part is not None and part.hash not in table.blocks for table, part in parts)
             if self._world.healing or self._world.loop.time() > until or forgotten:
                 self.asleep_until = 0.0
-                self._wake(asleep)
+                self.wake(asleep)
             else:
                 self._world.later(0.5, look)
 
@@ -409,6 +431,8 @@ class Misfortunes:
 
     def _strike(self, point: str, replica: int) -> None:
         world = self._world
+        if point == "lock checked":
+            return  # so often, and so seldom of interest, that one kind of event alone is about it
         more = OFTENER if point == "replay sent" else 1
         if not world.chance(more * world.setting.chances.strike):
             return

@@ -102,6 +102,10 @@ def setting_of(seed: int) -> Setting:
     )
     if setting.event == "clock":  # its blocks soon leave the window
         setting = replace(setting, window=2, quorum_timeout=2.0, cleaner=2.0)
+    if setting.event == "part":
+        # The part fails before its owner hands the stream over, which has lost its server.
+        chances = replace(chances, started_early=1.0, corrupt_replay=0.8)
+        setting = replace(setting, chances=chances, server_session=3.0)
     if setting.event == "swap" and Random(f"early ok {seed}").random() < 0.7:
         # Mostly "ok" comes for a block that the server knows, before its part has the quorum.
         setting = replace(setting, chances=replace(chances, early_ok=1.0))

@@ -33,17 +33,12 @@ OUTSIDE = {
     "ending-joins-again": "a replica has to be fit again as its aggregator ends: 1 world in 7,000",
     "engine-not-asked": "every simulated table is a ReplicatedMergeTree",
     "foreign-block-asked-of-provenance": "no metadata of another aggregator is there",
-    "failed-parts-not-named-without-bytes": "an owner has to ask without bytes in the ten seconds in which the server"
-    " shows the part: 1 world in some thousand",
     "fresh-duplicate-taken-for-stored": "every simulated row names its topic, so that no block is another's:"
     " test_a_fresh_block_that_the_server_knows_already_is_not_called_stored",
     "invariant-skipped": "no simulated world has a defect of the driver",
     "lag-decided-by-the-window": "a simulated worker never decides by the window when its replica cannot answer",
     "late-first-insert": "the proof before the first byte refuses the same inserts",
-    "lock-checked-a-step-earlier": "it takes a stall between two steps of the loop: 1 world in 10,000",
     "looked-up-column-trusted": "no simulated table has a MATERIALIZED column",
-    "marker-of-a-former-topic-enough": "it takes three events in a row",
-    "marker-replaced-by-a-late-one": "a freeze between two writes as a topic is re-created: 1 world in 2,000",
     "member-without-a-password-gone": "no simulated client has a password",
     "merged-rows-believed": "every simulated table is a ReplicatedMergeTree",
     "missing-files-ignored": "no simulated process reads files",
@@ -51,7 +46,6 @@ OUTSIDE = {
     "recut-forg": "a block with a dead letter has to be cut again, or while a commit is on its way: 1 world in 1,000;"
     " test_a_dead_letter_in_the_range_of_a_block_that_is_cut_again_is_counted_once",
     "repair-": "a simulated person repairs by rules of its own",
-    "restart-": "two owners have to begin afresh in a row, and the former one to come back in between",
     "same-trouble-no-alarm": "an alarm that is not raised harms no row",
     "silent-replica-not-shown": "people see it, and nothing in a simulated world reads it",
     "start-waits-in-silence": "people see it, and nothing in a simulated world reads it",

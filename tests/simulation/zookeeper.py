@@ -13,9 +13,8 @@ from blockhouse.errors import Retryable
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.coordination.locks import TableLock
-from blockhouse_aggregator.coordination.markers import Decisions, StreamMarker, StreamMarkers
+from blockhouse_aggregator.coordination.markers import StreamMarker, StreamMarkers
 from blockhouse_aggregator.coordination.session import Listener, SessionState
-from blockhouse_aggregator.runtime.adapters import StoredMarkers
 from tests.simulation.clock import Process
 from tests.simulation.world import World
 from tests.simulation.znodes import SimZnodes
@@ -38,6 +37,8 @@ class ZkSession:
         self.heard = 0.0
         self.lost_since = 0.0
         self.listeners: list[Listener] = []
+        self.on_check: Callable[[], None] = lambda: None
+        """Called at each check whether one of its locks is still held."""
         self.znodes = ensemble.znodes
 
     @staticmethod
@@ -98,6 +99,8 @@ class Ensemble:
         """The number of the schema history that is there: one that is set up again is another one."""
         self.tables = {f"default.t{number}" for number in range(setting.tables - setting.new_tables)}
         """Those that are in the schema history."""
+        self.on_write: Callable[[str, str, StreamId], None] = lambda _step, _replica, _stream: None
+        """Called right before a replica claims a restart ("claim") or marks a stream as started ("mark")."""
         world.later(TICK, self._tick)
 
     def marker(self, stream: StreamId) -> StreamMarker | None:
@@ -191,6 +194,18 @@ class Ensemble:
             queue[0].granted.set_result(None)
 
 
+class _WatchedLock(TableLock):
+    """Reports each check of it to its session."""
+
+    __slots__ = ()
+
+    @property
+    def valid(self) -> bool:
+        session: Any = self._session
+        session.on_check()
+        return super().valid
+
+
 class SimLocks:
     """`ports.Locks`. The locks are the product's own; what they rest on is simulated."""
 
@@ -220,7 +235,7 @@ class SimLocks:
                 return None
             await asyncio.wait({request.granted}, timeout=min(1.0, deadline - loop.time()))
         await asyncio.sleep(self._world.trip(session.zone, 0))
-        lock = TableLock(table, request, session, request.generation)  # type: ignore[arg-type]
+        lock = _WatchedLock(table, request, session, request.generation)  # type: ignore[arg-type]
         self.held[table] = lock
         self.on_hold()
         return lock
@@ -264,33 +279,3 @@ class SimSchemas:
         raise AssertionError("no table changes here")
 
     def close(self) -> None: ...
-
-
-class _SimThreads:
-    """What is asked of the ensemble takes a trip there and back, when it is reachable at all."""
-
-    def __init__(self, session: ZkSession) -> None:
-        self._session = session
-
-    async def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        ensemble = self._session.ensemble
-        await asyncio.sleep(ensemble.world.trip(self._session.zone, 0))
-        if not ensemble.reachable(self._session):
-            raise Retryable("zookeeper: unavailable", after=0.5)
-        answer = function(*arguments)
-        await asyncio.sleep(ensemble.world.trip(self._session.zone, 0))
-        return answer
-
-    def close(self) -> None: ...
-
-
-class SimMarkers(StoredMarkers):
-    """The product's, over simulated nodes."""
-
-    def __init__(self, session: ZkSession, replica: str, now_ms: Callable[[], int]) -> None:
-        stands_in: Any = session
-        self._markers = StreamMarkers(stands_in)
-        self._decisions = Decisions(stands_in)
-        self._replica = replica
-        self._now_ms = now_ms
-        self._threads: Any = _SimThreads(session)

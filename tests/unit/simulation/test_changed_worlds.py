@@ -13,8 +13,9 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.coordination.markers import StreamMarker
 from tests.simulation.clock import Process
 from tests.simulation.logs import HOLE
+from tests.simulation.markers import SimMarkers
 from tests.simulation.run import Universe, universe
-from tests.simulation.zookeeper import SimMarkers, ZkSession
+from tests.simulation.zookeeper import ZkSession
 from tests.unit.simulation.test_directed_worlds import CALM, given, owner_of, produced, stored
 
 STREAM = StreamId("a", "events", 0)
