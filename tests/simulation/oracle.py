@@ -145,10 +145,16 @@ class Oracle:
         line, allowed = self._lines.get(log.stream), log.stream in self._accepted
         if line is None or (metadata.seq == 1 and (allowed or line.may_begin_again)):
             begin = self._accepted.pop(log.stream, 0 if line is None else line.begin)
-            content = log.contents[0] if line is None else log.content
+            content = log.contents[0] if line is None else self._content_of(log, metadata)
             again = allowed or (line is not None and line.may_begin_again)
             line = self._lines[log.stream] = Line(content, begin, again, dead_checked=begin)
         return line
+
+    def _content_of(self, log: StreamLog, metadata: Metadata) -> Content:
+        """The newest of the topic that the commit names: it may have been created again since the owner asked."""
+        cluster = self._clusters[log.stream.cluster]
+        same = (c for c in reversed(log.contents) if cluster.id_of(c.topic) == metadata.topic_id)
+        return next(same, log.content)
 
     def _judge(self, log: StreamLog, line: Line, metadata: Metadata) -> None:
         """I5, against what the log held. What was read may be cut from the log by now, which is no one's fault; but

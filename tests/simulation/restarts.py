@@ -46,7 +46,9 @@ class Restarts:
         self._random = Random(f"{world.setting.seed} restarts")
 
     def begin(self) -> None:
-        way = self._random.choice([self._late_first_mark, self._late_mark, self._late_claim, self._backup])
+        seldom = [self._late_mark_of_the_next] * 2
+        ways = [self._late_first_mark, self._late_mark, self._late_claim, self._backup, *seldom]
+        way = self._random.choice(ways)
         self._misfortunes.not_over_before(LONGEST)
         self._world.narrate("world", f"restarts: {way.__name__.strip('_')}")
         self._world.count("event restart")
@@ -61,6 +63,12 @@ class Restarts:
     def _late_mark(self) -> None:
         """The same of one that a person let begin again."""
         self._recreate_soon(lambda _: self._sleep_before(MARK, recreated=True))
+
+    def _late_mark_of_the_next(self) -> None:
+        """The same of the owner that continues what another one began: that one died before it marked the stream."""
+        self._recreate_soon(
+            lambda _: self._die_before(MARK, then=lambda stream: self._sleep_before(MARK, recreated=True, of=stream))
+        )
 
     def _late_claim(self) -> None:
         """It has decided to begin again, by a marker that will be another one's."""
@@ -79,20 +87,32 @@ class Restarts:
 
         self._world.later(self._random.uniform(2, 6), recreate)
 
-    def _sleep_before(self, step: str, *, recreated: bool) -> None:
-        """Of the first owner that comes to that step; once."""
-
-        def about_to_write(what: str, replica: str, stream: StreamId) -> None:
-            node = self._nodes[replica]
-            if what != step or not node.driver.running:
-                return
-            self._ensemble.on_write = lambda *_: None
+    def _sleep_before(self, step: str, *, recreated: bool, of: StreamId | None = None) -> None:
+        def fall_asleep(node: Node, stream: StreamId) -> None:
             self._world.count(f"asleep before a {step}")
             asleep, seen = self._misfortunes.put_to_sleep(node), self._ensemble.marker(stream)
             if recreated:
                 cluster = self._clusters[stream.cluster]
                 self._world.later(self._random.uniform(0, 2), self._create_again, cluster)
             self._while_asleep(asleep, stream, seen, self._world.loop.time() + LONGEST)
+
+        self._once_before(step, fall_asleep, of)
+
+    def _die_before(self, step: str, then: Callable[[StreamId], None]) -> None:
+        def die(node: Node, stream: StreamId) -> None:
+            self._misfortunes.kill_driver(node)
+            then(stream)
+
+        self._once_before(step, die)
+
+    def _once_before(self, step: str, happen: Callable[[Node, StreamId], None], of: StreamId | None = None) -> None:
+        """To the first owner, of any stream or of that one, that comes to that step."""
+
+        def about_to_write(what: str, replica: str, stream: StreamId) -> None:
+            node = self._nodes[replica]
+            if what == step and of in (None, stream) and node.driver.running and not self._world.healing:
+                self._ensemble.on_write = lambda *_: None
+                happen(node, stream)
 
         self._ensemble.on_write = about_to_write
 

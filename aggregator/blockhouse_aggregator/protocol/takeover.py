@@ -55,6 +55,12 @@ class Facts:
     foreign: tuple[ForeignTable, ...] | None = None
     adopted: bool = False
 
+    @property
+    def marker_of_former_topic(self) -> bool:
+        """Of a stream that continues: an owner began it on the present topic, as was accepted, and did not mark it.
+        Or what is committed was read before the marker, of which it is a later topic by now."""
+        return bool(self.topic_id) and self.marker_topic_id not in (None, "", self.topic_id)
+
 
 @dataclass(frozen=True, slots=True)
 class NeedsSurvey:

@@ -249,9 +249,9 @@ class Markers(Protocol):
         ...
 
     async def claim_restart(self, stream: StreamId, seen: StreamMarker | None, owner: str, accepted: str) -> None:
-        """Before the first commit of an owner that a person lets begin afresh: a stop was `accepted`. An earlier owner
-        that was let and lost the stream before it marked it cannot mark it, and so insert, any more. Raises Retryable
-        when the marker is not the one that was `seen`: the takeover has to be decided again."""
+        """Before the first commit of an owner that a person lets begin afresh, a stop was `accepted`, or that continues
+        what such an owner did not mark. An earlier one that lost the stream before it marked it cannot mark it, and so
+        insert, any more. Raises Retryable when the marker is not the one that was `seen`: decide the takeover again."""
         ...
 
     async def mark_started(

@@ -18,7 +18,7 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.protocol.commits import APPLIED, CommitOutcome
 from blockhouse_aggregator.protocol.events import Alarm, Commit, Effect, Event, Flush, Insert
 from blockhouse_aggregator.protocol.state import StreamState, metadata_of
-from blockhouse_aggregator.protocol.takeover import Start, Stop
+from blockhouse_aggregator.protocol.takeover import Facts, Start, Stop
 from blockhouse_aggregator.runtime.figures import Figures
 from blockhouse_aggregator.runtime.process.ownership import OwnedStreams
 from blockhouse_aggregator.runtime.stream import defects as defects_module
@@ -144,10 +144,8 @@ async def test_nothing_is_committed_once_the_topic_is_another(world: World) -> N
 async def taken_over(world: World, monkeypatch: pytest.MonkeyPatch, state: StreamState) -> StreamOwner:
     """An owner that has begun to take the stream over with this state."""
 
-    async def found(*_: Any, **__: Any) -> tuple[Any, Start]:
-        facts = SimpleNamespace(
-            log_end=1000, offset=0, marker_topic_id="T1", marker_former=(), topic_id="T1", metadata=None
-        )
+    async def found(*_: Any, **__: Any) -> tuple[Facts, Start]:
+        facts = Facts(0, None, "", log_begin=0, log_end=1000, topic_id="T1", compacted=False, marker_topic_id="T1")
         return facts, Start(state)
 
     monkeypatch.setattr(owner_module, "take_over", found)

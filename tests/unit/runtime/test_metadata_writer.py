@@ -12,9 +12,9 @@ from blockhouse.metadata import codec
 from blockhouse.metadata.model import InFlight, Metadata, Window
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.protocol.commits import Applied, CommitOutcome, Refused
-from blockhouse_aggregator.protocol.events import Commit
+from blockhouse_aggregator.protocol.events import Alarm, Commit
 from blockhouse_aggregator.protocol.state import Block, Stage, StreamState, TableState, metadata_of
-from blockhouse_aggregator.protocol.takeover import Facts
+from blockhouse_aggregator.protocol.takeover import Facts, Start
 from blockhouse_aggregator.runtime.stream.context import MetadataRoom, StreamContext
 from blockhouse_aggregator.runtime.stream.metadata_writer import MetadataWriter, is_smallest
 from blockhouse_aggregator.runtime.stream.reporting import StreamReport
@@ -26,11 +26,18 @@ LAGGING = replace(
     tables=tuple(TableState(number, None, 100 + number, 5) for number in range(1, 40)),
 )
 COMMIT = Commit(LAGGING.position, metadata_of(LAGGING, NOW), epoch=1)
+CONTINUED = Start(STATE)
+RESTARTED = Start(STATE, (Alarm("StreamRestarted", "it was accepted"),))
 
 
 def writer(room: MetadataRoom) -> MetadataWriter:
     context = cast(StreamContext, SimpleNamespace(room=room))
     return MetadataWriter(StreamId("a", "events", 0), "r1/1/x", context, cast(StreamReport, None), asyncio.Event())
+
+
+def unmarked(topic_id: str, metadata: Metadata | None) -> Facts:
+    """Of a stream without a marker."""
+    return Facts(None, metadata, "", log_begin=0, log_end=0, topic_id=topic_id, compacted=False, marker_topic_id=None)
 
 
 def test_a_round_that_is_too_large_is_read_again_unless_it_is_the_smallest() -> None:
@@ -86,8 +93,8 @@ async def test_what_an_owner_before_committed_is_marked_before_more_is() -> None
     closed = asyncio.Event()
     found = writer_in(context, report, closed)
     before = replace(COMMIT.metadata, seq=COMMIT.metadata.seq - 1)
-    facts = SimpleNamespace(marker_topic_id=None, topic_id="T", metadata=before, adopted=False)
-    found.started(cast(Facts, facts), restarted=False)
+    facts = unmarked("T", before)
+    found.started(facts, CONTINUED)
 
     await found.write(COMMIT)
     await found.write(COMMIT)
@@ -110,8 +117,8 @@ async def test_a_stream_that_is_another_owners_on_another_topic_by_now_is_taken_
     context = SimpleNamespace(room=MetadataRoom(4000), ports=ports, catalog=SimpleNamespace(identity=identity))
     report = SimpleNamespace(committed=lambda *_: None)
     found = writer_in(context, report, asyncio.Event())
-    facts = SimpleNamespace(marker_topic_id=None, topic_id="T", metadata=None, adopted=False)
-    found.started(cast(Facts, facts), restarted=False)
+    facts = unmarked("T", None)
+    found.started(facts, CONTINUED)
     assert await found.write(COMMIT) == Refused("StartedOnOtherTopic")
 
 
@@ -134,8 +141,8 @@ async def test_what_was_committed_before_a_restart_is_not_marked_in_its_place() 
     report = SimpleNamespace(committed=lambda *_: None)
     found = writer_in(context, report, asyncio.Event())
     before = replace(COMMIT.metadata, seq=COMMIT.metadata.seq + 90)
-    facts = SimpleNamespace(marker_topic_id=None, topic_id="T2", metadata=before, adopted=False)
-    found.started(cast(Facts, facts), restarted=False)
-    found.started(cast(Facts, facts), restarted=True)
+    facts = unmarked("T2", before)
+    found.started(facts, CONTINUED)
+    found.started(facts, RESTARTED)
     await found.write(COMMIT)
     assert marked == [COMMIT.metadata.seq]

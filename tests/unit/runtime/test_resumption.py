@@ -20,18 +20,18 @@ MARKER = StreamMarker(topic_id="id", started_ms=0, replica="r1", seq=1, position
 LATER = MARKER.model_copy(update={"seq": 7, "position": 40})
 
 
-def committed(position: int, seq: int) -> StreamFacts:
+def committed(position: int, seq: int, topic_id: str = "id") -> StreamFacts:
     found = Metadata(
         replica="r1",
         seq=seq,
         intent_ms=0,
-        topic_id="id",
+        topic_id=topic_id,
         leader_epoch=-1,
         position=position,
         window=Window(reference=position),
     )
     text = v2.encode(found)
-    return StreamFacts(position, text, 0, 100, "id", compacted=False)
+    return StreamFacts(position, text, 0, 100, topic_id, compacted=False)
 
 
 NOTHING = StreamFacts(None, "", 0, 100, "id", compacted=False)
@@ -43,6 +43,7 @@ class Looks:
     def __init__(self, *states: tuple[StreamFacts, StreamMarker | None]) -> None:
         self._states = list(states)
         self.looks = 0
+        self.claims: list[str] = []
 
     async def facts(self, _stream: StreamId, _epoch: int) -> StreamFacts:
         self.looks += 1
@@ -53,6 +54,9 @@ class Looks:
 
     async def acceptance(self, _stream: StreamId) -> None:
         return None
+
+    async def claim_restart(self, _stream: StreamId, _seen: StreamMarker | None, _owner: str, accepted: str) -> None:
+        self.claims.append(accepted)
 
     async def identity(self) -> str:
         return ""
@@ -96,3 +100,27 @@ async def test_what_gives_no_reason_to_stop_is_read_once() -> None:
     looks = Looks((committed(5, 1), MARKER))
     assert isinstance(await looks.decision(), Start)
     assert looks.looks == 1
+
+
+BEGUN = MARKER.model_copy(update={"topic_id": "former", "restarting": "TopicRecreated"})
+
+
+async def test_what_an_owner_began_and_did_not_mark_is_claimed() -> None:
+    """It committed on the present topic, and died before the marker, which is the former topic's."""
+    looks = Looks((committed(5, 1), BEGUN))
+    assert isinstance(await looks.decision(), Start)
+    assert looks.claims == ["TopicRecreated"]
+
+
+async def test_an_old_offset_beside_the_marker_of_a_later_topic_claims_nothing() -> None:
+    """A member was frozen in between; the stream is another owner's by now, on a topic that was created again."""
+    marker = MARKER.model_copy(update={"topic_id": "later", "restarting": "LogTruncated"})
+    looks = Looks((committed(5, 1), marker), (committed(9, 2, "later"), marker.model_copy(update={"restarting": ""})))
+    assert isinstance(await looks.decision(), Start)
+    assert looks.claims == []
+
+
+async def test_a_marker_that_no_one_has_claimed_for_a_restart_is_left_to_its_owner() -> None:
+    looks = Looks((committed(5, 1), MARKER.model_copy(update={"topic_id": "later"})))
+    assert isinstance(await looks.decision(), Start)
+    assert looks.claims == []

@@ -220,3 +220,18 @@ def test_of_two_owners_that_a_person_lets_begin_afresh_only_the_later_one_marks_
         found = made.ensemble.marker(STREAM)
         assert found is not None
         assert (found.seq, found.position, found.owner) == (1, 36, "later")
+
+
+@pytest.mark.parametrize("way", ["late_first_mark", "late_mark", "late_mark_of_the_next", "late_claim"])
+def test_an_owner_that_sleeps_as_it_begins_a_stream_leaves_the_marker_of_a_later_one(way: str) -> None:
+    with universe(given(tables=1, lease=60.0)) as made:
+        made.operator.begin()
+        getattr(made.events._restarts, f"_{way}")()
+        made.run(3)
+        produced(made, 0, 6)
+        asleep = "asleep before a claim" if way == "late_claim" else "asleep before a mark"
+        assert made.run(60, lambda: made.world.counts.get(asleep) == 1)
+        produced(made, 0, 4)
+        made.run(60)
+        made.settle()
+        assert made.world.harm is None

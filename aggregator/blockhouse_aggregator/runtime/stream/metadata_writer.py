@@ -18,10 +18,11 @@ from blockhouse.streams import StreamId
 from blockhouse_aggregator.protocol.commits import Applied, CommitOutcome, Refused
 from blockhouse_aggregator.protocol.events import Commit, Effect
 from blockhouse_aggregator.protocol.state import Stage, StreamState
-from blockhouse_aggregator.protocol.takeover import Facts
+from blockhouse_aggregator.protocol.takeover import Facts, Start, Stop
 from blockhouse_aggregator.runtime.clock import loop_time, pause
 from blockhouse_aggregator.runtime.stream.context import StreamContext
 from blockhouse_aggregator.runtime.stream.reporting import StreamReport
+from blockhouse_aggregator.runtime.stream.resumption import claims, restarted
 
 log = structlog.get_logger(__name__)
 
@@ -48,14 +49,13 @@ class MetadataWriter:
         self._claimed_by = ""
         self._written_at = 0.0
 
-    def started(self, facts: Facts, *, restarted: bool) -> None:
-        """The stream is taken over by these facts; `restarted`: because an operator accepted what had stopped it.
-        Caller: the owner, before anything is written."""
-        former = bool(facts.topic_id) and facts.marker_topic_id not in (None, "", facts.topic_id)
-        self._claimed_by = self._owner if restarted else ""
-        self._restarted = restarted or former  # the owner before us was, and died before it wrote the marker
-        self._marked = facts.marker_topic_id == facts.topic_id and not restarted
-        left_to_us = facts.marker_topic_id is None and not restarted and not facts.adopted
+    def started(self, facts: Facts, decision: Start | Stop) -> None:
+        """The stream is taken over by these facts. Caller: the owner, before anything is written."""
+        accepted = restarted(decision)
+        self._restarted = accepted or facts.marker_of_former_topic
+        self._claimed_by = self._owner if claims(facts, decision) else ""
+        self._marked = facts.marker_topic_id == facts.topic_id and not accepted
+        left_to_us = facts.marker_topic_id is None and not accepted and not facts.adopted
         self._unmarked = facts.metadata if left_to_us else None
 
     @property

@@ -46,7 +46,7 @@ from blockhouse_aggregator.runtime.stream.metadata_writer import MetadataWriter,
 from blockhouse_aggregator.runtime.stream.pacing import Pace
 from blockhouse_aggregator.runtime.stream.proof import InsertProof
 from blockhouse_aggregator.runtime.stream.reporting import StreamReport
-from blockhouse_aggregator.runtime.stream.resumption import acceptance_of, restarted, sole_topic, stop_of, take_over
+from blockhouse_aggregator.runtime.stream.resumption import acceptance_of, sole_topic, stop_of, take_over
 from blockhouse_aggregator.runtime.stream.retention import Retention
 from blockhouse_aggregator.runtime.stream.stalled_blocks import StalledBlocks
 from blockhouse_aggregator.runtime.stream.topic_watch import TopicWatch
@@ -116,7 +116,7 @@ class StreamOwner:
                     now_ms=context.now_ms(),
                 )
                 self.log_end, self.committed = facts.log_end, facts.offset
-                self.writer.started(facts, restarted=restarted(decision))
+                self.writer.started(facts, decision)
                 self.blocks.of_sole_topic(sole_topic(facts, decision))
             except Retryable as error:
                 log.warning("stream.takeover_waits", stream=self._label, error=str(error))

@@ -28,7 +28,7 @@ async def take_over(
 ) -> tuple[takeover.Facts, takeover.Start | takeover.Stop]:
     """The facts and the decision. An operator's acceptance that answers no stop is out of date and deleted; one that
     allows a start is used up by the marker behind its first commit: a crash before that must not ask again. Until then
-    the start is claimed for `owner`, a name that no other owner has.
+    the start is claimed for `owner`, a name that no other owner has; so is what an owner before began and did not mark.
 
     Raises Retryable while the facts cannot be had, Blocked when the schema history lacks a table of the metadata.
     """
@@ -42,9 +42,9 @@ async def take_over(
     assert not isinstance(decision, takeover.NeedsSurvey), "adopted metadata needs no survey"
     if isinstance(decision, takeover.Start):
         await catalog.know({t.table: _needed(t) for t in decision.state.tables})
-    if restarted(decision):
-        await ports.markers.claim_restart(stream, marker, owner, facts.accepted)
-    elif decided is not None and isinstance(decision, takeover.Start):
+    if claims(facts, decision):
+        await ports.markers.claim_restart(stream, marker, owner, facts.accepted or facts.marker_restarting)
+    if isinstance(decision, takeover.Start) and decided is not None and not restarted(decision):
         await ports.markers.consume_acceptance(stream)
     return facts, decision
 
@@ -58,11 +58,11 @@ async def present_facts(ports: Ports, stream: StreamId, epoch: int) -> takeover.
 async def _consistent(
     ports: Ports, stream: StreamId, epoch: int
 ) -> tuple[StreamFacts, StreamMarker | None, takeover.Facts]:
-    """What Kafka and the marker state. Where that is a reason to stop, two reads agree about it: a member that was
-    frozen between the offset and the marker holds an offset from before another owner's work and a marker from after
-    it."""
+    """What Kafka and the marker state. Where that is a reason to stop, or of two topics, two reads agree about it: a
+    member that was frozen between the offset and the marker holds an offset from before another owner's work and a
+    marker from after it."""
     known, marker, facts = await _gathered(ports, stream, epoch)
-    while takeover.refusal(facts) is not None:
+    while takeover.refusal(facts) is not None or facts.marker_of_former_topic:
         before = (known.offset, known.metadata, marker)
         known, marker, facts = await _gathered(ports, stream, epoch)
         if (known.offset, known.metadata, marker) == before:
@@ -128,6 +128,13 @@ def _revision(catalog: Catalog, table: str) -> int:
 def restarted(decision: takeover.Start | takeover.Stop) -> bool:
     """Whether the stream starts, afresh or without its marker, because an operator accepted what stopped it."""
     return isinstance(decision, takeover.Start) and bool(acceptance_of(decision))
+
+
+def claims(facts: takeover.Facts, decision: takeover.Start | takeover.Stop) -> bool:
+    """Whether the owner claims the marker before it commits: it begins the stream, or continues what an owner before it
+    began, as was accepted, and did not mark. That one can mark it no more then."""
+    left_unmarked = facts.marker_of_former_topic and bool(facts.marker_restarting)
+    return isinstance(decision, takeover.Start) and (left_unmarked or restarted(decision))
 
 
 def acceptance_of(start: takeover.Start) -> str:
