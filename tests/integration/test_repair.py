@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,20 +41,25 @@ def repair(pipeline: Loading, *options: str) -> int:
     return exit_.value.code
 
 
-def lose_a_part(stack: Stack, table: str) -> list[int]:
-    """Every replica loses its power, and the table's largest part with it: offsets of the messages that were in it."""
+def lose_a_part(stack: Stack, table: str, by: str = "rows", while_down: Callable[[], None] = lambda: None) -> list[int]:
+    """Every replica loses its power, and with it the table's part that has most `by`: offsets of its messages.
+
+    One that was never merged: of a merged one 18.16 has the sources on disk for a while, whose rows it uses: nothing is
+    lost then (docs/operations.md)."""
     servers = list(stack.clickhouse.values())
     for server in servers:
         server.execute(f"SYSTEM STOP MERGES {table}")
     short = table.partition(".")[2]
-    parts = f"SELECT name, path FROM system.parts WHERE active AND database = 'default' AND table = '{short}'"
-    known = [dict(server.execute(f"{parts} ORDER BY rows DESC")) for server in servers]
+    never_merged = f"active AND level = 0 AND database = 'default' AND table = '{short}'"
+    parts = f"SELECT name, path FROM system.parts WHERE {never_merged}"
+    known = [dict(server.execute(f"{parts} ORDER BY {by} DESC")) for server in servers]
     part = next(name for name in known[0] if all(name in others for others in known))
     rows = servers[0].execute(f"SELECT DISTINCT _kafka_offset FROM {table} WHERE _part = '{part}'")
     for server in servers:
         server.kill()
     for folders in known:
         shutil.rmtree(folders[part])
+    while_down()
     for server in servers:
         server.start(wait=False)
     for server in servers:
@@ -109,6 +114,32 @@ def test_a_part_that_both_replicas_lost_is_filled_while_the_stream_is_loaded(
     end = str(group.committed()[0][0] + 1000)
     assert repair(pipeline, "--from", "0", "--to", end) == 3
     assert "up to where the group has committed" in capsys.readouterr().err
+
+
+def test_where_the_last_part_is_lost_an_old_block_in_flight_does_not_wait_for_it(
+    stack: Stack, pipeline: Loading, names: Names, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The window forgets so soon that rows have to decide, and no replica has the part that had the last quorum."""
+    feed, group = pipeline.feed, Group(pipeline.pipeline)
+    table = feed.table(names.table, settings={"replicated_deduplication_window": 1})
+
+    def owner_dies() -> None:
+        owner = pipeline.owner("a", 0)
+        pipeline.wait("a block in flight", lambda: any(stream.in_flight for stream in owner.streams()))
+        owner.kill()
+
+    with feed.flowing(table):
+        pipeline.wait("a hundred messages stored", lambda: group.committed().get(0, (0, ""))[0] > 100)
+        hole = lose_a_part(stack, table, by="max_block_number", while_down=owner_dies)
+        pipeline.heal()
+        after = group.committed()[0][0]
+        pipeline.wait("more messages stored", lambda: group.committed()[0][0] > after + 50)
+        pipeline.wait("the loss noticed", lambda: lost_parts(pipeline, table) > 0)
+        assert repair(pipeline, "--from", "0", "--json", "--execute") == 0
+        assert of(json.loads(capsys.readouterr().out), table)["filled"] in (0, len(hole)), "all of it, or sent again"
+
+    pipeline.settle(table)
+    assert run(replace(pipeline.pipeline.audit_spec(tmp_path, 30), manifest=None)).exact
 
 
 def test_a_repair_that_is_killed_in_the_middle_and_run_again_is_exact(

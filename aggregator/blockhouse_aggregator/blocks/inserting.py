@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from blockhouse.config.endpoints import ClickHouse
@@ -171,15 +172,17 @@ class Inserter:
         if table is None:
             raise Permanent(f"table {block.table} is gone", reason="UnknownTable")
         origin = Origin(self._stream.cluster, self._stream.partition, grant.topic, grant.sole)
+        asked = partial(presence, self._replica(), table, grant, origin, builder.rows_by_offset())
         try:
-            found = presence(self._replica(), table, grant, origin, builder.rows_by_offset())
+            found = asked()
         except ServerFault as fault:
-            bound = grant.exact or grant.by_token
-            if not bound or fault.fault is not Fault.REPLICA:
+            if fault.fault is not Fault.REPLICA:
                 raise
             if not all_may_lack_a_part(self._replica(), table, self._quorum.replicas):
                 raise
-            return self._send_whole(grant, block)
+            if grant.exact or grant.by_token:
+                return self._send_whole(grant, block)
+            found = asked(parts_lost=True)
         surplus = sum(found.surplus.values())
         match found:
             case Complete():
