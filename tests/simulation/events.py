@@ -36,11 +36,11 @@ machines are suspended, their clocks with them; a table is dropped and created a
 place; rows are deleted."""
 REPLAYS = ("ReplayDiffers", "ReplayRangeExpired", "ReportRejected", "LaggingMessagesExpired")
 """What is reported of blocks in flight and lagging tables when other messages have their offsets."""
-SHARE = 0.25
+SHARE = 0.35
 """Of all worlds, those with an event."""
 
 
-RARE = {"restart": 0.04, "stall": 0.01, "part": 0.03}
+RARE = {"restart": 0.06, "stall": 0.01, "part": 0.05}
 """Of all worlds, those with one of these in place of any other: what chance hardly ever arranges. Streams that begin
 again (`restarts.py`); event loops that stand still as they check a lock of which the session is over then; parts that
 fail while the server that has them is up again, and whose blocks are rebuilt wrongly."""
@@ -78,7 +78,7 @@ class Events:
             create_again=lambda cluster: self._create_again(cluster, forgets=True, catches_up=True),
             go_back=lambda cluster: self._go_back(cluster, restores=True, only=_shows_something_stored),
         )  # fmt: skip
-        self._deserted = self._random.random() < 0.4
+        self._deserted = self._random.random() < 0.5
         """Whether no producer writes to a log any more that is cut."""
 
     def begin(self) -> None:

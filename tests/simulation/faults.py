@@ -51,7 +51,7 @@ class Misfortunes:
     def _kinds(self) -> list[Callable[[], None]]:
         return [
             self.kill_driver, self.kill_driver, self._kill_pod, self._kill_pod, self._kill_half, self._kill_worker,
-            self._kill_worker, self._kill_server, self._freeze, self._freeze, self._freeze, self._stall, self._stall,
+            self._kill_worker, self.kill_server, self._freeze, self._freeze, self._freeze, self._stall, self._stall,
             self._zone_down, self._kafka_down, self._zookeeper_down, self._expire, self._expire, self._split,
             self._stop_fetches, self._stop_fetches, self._restart, self._restart, self._force_offset,
             self._eclipse, self._eclipse, self._take_lock, self._detach, self._kill_in_a_row, self._kill_in_a_row,
@@ -109,7 +109,7 @@ class Misfortunes:
         if node.workers:
             node.kill_worker(self._random.choice(list(node.workers.values())))
 
-    def _kill_server(self, node: Node | None = None, least: float = 0.5, most: float = 15) -> None:
+    def kill_server(self, node: Node | None = None, least: float = 0.5, most: float = 15) -> None:
         server = (node or self._any()).server
         self._world.narrate(server.process.name, "is killed")
         server.kill()
@@ -146,7 +146,7 @@ class Misfortunes:
         session = self._world.setting.server_session
 
         def lose_server() -> None:
-            self._kill_server(node, session + 1, session + 8)
+            self.kill_server(node, session + 1, session + 8)
 
         self._at(after, lose_server)
 
@@ -156,7 +156,7 @@ class Misfortunes:
         self._stop_fetches(self._shard.tables, session + 2, session + 4)
         for worker in list(node.workers.values()):
             node.kill_worker(worker)
-        self._kill_server(node, session + 2, session + 4)
+        self.kill_server(node, session + 2, session + 4)
         self.not_over_before(session + 12)
 
     def _freeze(self, node: Node | None = None) -> None:
@@ -439,7 +439,7 @@ class Misfortunes:
         node = self._nodes[replica]
         blows = [self.kill_driver, self._kill_pod, self._freeze, self._freeze, self._stall, self._kill_worker]
         if point == "part written":  # the moment before another replica has it
-            blows = [self._kill_server, self._kill_pod, self._kill_pod, self._freeze, self.orphan, self.orphan]
+            blows = [self.kill_server, self._kill_pod, self._kill_pod, self._freeze, self.orphan, self.orphan]
         if point == "offset read":  # and not yet the marker
             blows = [self._freeze]
         if point == "replay sent":

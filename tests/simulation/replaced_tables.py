@@ -61,15 +61,22 @@ class ReplacedTables:
 
     def swap(self) -> bool:
         """A copy takes the name of some table, if possible while an insert into it is under way; mostly right after
-        some catalog has looked, which will know of it as late as one can."""
+        some catalog has looked, which will know of it as late as one can. A server may be gone just when its catalog
+        has seen the change and compares."""
         if self._random.random() < 0.3:
             return self._swap_any(calm=0.1)
-        strike, swapped = self._world.strike, list[bool]()
+        strike, swapped, gone = self._world.strike, list[bool](), set[int]()
 
         def looked(point: str, replica: int) -> None:
             strike(point, replica)
-            if point == "tables compared" and not swapped and not self._world.healing:
+            if point != "tables compared" or self._world.healing:
+                return
+            if not swapped:
                 self._world.later(self._random.uniform(0.01, 1.5), swap)
+            elif replica not in gone and self._random.random() < 0.3:
+                self._misfortunes.kill_server(self._nodes[replica], 0.5, 4)
+            if swapped:
+                gone.add(replica)
 
         def swap() -> None:
             if not swapped and not self._world.healing and self._swap_any(calm=0.5):
