@@ -31,6 +31,7 @@ OUTSIDE = {
     "driver-defect-swallowed": "no simulated world has a defect of the driver",
     "duplicate-but-absent-taken-for-stored": "no row of a block in flight is lost with its quorum in a simulated world:"
     " test_a_block_that_the_server_remembers_and_whose_rows_are_gone_is_not_called_stored",
+    "duplicate-of-unknown-rows-acknowledged": "no part is lost with its quorum in a simulated world",
     "ending-joins-again": "a replica has to be fit again as its aggregator ends: 1 world in 7,000",
     "engine-not-asked": "every simulated table is a ReplicatedMergeTree",
     "foreign-block-asked-of-provenance": "no metadata of another aggregator is there",
@@ -38,6 +39,7 @@ OUTSIDE = {
     " test_a_fresh_block_that_the_server_knows_already_is_not_called_stored",
     "invariant-skipped": "no simulated world has a defect of the driver",
     "lag-decided-by-the-window": "a simulated worker never decides by the window when its replica cannot answer",
+    "last-part-waited-for": "no part is lost with its quorum in a simulated world",
     "late-first-insert": "the proof before the first byte refuses the same inserts",
     "looked-up-column-trusted": "no simulated table has a MATERIALIZED column",
     "member-without-a-password-gone": "no simulated client has a password",

@@ -7,7 +7,7 @@ from functools import partial
 
 from blockhouse.errors import Blocked
 from blockhouse_aggregator.clickhouse.client import Replica
-from blockhouse_aggregator.clickhouse.lost_parts import ANY_TABLE, lost_parts
+from blockhouse_aggregator.clickhouse.lost_parts import has_lost_a_part
 from blockhouse_aggregator.clickhouse.presence import (
     Absent,
     Ambiguous,
@@ -24,18 +24,11 @@ from blockhouse_aggregator.gate.messages import Grant
 
 
 def presence(
-    replica: Replica,
-    table: ServerTable,
-    grant: Grant,
-    origin: Origin,
-    expected: Mapping[int, int],
-    *,
-    parts_lost: bool = False,
+    replica: Replica, table: ServerTable, grant: Grant, origin: Origin, expected: Mapping[int, int]
 ) -> Complete | Absent | Partial:
-    """Of the block whose offsets have the `expected` numbers of rows; `parts_lost` as in `stored_rows`. Raises Blocked
-    when it cannot be determined which rows are missing, ServerFault when the replica may lack some."""
-    of_its_own = partial(stored_rows, enough=partial(_whole, expected), parts_lost=parts_lost)
-    read = stored_rows_of_any_revision if grant.repair else of_its_own
+    """Of the block whose offsets have the `expected` numbers of rows. Raises Blocked when it cannot be determined which
+    rows are missing, ServerFault when the replica may lack some."""
+    read = stored_rows_of_any_revision if grant.repair else partial(stored_rows, enough=partial(_whole, expected))
     rows = read(replica, table, origin, grant.block.begin, grant.block.end, failed=grant.failed_parts)
     found = decide(expected, rows)
     if isinstance(found, Ambiguous):
@@ -62,7 +55,5 @@ def _whole(expected: Mapping[int, int], stored: StoredRows) -> bool:
 
 def all_may_lack_a_part(replica: Replica, table: ServerTable, quorum: int) -> bool:
     """Whether this replica may lack a part for good, and all others too: one that all have lost or, without a quorum,
-    one whose only replica is down. The deduplication window decides then, as long as it does, and else the rows of one
-    that has read the whole replication log and waits for no part: the last part with a quorum may be the lost one."""
-    lost = lost_parts(replica)
-    return quorum < 2 or bool(lost.get(table.full_name) or lost.get(ANY_TABLE))
+    one whose only replica is down. The deduplication window decides then, as long as it does."""
+    return quorum < 2 or has_lost_a_part(replica, table.full_name)

@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 from blockhouse.config.endpoints import ClickHouse
@@ -172,17 +171,15 @@ class Inserter:
         if table is None:
             raise Permanent(f"table {block.table} is gone", reason="UnknownTable")
         origin = Origin(self._stream.cluster, self._stream.partition, grant.topic, grant.sole)
-        asked = partial(presence, self._replica(), table, grant, origin, builder.rows_by_offset())
         try:
-            found = asked()
+            found = presence(self._replica(), table, grant, origin, builder.rows_by_offset())
         except ServerFault as fault:
-            if fault.fault is not Fault.REPLICA:
+            bound = grant.exact or grant.by_token
+            if not bound or fault.fault is not Fault.REPLICA:
                 raise
             if not all_may_lack_a_part(self._replica(), table, self._quorum.replicas):
                 raise
-            if grant.exact or grant.by_token:
-                return self._send_whole(grant, block)
-            found = asked(parts_lost=True)
+            return self._send_whole(grant, block)
         surplus = sum(found.surplus.values())
         match found:
             case Complete():

@@ -33,6 +33,7 @@ class ServerFault(Retryable):
 
 TOO_MANY_PARTS = 252
 READONLY = 164
+NOT_IN_QUORUM = 289
 
 _RETRYABLE: dict[int, tuple[Fault, float]] = {
     # code: (fault, least wait in seconds)
@@ -40,7 +41,7 @@ _RETRYABLE: dict[int, tuple[Fault, float]] = {
     286: (Fault.RESEND, 0.2),  # UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE: an earlier part still waits for its quorum
     285: (Fault.SHARD, 1.0),  # TOO_LESS_LIVE_REPLICAS: fewer live replicas than the quorum
     254: (Fault.SHARD, 1.0),  # NO_ACTIVE_REPLICAS
-    289: (Fault.REPLICA, 0.5),  # REPLICA_IS_NOT_IN_QUORUM: it lacks a part, its peers have it
+    NOT_IN_QUORUM: (Fault.REPLICA, 0.5),  # REPLICA_IS_NOT_IN_QUORUM: it lacks a part, its peers have it
     242: (Fault.REPLICA, 1.0),  # TABLE_IS_READ_ONLY: no ZooKeeper session, or still starting
     243: (Fault.REPLICA, 5.0),  # NOT_ENOUGH_SPACE
     225: (Fault.REPLICA, 1.0),  # NO_ZOOKEEPER

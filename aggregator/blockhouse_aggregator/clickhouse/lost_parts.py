@@ -8,6 +8,13 @@ ANY_TABLE = "*"
 """Stands for the table where a server counts the parts of all its tables together."""
 
 
+def has_lost_a_part(replica: Replica, table: str) -> bool:
+    """Whether every replica has lost a part of `database.table`, or of any table where the server does not count by
+    table. Raises what `Replica.query` raises."""
+    lost = lost_parts(replica)
+    return bool(lost.get(table) or lost.get(ANY_TABLE))
+
+
 def lost_parts(replica: Replica) -> dict[str, int]:
     """By `database.table`, of which all replicas of the shard know the same number; on servers that do not count by
     table (18.16) how many this one has found lost since its start. Raises what `Replica.query` raises."""

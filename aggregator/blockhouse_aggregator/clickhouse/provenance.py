@@ -6,7 +6,7 @@ those are retryable faults. What the answer means is decided, purely, in `presen
 
 The rows are read without `select_sequential_consistency`: measured on 18.16, it hides rows inserted without quorum
 behind a partition's last part that had one, and rows hidden here would be inserted twice. The setting only serves as a
-second witness that this replica has every part that reached its quorum.
+second witness that this replica has every part that reached its quorum, unless all replicas have lost one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from dataclasses import replace
 from blockhouse.errors import Blocked
 from blockhouse.schema.model import TOPIC_COLUMN
 from blockhouse_aggregator.clickhouse.client import Replica
-from blockhouse_aggregator.clickhouse.errors import Fault, ServerFault
+from blockhouse_aggregator.clickhouse.errors import NOT_IN_QUORUM, Fault, ServerFault
+from blockhouse_aggregator.clickhouse.lost_parts import has_lost_a_part
 from blockhouse_aggregator.clickhouse.names import qualified
 from blockhouse_aggregator.clickhouse.presence import Origin, StoredRows
 from blockhouse_aggregator.clickhouse.tables import IDENTITY, ServerTable, caught_up
@@ -57,13 +58,23 @@ def stored_rows(
             after=0.5,
         )
     if table.replicated and not parts_lost:
-        witness = f"SELECT 1 FROM {qualified(table.database, table.name)} LIMIT 0"
-        replica.query(witness, settings={"select_sequential_consistency": 1})  # 289 if it lacks one
+        _require_the_last_part(replica, table)
     if enough is not None and (newest := _newest_parts(replica, table)):
         found = _rows(replica, table, origin, begin, end, failed, newest)
         if enough(found):
             return found
     return _rows(replica, table, origin, begin, end, failed)
+
+
+def _require_the_last_part(replica: Replica, table: ServerTable) -> None:
+    """Raises ServerFault when this replica lacks the part that had the last quorum, unless every replica has lost a
+    part: it may be that one, and then no replica would answer until the table gets another part."""
+    witness = f"SELECT 1 FROM {qualified(table.database, table.name)} LIMIT 0"
+    try:
+        replica.query(witness, settings={"select_sequential_consistency": 1})
+    except ServerFault as fault:
+        if fault.code != NOT_IN_QUORUM or not has_lost_a_part(replica, table.full_name):
+            raise
 
 
 def _rows(

@@ -12,6 +12,7 @@ from blockhouse.config.pipeline import MAX_ROWS, Quorum
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.blocks import asking, inserting
 from blockhouse_aggregator.blocks.build import BlockBuilder
+from blockhouse_aggregator.clickhouse import lost_parts
 from blockhouse_aggregator.clickhouse.errors import Fault, ServerFault
 from blockhouse_aggregator.clickhouse.lost_parts import ANY_TABLE
 from blockhouse_aggregator.clickhouse.presence import StoredRows
@@ -24,18 +25,12 @@ ALL, SOME, NONE = {7: (0,), 8: (0,)}, {7: (0,)}, {}
 
 
 class Server:
-    """A replica that answers with `stored`, or lacks a part; with `last_lost` it waits for no part but the last one
-    that had its quorum, which is nowhere."""
+    """A replica that answers with `stored`, or lacks a part."""
 
     def __init__(
-        self,
-        stored: dict[int, tuple[int, ...]] | None,
-        lost: dict[str, int],
-        *,
-        last_lost: bool = False,
-        deleted_while_read: str = "",
+        self, stored: dict[int, tuple[int, ...]] | None, lost: dict[str, int], *, deleted_while_read: str = ""
     ) -> None:
-        self.stored, self.lost, self._last_lost = stored, lost, last_lost
+        self.stored, self.lost = stored, lost
         self.removed, self._deleted_while_read = "", deleted_while_read
         self.sent: list[Any] = []
         self.failed: tuple[str, ...] = ()
@@ -50,9 +45,9 @@ class Server:
 
     def close(self) -> None: ...
 
-    def rows(self, *_: Any, failed: tuple[str, ...], parts_lost: bool = False, **__: Any) -> StoredRows:
+    def rows(self, *_: Any, failed: tuple[str, ...], **__: Any) -> StoredRows:
         self.failed, self.removed = failed, self._deleted_while_read
-        if self.stored is None or (self._last_lost and not parts_lost):
+        if self.stored is None:
             raise ServerFault("it lacks a part", fault=Fault.REPLICA, after=0.5, code=289)
         return StoredRows({offset: len(rows) for offset, rows in self.stored.items()}, self.stored)
 
@@ -65,7 +60,7 @@ def decided(monkeypatch: pytest.MonkeyPatch, server: Server, *, quorum: int = 2,
     )
     monkeypatch.setattr(inserting, "describe", lambda *_: SimpleNamespace(full_name="default.t"))
     monkeypatch.setattr(asking, "stored_rows", server.rows)
-    monkeypatch.setattr(asking, "lost_parts", lambda replica: replica.lost)
+    monkeypatch.setattr(lost_parts, "lost_parts", lambda replica: replica.lost)
     monkeypatch.setattr(asking, "why_not_to_insert_again", lambda replica, table, since_ms: replica.removed)
     results: list[Result] = []
 
@@ -114,18 +109,6 @@ def test_where_no_replica_can_answer_the_window_decides_while_it_is_certain(
     assert decided(monkeypatch, server, quorum=quorum, exact=True).outcome == "stored"
     assert [request.exact for request in server.sent] == [True]
     assert decided(monkeypatch, Server(None, lost), quorum=quorum).outcome == "retryable"
-
-
-def test_where_the_last_part_is_lost_rows_decide_what_the_window_may_have_forgotten(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Else the block would wait until the table gets another part, which may be never."""
-    stored = decided(monkeypatch, Server(ALL, {"default.t": 1}, last_lost=True))
-    assert (stored.outcome, stored.presence) == ("stored", "complete")
-    absent = Server(NONE, {"default.t": 1}, last_lost=True)
-    assert decided(monkeypatch, absent).presence == "absent"
-    assert [request.exact for request in absent.sent] == [False]
-    assert decided(monkeypatch, Server(NONE, {}, last_lost=True)).outcome == "retryable", "a peer may have the part"
 
 
 def test_rows_that_may_have_been_removed_since_are_never_inserted_again(monkeypatch: pytest.MonkeyPatch) -> None:

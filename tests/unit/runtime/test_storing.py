@@ -79,6 +79,7 @@ class World:
     lost_meanwhile: bool = False
     table: ServerTable = TABLE
     stored_offsets: int = 0
+    lacks_a_part: bool = False
     lock_free: bool = True
     claims: int = 0
     claimed_by_another: bool = False
@@ -128,6 +129,8 @@ class World:
     ) -> StoredRows:
         if failed:
             raise ServerFault("rows are in a part that failed", fault=Fault.REPLICA)
+        if self.lacks_a_part:
+            raise ServerFault("it lacks a part", fault=Fault.REPLICA, code=289)
         return StoredRows({begin + i: 1 for i in range(self.stored_offsets)})
 
     async def describe(self, table: str) -> ServerTable | None:
@@ -465,6 +468,16 @@ async def test_an_inherited_block_that_is_a_duplicate_and_not_there_is_a_hole() 
 
     world.stored_offsets = BLOCK.intent.messages
     assert isinstance(await storing(world).store(replace(BLOCK, table=FULL), world), Stored)
+
+
+async def test_an_inherited_block_that_was_not_there_and_is_a_duplicate_is_not_stored_by_that_alone() -> None:
+    """Its part may be one that all replicas have lost: whether it is there now has to be known."""
+    world = World(table=FULL, lacks_a_part=True)
+    absent = Result(block=BLOCK.key, outcome="stored", attempts=1, elapsed=0.1, deduplicated=True, presence="absent")
+    world.outcome = absent
+    assert isinstance(await storing(world).store(replace(BLOCK, table=FULL), world), TryAgain)
+    world.outcome = absent.model_copy(update={"presence": ""})
+    assert isinstance(await storing(world).store(replace(BLOCK, table=FULL), world), Stored), "the window has decided"
 
 
 async def test_a_duplicate_whose_part_failed_meanwhile_is_sent_again_before_it_is_a_hole() -> None:

@@ -23,6 +23,7 @@ from blockhouse_aggregator.runtime.stream.claimed_tables import ClaimedTables
 from blockhouse_aggregator.runtime.stream.evidence import Evidence, before_any_insert, evidence
 from blockhouse_aggregator.runtime.stream.outcomes import (
     Absent,
+    CannotTell,
     Condemned,
     InsertOutcome,
     Provenance,
@@ -111,9 +112,12 @@ class Storing:
         # Also the answer of provenance is believed only if no part failed while it was asked.
         acknowledged = await self._quorum.acknowledged(block.table, before)
         known = acknowledged and result.deduplicated and block.table.provenance >= IDENTITY
-        if known and isinstance(await self._provenance.read_locked(block), Absent):
+        shown = await self._provenance.read_locked(block) if known else None
+        if isinstance(shown, Absent):
             # The server remembers the hash; the rows are gone (a dropped or lost part), and no one has them.
             return Condemned("DuplicateButAbsent", _ABSENT_TEXT, result)
+        if result.presence == "absent" and isinstance(shown, CannotTell):
+            return TryAgain(f"none of its rows were there, the server knows it, and now {shown.why}", after=1.0)
         return _outcome(result, acknowledged=acknowledged)
 
     def _grant(
