@@ -59,15 +59,21 @@ def lose_a_part(stack: Stack, table: str, part: str, while_down: Callable[[], No
     return sorted(offset for (offset,) in rows)
 
 
-def never_merged(stack: Stack, table: str) -> list[str]:
-    """Parts that every replica has, oldest first; from now on none is merged. Of a merged one 18.16 has the sources on
-    disk for a while, whose rows it uses: nothing would be lost then (docs/operations.md)."""
-    servers = list(stack.clickhouse.values())
-    for server in servers:
+def stop_merges(stack: Stack, table: str) -> None:
+    """Until the servers start again. Of a merged part 18.16 has the sources on disk for a while, whose rows it uses:
+    nothing would be lost then (docs/operations.md)."""
+    for server in stack.clickhouse.values():
         server.execute(f"SYSTEM STOP MERGES {table}")
-    parts = f"SELECT name FROM system.parts WHERE active AND level = 0 AND table = '{table.partition('.')[2]}'"
-    known = [[name for (name,) in server.execute(f"{parts} ORDER BY max_block_number")] for server in servers]
-    return [name for name in known[0] if all(name in others for others in known)]
+
+
+def parts(stack: Stack, table: str) -> list[str]:
+    """Those that every replica has, oldest first."""
+    known = f"SELECT name FROM system.parts WHERE active AND table = '{table.partition('.')[2]}'"
+    first, *others = [
+        [name for (name,) in server.execute(f"{known} ORDER BY max_block_number")]
+        for server in stack.clickhouse.values()
+    ]
+    return [name for name in first if all(name in each for each in others)]
 
 
 def lost_parts(pipeline: Loading, table: str) -> float:
@@ -91,10 +97,11 @@ def test_a_part_that_both_replicas_lost_is_filled_while_the_stream_is_loaded(
     stack: Stack, pipeline: Loading, names: Names, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     feed, group, table = pipeline.feed, Group(pipeline.pipeline), pipeline.feed.table(names.table)
+    stop_merges(stack, table)
     with feed.flowing(table):
         pipeline.wait("a hundred messages stored", lambda: group.committed().get(0, (0, ""))[0] > 100)
-        *stored_ones, _ = never_merged(stack, table)  # the newest may still be in flight
-        hole = lose_a_part(stack, table, stored_ones[-1])
+        pipeline.wait("two parts on every replica", lambda: len(parts(stack, table)) > 1)
+        hole = lose_a_part(stack, table, parts(stack, table)[-2])  # the newest may still be in flight
         after = group.committed()[0][0]
         pipeline.wait("more messages stored", lambda: group.committed()[0][0] > after + 50)
 
@@ -126,6 +133,7 @@ def test_where_the_last_part_is_lost_an_old_block_in_flight_does_not_wait_for_it
     """The window forgets so soon that rows have to decide, and no replica has the part that had the last quorum."""
     feed = pipeline.feed
     table = feed.table(names.table, settings={"replicated_deduplication_window": 1})
+    stop_merges(stack, table)
     for _ in range(3):
         feed.send(table, 20)
         pipeline.settle(table)
@@ -136,7 +144,7 @@ def test_where_the_last_part_is_lost_an_old_block_in_flight_does_not_wait_for_it
         pipeline.wait("a block in flight", lambda: any(stream.in_flight for stream in owner.streams()))
         owner.kill()
 
-    hole = lose_a_part(stack, table, never_merged(stack, table)[-1], while_down=owner_dies)
+    hole = lose_a_part(stack, table, parts(stack, table)[-1], while_down=owner_dies)
     pipeline.heal()
     pipeline.wait("the block stored", pipeline.pipeline.quiet)
     pipeline.wait("the loss noticed", lambda: lost_parts(pipeline, table) > 0)
