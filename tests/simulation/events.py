@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from blockhouse.metadata import codec
 from blockhouse.metadata.model import Metadata
 from tests.simulation.deletions import Deletions
-from tests.simulation.kafka import Cluster, Offset
+from tests.simulation.kafka import Cluster
 from tests.simulation.logs import HOLE, StreamLog
 from tests.simulation.moments import Moments
 from tests.simulation.replaced_tables import ReplacedTables
@@ -205,13 +205,11 @@ class Events:
         cluster.members.clear()
         for partition, pairs in older.items():
             entry, log = cluster.offsets[partition], cluster.logs[partition]
-            right = entry.offset, entry.metadata
-            entry.offset, entry.metadata = self._random.choice(pairs)
-            entry.forced, entry.restoring = True, restores
+            restore = entry.force(*self._random.choice(pairs), restores=restores)
             self._causes(log, "OffsetsWentBack")
             self._world.narrate(f"kafka {cluster.name}", f"{log.stream} goes back to {entry.offset}")
             if restores:
-                self._world.later(self._random.uniform(8, 20), _restore, entry, right)
+                self._world.later(self._random.uniform(8, 20), restore)
         return True
 
     # --- ZooKeeper ------------------------------------------------------------------------------------------
@@ -280,13 +278,6 @@ class Events:
 
         self._world.later(self._random.uniform(1, 8), restore)
         return True
-
-
-def _restore(entry: Offset, right: tuple[int | None, str]) -> None:
-    entry.restoring = False
-    if entry.forced:
-        entry.offset, entry.metadata = right
-        entry.forced = False
 
 
 def _shows_something_stored(text: str) -> bool:

@@ -404,21 +404,13 @@ class Misfortunes:
         for node in self._nodes:  # the group must be empty for it
             self.kill_driver(node)
         cluster.members.clear()
-        right = (entry.offset, entry.metadata)
         old = self.gone_back(cluster, partition)
         if old and self._random.random() < 0.6:
-            entry.offset, entry.metadata = self._random.choice(old)
+            correct = entry.force(*self._random.choice(old), restores=True)
             self._world.count("went back")
         else:
-            entry.offset += 7
-        entry.forced = entry.restoring = True
+            correct = entry.force(entry.offset + 7, entry.metadata, restores=True)
         self._world.narrate(f"kafka {cluster.name}", f"a tool sets partition {partition} to {entry.offset}")
-
-        def correct() -> None:
-            entry.restoring = False
-            if entry.forced:
-                entry.offset, entry.metadata, entry.forced = *right, False
-
         self._later(12, 20, correct)
 
     def gone_back(self, cluster: Cluster, partition: int) -> list[tuple[int, str]]:

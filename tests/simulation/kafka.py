@@ -45,6 +45,24 @@ class Offset:
     restoring: bool = False
     """A person is about to restore what is right: no other one decides about it."""
     earlier: list[tuple[int, str]] = field(default_factory=list)
+    times_forced: int = 0
+
+    def force(self, offset: int, metadata: str, *, restores: bool) -> Callable[[], None]:
+        """What a person calls who restores what is right now; of no effect once something else is committed, the topic
+        is another one, or the offset was forced again."""
+        right = self.offset, self.metadata
+        self.offset, self.metadata, self.forced, self.restoring = offset, metadata, True, restores
+        self.times_forced += 1
+        time = self.times_forced
+
+        def restore() -> None:
+            if self.times_forced != time:
+                return
+            self.restoring = False
+            if self.forced:
+                self.offset, self.metadata, self.forced = *right, False
+
+        return restore
 
 
 Applied = Callable[[StreamId, int, str, "SimSession"], None]

@@ -49,6 +49,7 @@ OUTSIDE = {
     "recut-forg": "a block with a dead letter has to be cut again, or while a commit is on its way: 1 world in 1,000;"
     " test_a_dead_letter_in_the_range_of_a_block_that_is_cut_again_is_counted_once",
     "repair-": "a simulated person repairs by rules of its own",
+    "rows-of-the-next-table-believed": "a table has to be replaced within one read: 1 world in 50,000",
     "same-trouble-no-alarm": "an alarm that is not raised harms no row",
     "silent-replica-not-shown": "people see it, and nothing in a simulated world reads it",
     "start-waits-in-silence": "people see it, and nothing in a simulated world reads it",

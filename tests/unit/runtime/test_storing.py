@@ -78,6 +78,8 @@ class World:
     removed: str = ""
     lost_meanwhile: bool = False
     table: ServerTable = TABLE
+    next_table: ServerTable | None = None
+    """Takes the table's place while its rows are read."""
     stored_offsets: int = 0
     lacks_a_part: bool = False
     lock_free: bool = True
@@ -131,6 +133,7 @@ class World:
             raise ServerFault("rows are in a part that failed", fault=Fault.REPLICA)
         if self.lacks_a_part:
             raise ServerFault("it lacks a part", fault=Fault.REPLICA, code=289)
+        self.table = self.next_table or self.table
         return StoredRows({begin + i: 1 for i in range(self.stored_offsets)})
 
     async def describe(self, table: str) -> ServerTable | None:
@@ -468,6 +471,17 @@ async def test_an_inherited_block_that_is_a_duplicate_and_not_there_is_a_hole() 
 
     world.stored_offsets = BLOCK.intent.messages
     assert isinstance(await storing(world).store(replace(BLOCK, table=FULL), world), Stored)
+
+
+async def test_rows_of_a_table_that_took_the_name_while_they_were_read_decide_nothing() -> None:
+    world = World(table=FULL, next_table=replace(FULL, zookeeper_path="/another"))
+    world.outcome = Result(block=BLOCK.key, outcome="stored", attempts=1, elapsed=0.1, deduplicated=True)
+    assert isinstance(await storing(world).store(replace(BLOCK, table=FULL), world), TryAgain)
+
+    asked = World(table=FULL, next_table=replace(FULL, zookeeper_path="/another"))
+    found = await storing(asked).provenance(replace(BLOCK, table=FULL))
+    assert isinstance(found, CannotTell)
+    assert found.after is not None, "it is asked again"
 
 
 async def test_an_inherited_block_that_was_not_there_and_is_a_duplicate_is_not_stored_by_that_alone() -> None:

@@ -38,12 +38,9 @@ async def evidence(shard: Shard, block: BlockToStore, now_ms: int) -> Evidence:
     """
     if block.repair:
         return Evidence()  # what was stored once and is lost may still be remembered: the rows alone decide
-    table = await shard.describe(block.table.full_name)
+    table = await present_table(shard, block)
     if table is None:
         return Evidence()
-    if table.zookeeper_path != block.table.zookeeper_path:
-        text = f"table {table.full_name}: another table has its name now, at {table.zookeeper_path}"
-        raise Retryable(f"{text}, not {block.table.zookeeper_path}; the catalog will notice", after=2.0)
     window = await _window(shard, block, table, now_ms)
     if block.intent.foreign or not table.shows_blocks:
         return Evidence(by_rows=window is None, window=window)
@@ -53,6 +50,15 @@ async def evidence(shard: Shard, block: BlockToStore, now_ms: int) -> Evidence:
     # A server with tokens hands a resent block on to views that failed to get it: rows of the table do not show that.
     views = window is By.TOKEN and bool(table.materialized_views)
     return Evidence(by_rows=not (removed or views), window=window)
+
+
+async def present_table(shard: Shard, block: BlockToStore) -> ServerTable | None:
+    """The block's table as it is now; None: it was dropped. Raises Retryable when another table has its name."""
+    table = await shard.describe(block.table.full_name)
+    if table is not None and table.zookeeper_path != block.table.zookeeper_path:
+        text = f"table {table.full_name}: another table has its name now, at {table.zookeeper_path}"
+        raise Retryable(f"{text}, not {block.table.zookeeper_path}; the catalog will notice", after=2.0)
+    return table
 
 
 async def _window(shard: Shard, block: BlockToStore, table: ServerTable, now_ms: int) -> By | None:

@@ -15,7 +15,7 @@ from blockhouse_aggregator.clickhouse.presence import StoredRows
 from blockhouse_aggregator.runtime.ports import Shard
 from blockhouse_aggregator.runtime.stream.block import FOREIGN_TEXT, BlockToStore
 from blockhouse_aggregator.runtime.stream.claimed_tables import ClaimedTables
-from blockhouse_aggregator.runtime.stream.evidence import before_any_insert
+from blockhouse_aggregator.runtime.stream.evidence import before_any_insert, present_table
 from blockhouse_aggregator.runtime.stream.outcomes import (
     Absent,
     CannotTell,
@@ -53,7 +53,8 @@ class ProvenanceReader:
             return CannotTell(str(error), after=None)
 
     async def read_locked(self, block: BlockToStore) -> Provenance:
-        """As `read`, for who holds the table's lock and has claimed it."""
+        """As `read`, for who holds the table's lock and has claimed it. Raises Retryable when what was read is of
+        another table, that has the name now: of the block's own nothing is known then."""
         if block.intent.foreign:
             return CannotTell(FOREIGN_TEXT, after=None)
         if block.revision is None and TOPIC_COLUMN in block.table.provenance:
@@ -69,6 +70,7 @@ class ProvenanceReader:
             return CannotTell(str(error), error.after)
         except BlockhouseError as error:
             return CannotTell(str(error), after=None)
+        await present_table(self.shard, block)
         found = _judge(block, rows)
         if removed and not isinstance(found, Whole):
             return CannotTell(f"what is not there may have been removed since: {removed}", after=None)
