@@ -19,6 +19,7 @@ from blockhouse_operator.api.status import (
     VerifierStatus,
 )
 from blockhouse_operator.decide.claims import dispute
+from blockhouse_operator.decide.replication_port import open_replication_port
 from blockhouse_operator.decide.seen import State
 from blockhouse_operator.decide.shard_conditions import PAUSED, not_compared
 from blockhouse_operator.decide.words import counted
@@ -206,7 +207,9 @@ def _ready(spec: BlockAggregatorSpec, seen: PipelineSeen) -> Condition:
     if spec.suspend and seen.carried_out:
         return condition(kind, False, Reason.SUSPENDED, "spec.suspend is true: nothing is loaded")
     if (ready := sum(shard.ready for shard in seen.shards)) == spec.shards:
-        return condition(kind, True, Reason.ALL_CONSUMING, f"{counted(ready, 'shard is', 'shards are')} ready")
+        warning = f"; {found}" if (found := open_replication_port(spec)) else ""
+        text = f"{counted(ready, 'shard is', 'shards are')} ready{warning}"
+        return condition(kind, True, Reason.ALL_CONSUMING, text)
     if obstacle := _obstacle(seen):
         return condition(kind, False, *obstacle)
     worst = _worst(spec, seen)

@@ -27,10 +27,11 @@ def client_ports(managed: ManagedClickHouse) -> list[Port]:
 
 def server_ports(managed: ManagedClickHouse) -> list[Port]:
     """All of its ports: the last one is for its peers."""
-    return [*client_ports(managed), _interserver(managed)]
+    return [*client_ports(managed), interserver_port(managed)]
 
 
-def _interserver(managed: ManagedClickHouse) -> Port:
+def interserver_port(managed: ManagedClickHouse) -> Port:
+    """Name and number of the port at which replicas fetch parts from each other."""
     return ("interserver", names.SECURE_INTERSERVER_PORT if managed.secure else names.INTERSERVER_PORT)
 
 
@@ -124,7 +125,7 @@ def network_policy(shard: ClickHouseShardIngest) -> Manifest:
         rules.append({"ports": [_port(port) for port in client_ports(managed)]})
         peers = {"podSelector": {"matchLabels": {labels.PIPELINE: spec.pipeline}}}
         elsewhere = any(zone.host_template for zone in spec.zones)
-        rules.append({**({} if elsewhere else {"from": [peers]}), "ports": [_port(_interserver(managed))]})
+        rules.append({**({} if elsewhere else {"from": [peers]}), "ports": [_port(interserver_port(managed))]})
     return manifest(
         "NetworkPolicy",
         shard.name,

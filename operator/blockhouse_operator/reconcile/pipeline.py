@@ -31,6 +31,7 @@ from blockhouse_operator.api.status import BlockAggregatorStatus, SecretHash, Ve
 from blockhouse_operator.decide.claims import Claimant, claims_of, conflict
 from blockhouse_operator.decide.pipeline import PipelineSeen, describe_pipeline
 from blockhouse_operator.decide.references import Reference, references, references_of_pods
+from blockhouse_operator.decide.replication_port import open_replication_port
 from blockhouse_operator.decide.secret_contents import content_hashes, restart_hash, restarting_references
 from blockhouse_operator.decide.shard_conditions import PAUSED
 from blockhouse_operator.desired.aggregator import children, oversize
@@ -97,6 +98,8 @@ class PipelineReconciler:
             return services.resync
         if pipeline.spec.paused:
             return await self._observe(services, pipeline, live)
+        if exposed := open_replication_port(pipeline.spec):
+            await self._warn_once(services, live, "ReplicationPortOpen", exposed)
         permitted, _ = services.permitted(namespace, name)
         return await self._reconcile(permitted, pipeline, live)
 
@@ -128,11 +131,14 @@ class PipelineReconciler:
 
     async def _leave(self, services: Services, live: Object, other: str) -> None:
         """Another release serves it: report it once by an Event, and write nothing else."""
-        place = (live["metadata"]["uid"], other)
+        await self._warn_once(services, live, "OtherOperator", other)
+
+    async def _warn_once(self, services: Services, live: Object, reason: str, message: str) -> None:
+        """An Event, unless this operator has emitted it before."""
+        place = (live["metadata"]["uid"], message)
         if place not in self._reported:
             self._reported.add(place)
-            now = services.now()
-            await services.kubernetes.emit(live, warning=True, reason="OtherOperator", message=other, at=now)
+            await services.kubernetes.emit(live, warning=True, reason=reason, message=message, at=services.now())
 
     async def _reconcile(self, services: Services, pipeline: BlockAggregator, live: Object) -> float:
         contents = Contents(services.kubernetes, pipeline.namespace, services.folder)
