@@ -120,6 +120,10 @@ class Reason(StrEnum):
     DATA_NOT_ELSEWHERE = "DataNotElsewhere", "A replica needs a new volume, and its data is not proven to be on others."
     CANNOT_SHRINK = "CannotShrink", "A volume is larger than in the spec."
     STEP_TIMED_OUT = "StepTimedOut", "A step of the rollout took longer than spec.rollout.stepTimeout."
+    POD_NOT_ENDING = (
+        "PodNotEnding",
+        "A pod that is to end does not, as on a dead node; the message has what to do.",
+    )
     FORBIDDEN = "Forbidden", "The API server does not let the operator do what it has to."
 
     # not enough of it works

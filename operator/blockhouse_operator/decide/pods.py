@@ -27,6 +27,8 @@ def pod_seen(pod: Mapping[str, Any], restart: RestartStatus | None = None) -> Po
         restart_demanded=demanded(pod, restart),
         restarts=sum(container.get("restartCount", 0) for container in statuses),
         trouble="" if ready else next(_troubles(status), ""),
+        node=(pod.get("spec") or {}).get("nodeName", ""),
+        ends_by=meta.get("deletionTimestamp") or "",
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.labels import ACCEPT_DATA_LOSS, REBUILD_REPLICA
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
+from blockhouse_operator.decide.endings import awaits_end
 from blockhouse_operator.decide.removal import Unregister
 from blockhouse_operator.decide.replication import alive_everywhere, behind, copies
 from blockhouse_operator.decide.rollout import RestartDeferred
@@ -173,7 +174,7 @@ def _replace(
 ) -> Iterator[RebuildStep]:
     """Once its StatefulSet has no pod, drop the registration, and the volume last."""
     if replica.scale or replica.pod is not None:
-        yield RestartDeferred(Reason.REBUILDING, f"replica {replica.name} is ending, to be rebuilt")
+        yield awaits_end(seen, replica, Reason.REBUILDING, f"replica {replica.name} is ending, to be rebuilt")
     else:
         deferred = not_proven(spec, seen, replica.name, "its volume is to be replaced")
         if deferred is not None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.labels import ACCEPT_DATA_LOSS
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
+from blockhouse_operator.decide.endings import awaits_end
 from blockhouse_operator.decide.replication import copies
 from blockhouse_operator.decide.rollout import WELL, RestartDeferred
 from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen
@@ -57,7 +58,7 @@ def plan_removal(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> tuple[Remo
     if leaving.pod is None and not leaving.scale:
         return _forget(spec, seen, leaving)
     if leaving.scale == 0:
-        return (RestartDeferred(Reason.DRAINING, f"replica {leaving.name} is ending"),)
+        return (awaits_end(seen, leaving, Reason.DRAINING, f"replica {leaving.name} is ending"),)
     deferred = _may_drain(spec, seen, leaving) or not_elsewhere(spec, seen, leaving.name)
     return (deferred or Drain(leaving.name, "it is not in the spec"),)
 

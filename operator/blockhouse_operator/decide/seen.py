@@ -77,7 +77,8 @@ class AggregatorSeen:
 @dataclass(frozen=True, slots=True)
 class PodSeen:
     """A replica's pod. `ready` is ClickHouse's readiness alone; `trouble` is why a container or the pod waits.
-    `restart_demanded`: a person asked for its restart; `secure`: its admin API speaks TLS."""
+    `restart_demanded`: a person asked for its restart; `secure`: its admin API speaks TLS. `ends_by`: until when it has
+    time to end (RFC 3339), empty unless it is terminating."""
 
     ready: bool
     secure: bool = False
@@ -86,6 +87,8 @@ class PodSeen:
     restart_demanded: bool = False
     restarts: int = 0
     trouble: str = ""
+    node: str = ""
+    ends_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +251,8 @@ class ShardSeen:
     elsewhere: tuple[ZoneReport, ...] = ()
     silent_zones: tuple[str, ...] = ()
     begun: BegunStep | None = None
+    overdue: Mapping[str, float] = field(default_factory=dict)
+    """Seconds since the pods of these replicas should have ended, their grace period included."""
     claimed_by: str = ""
     busy_shards: int = 0
     """Other shards of the pipeline in which a step of a rollout was begun."""

@@ -51,6 +51,7 @@ async def observe_shard(
         replicas=tuple(heard[replica.name] for replica in snapshot.replicas),
         surplus=tuple(heard[replica.name] for replica in snapshot.surplus),
         begun=begun_step_of(shard, services.wall()),
+        overdue=overdue_pods(known, services.wall()),
         kafka_trouble=_kafka_trouble(answers),
         missing_references=tuple(missing),
         had_quorum=had_quorum(shard.status.conditions),
@@ -98,11 +99,23 @@ def begun_step_of(shard: ClickHouseShardIngest, now: datetime) -> BegunStep | No
     begun = shard.status.rollout
     if begun is None or not begun.replica:
         return None
-    try:
-        since = (now - datetime.fromisoformat(begun.since)).total_seconds()
-    except ValueError:
-        since = 0.0
+    since = _seconds_since(begun.since, now)
     return BegunStep(begun.replica, since, aggregator_only=begun.step == AGGREGATOR_RESTART)
+
+
+def overdue_pods(replicas: Sequence[ReplicaSeen], now: datetime) -> dict[str, float]:
+    """For how many seconds pods should have been gone, by replica: a `deletionTimestamp` includes the grace period."""
+    ending = {replica.name: replica.pod.ends_by for replica in replicas if replica.pod is not None}
+    passed = {name: _seconds_since(ends_by, now) for name, ends_by in ending.items() if ends_by}
+    return {name: seconds for name, seconds in passed.items() if seconds > 0}
+
+
+def _seconds_since(moment: str, now: datetime) -> float:
+    """0 where `moment` is no time."""
+    try:
+        return (now - datetime.fromisoformat(moment)).total_seconds()
+    except ValueError:
+        return 0.0
 
 
 def _kafka_trouble(replicas: Sequence[ReplicaSeen]) -> dict[str, str]:

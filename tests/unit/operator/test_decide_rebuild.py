@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from blockhouse_operator.api.conditions import Reason
+from blockhouse_operator.decide.endings import OVERDUE
+from blockhouse_operator.decide.pods import pod_seen
 from blockhouse_operator.decide.rebuild import (
     BeginRebuild,
     EndRebuild,
@@ -15,11 +18,12 @@ from blockhouse_operator.decide.rebuild import (
     RestoreReplica,
     plan_rebuild,
 )
-from blockhouse_operator.decide.removal import Unregister
+from blockhouse_operator.decide.removal import Unregister, plan_removal
 from blockhouse_operator.decide.replication import ReplicaOfTable, ReplicationSeen
 from blockhouse_operator.decide.rollout import RestartDeferred, plan_rollout
 from blockhouse_operator.decide.seen import BegunStep, PodSeen, Rebuild, RebuildSeen, ReplicaSeen
 from blockhouse_operator.decide.shard import plan_shard
+from blockhouse_operator.reconcile.observe import overdue_pods
 from tests.unit.operator.shard_world import consuming, shard, spec_of, unready
 
 SPEC = spec_of(3)
@@ -113,6 +117,45 @@ def test_the_volume_goes_after_the_pod_and_the_registration_and_only_if_the_data
     (refused,) = plan(BEGUN, ALONE, mine=ENDED)
     assert isinstance(refused, RestartDeferred)
     assert refused.reason is Reason.DATA_NOT_ELSEWHERE
+
+
+def test_a_pod_that_does_not_end_is_reported_with_what_a_person_has_to_do() -> None:
+    pod = PodSeen(ready=False, terminating=True, node="node-7", ends_by="2026-01-01T00:00:00Z")
+    ending = ReplicaSeen(MINE, "dc-a", "new", scale=0, pod=pod)
+    for overdue in ({}, {MINE: OVERDUE}, {OTHERS[0]: 9999.0}):
+        (waits,) = plan(BEGUN, COPIED, mine=ending, overdue=overdue)
+        assert isinstance(waits, RestartDeferred)
+        assert (waits.reason, waits.stalled) == (Reason.REBUILDING, False)
+
+    (stuck,) = plan(BEGUN, COPIED, mine=ending, overdue={MINE: OVERDUE + 1})
+
+    assert isinstance(stuck, RestartDeferred)
+    assert (stuck.reason, stuck.stalled) == (Reason.POD_NOT_ENDING, True)
+    for words in (f"{MINE}-0", "2026-01-01T00:00:00Z", "delete node node-7", "out-of-service=", "--force"):
+        assert words in stuck.why
+
+
+def test_so_is_one_of_a_replica_that_leaves() -> None:
+    leaving = ReplicaSeen("events-0-dc-a-9", "dc-a", scale=0, pod=PodSeen(ready=False, terminating=True, node="node-7"))
+    present = [consuming(replica.name) for replica in SPEC.replicas]
+
+    (waits,) = plan_removal(SPEC, shard(*present, surplus=(leaving,)))
+    (stuck,) = plan_removal(SPEC, shard(*present, surplus=(leaving,), overdue={leaving.name: OVERDUE + 1}))
+
+    assert isinstance(waits, RestartDeferred)
+    assert isinstance(stuck, RestartDeferred)
+    assert (waits.reason, stuck.reason) == (Reason.DRAINING, Reason.POD_NOT_ENDING)
+
+
+def test_a_pod_has_its_grace_period_to_end() -> None:
+    pod = pod_seen(
+        {"metadata": {"deletionTimestamp": "2026-01-01T00:01:00Z"}, "spec": {"nodeName": "node-7"}, "status": {}}
+    )
+    ending = (ReplicaSeen(MINE, "dc-a", pod=pod), consuming(OTHERS[0]))
+
+    assert (pod.node, pod.ends_by) == ("node-7", "2026-01-01T00:01:00Z")
+    assert overdue_pods(ending, datetime(2026, 1, 1, 0, 0, 59, tzinfo=UTC)) == {}
+    assert overdue_pods(ending, datetime(2026, 1, 1, 0, 5, tzinfo=UTC)) == {MINE: 240.0}
 
 
 def test_with_a_new_volume_it_waits_until_the_clone_has_caught_up() -> None:

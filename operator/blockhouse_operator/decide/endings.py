@@ -1,0 +1,26 @@
+"""A pod that a step waits for to end, and that does not: the kubelet of a dead node never reports the end. Pure."""
+
+from __future__ import annotations
+
+from blockhouse_operator.api import names
+from blockhouse_operator.api.conditions import Reason
+from blockhouse_operator.decide.rollout import RestartDeferred
+from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen
+
+OVERDUE = 180.0
+"""Seconds after its grace period until a pod is called stuck: a kubelet that restarts ends pods late."""
+
+
+def awaits_end(seen: ShardSeen, replica: ReplicaSeen, reason: Reason, why: str) -> RestartDeferred:
+    """What is reported while the pod of `replica` ends: `why`, and when it is stuck, what a person has to do.
+
+    Nothing is done about it here: whether a machine that does not answer is off is not seen from Kubernetes."""
+    if replica.pod is None or seen.overdue.get(replica.name, 0.0) <= OVERDUE:
+        return RestartDeferred(reason, why)
+    pod, node = names.pod(replica.name), replica.pod.node
+    text = (
+        f"{why}, and its pod {pod} should have ended by {replica.pod.ends_by}: node {node} does not report it; make"
+        f" sure that this machine is off, then kubectl delete node {node}, or kubectl taint node {node}"
+        f" node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, or kubectl delete pod {pod} --force"
+    )
+    return RestartDeferred(Reason.POD_NOT_ENDING, text, stalled=True)
