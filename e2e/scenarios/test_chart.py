@@ -119,6 +119,14 @@ def test_an_operator_of_one_namespace_has_no_right_outside_it() -> None:
     assert found["RoleBinding", "blockhouse-operator"]["subjects"][0]["namespace"] == "blockhouse-system"
 
 
+def test_the_example_of_values_is_rendered() -> None:
+    found = documents("--values", str(ROOT / "examples" / "chart" / "values.yaml"))
+    roles = [each for each in found if each["kind"] == "Role" and each["metadata"]["name"] == "blockhouse-operator"]
+
+    assert [each["metadata"]["namespace"] for each in roles] == ["orders", "billing"]
+    assert {"PodMonitor", "PrometheusRule"} <= {each["kind"] for each in found}
+
+
 def test_an_operator_of_several_namespaces_has_the_same_rights_in_each_and_none_elsewhere() -> None:
     found = documents(*VARIANTS["two-namespaces"], "--set", "rbac.aggregate=false")
     roles = [each for each in found if each["kind"] == "Role" and each["metadata"]["name"] == "blockhouse-operator"]

@@ -28,8 +28,32 @@ def undeclared(values: dict[str, Any], schema: dict[str, Any], path: str = "") -
             yield from undeclared(value, properties[key], f"{path}{key}.")
 
 
+def refused(value: Any, schema: dict[str, Any], path: str = "") -> Iterator[str]:
+    """Values of another type than the schema has, what it does not know in a list's items, and what these lack."""
+    kinds = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int}
+    known = schema.get("type", "")
+    if isinstance(known, str) and known in kinds and not isinstance(value, kinds[known]):
+        yield f"{path} is no {known}"
+    elif isinstance(value, dict):
+        yield from (f"{path} lacks {name}" for name in schema.get("required", ()) if name not in value)
+        for key, inner in value.items():
+            properties = schema.get("properties", {key: {}})
+            yield from refused(inner, properties[key], key) if key in properties else (f"{path} has {key}",)
+    elif isinstance(value, list):
+        for item in value:
+            yield from refused(item, schema.get("items", {}), path)
+
+
 def test_every_value_is_checked_by_the_schema() -> None:
     assert list(undeclared(VALUES, SCHEMA)) == []
+
+
+def test_the_example_sets_values_that_exist_as_the_schema_has_them() -> None:
+    values = yaml.safe_load((ROOT / "examples" / "chart" / "values.yaml").read_text())
+
+    assert list(undeclared(values, SCHEMA)) == []
+    assert list(refused(values, SCHEMA)) == []
+    assert list(refused({"watchNamespaces": "orders"}, SCHEMA)) == ["watchNamespaces is no array"]
 
 
 def test_every_checked_value_has_a_default() -> None:
