@@ -42,6 +42,11 @@ client. Names, types and labels are read off the programs by `scripts/generate`.
 the stream; counters stay until it ends. A table's metrics have the label `table`, `database.table`. The alerts are
 those of [alerts.md](alerts.md); [lag.md](lag.md) names the figure that answers a question.
 
+Of the operator, `blockhouse_operator_resource_ready` has a series for each resource, shards included: 2,050 for as many
+shards. `blockhouse_operator_resource_condition` has one only for a condition that is not normal: none while all is
+well, one or two for a shard that is changed, eight at most (16,400 for 2,050 shards). What a spec switches off
+(`Disabled`) is normal. `blockhouse_operator_rollouts` has three for each pipeline.
+
 What a page shows is of one moment, between two steps of the program; those who scrape at the same time get the same
 page. [bench.md](bench.md#a-scrape) has what a scrape costs.
 """

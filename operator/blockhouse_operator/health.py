@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from blockhouse.fleet.throttle_figures import throttle_figures
 from blockhouse.serving import Answer, HttpServer
 from blockhouse_operator.adapters.figures import Figures
+from blockhouse_operator.handlers.inventory import Inventory
 from blockhouse_operator.handlers.loop import OperatorLoop
 
 Current = Callable[[], OperatorLoop | None]
@@ -85,6 +86,28 @@ class LoopFigures:
         for condition, count in loop.inventory.conditions.items():
             conditions.add_metric(condition, count)
         yield conditions
+        yield from _each(loop.inventory)
+
+
+def _each(inventory: Inventory) -> Iterator[Metric]:
+    """What is reported of single resources, and of the shards of a pipeline."""
+    conditions = GaugeMetricFamily(
+        "blockhouse_operator_resource_condition",
+        "1 for a condition of a resource, but Ready, that is not as it is when all is well, as of the last list.",
+        labels=["kind", "namespace", "name", "condition", "status"],
+    )
+    for condition in inventory.abnormal:
+        conditions.add_metric(condition, 1.0)
+    yield conditions
+    rollouts = GaugeMetricFamily(
+        "blockhouse_operator_rollouts",
+        "Shards of a pipeline in which a replica restarts or is cloned (`rebuild`), or a table is changed (`tables`), "
+        "as of the last list.",
+        labels=["namespace", "pipeline", "change"],
+    )
+    for change, count in inventory.changing.items():
+        rollouts.add_metric(change, count)
+    yield rollouts
 
 
 class HealthServer(HttpServer):

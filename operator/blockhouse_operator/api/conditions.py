@@ -68,6 +68,22 @@ class ConditionType(StrEnum):
     OFFENDING = "Offending", "A partition is more than one task can carry, or is late whatever the assignment."
 
 
+NORMALLY_FALSE = frozenset(
+    {
+        ConditionType.RECONCILING,
+        ConditionType.STALLED,
+        ConditionType.SUSPENDED,
+        ConditionType.PAUSED,
+        ConditionType.EXECUTING,
+        ConditionType.THROTTLE_STALLED,
+        ConditionType.CAPACITY_UNKNOWN,
+        ConditionType.DEAD_LETTERS,
+        ConditionType.OFFENDING,
+    }
+)
+"""Conditions that are false, or not there, when all is well and nothing is changed; all others are true then."""
+
+
 class Reason(StrEnum):
     """Why a condition is as it is. Stable: people alert on them."""
 

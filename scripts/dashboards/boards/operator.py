@@ -41,6 +41,16 @@ BOARD = Board(
                         ),
                     ),
                 ),
+                Listing(
+                    "Not as they should be",
+                    "Conditions of single resources, without Ready: `kubectl describe` has the reason.",
+                    (
+                        Query(
+                            "max by (kind, namespace, name, condition, status) "
+                            f"(blockhouse_operator_resource_condition{{{IN_NAMESPACE}}})"
+                        ),
+                    ),
+                ),
             ),
         ),
         Row(
@@ -56,6 +66,16 @@ BOARD = Board(
                         ),
                     ),
                     Unit.PER_SECOND,
+                ),
+                Series(
+                    "Shards that are changed",
+                    "A replica restarts or is cloned, or a table is changed; `maxParallelShards` limits restarts.",
+                    (
+                        Query(
+                            f"max by (pipeline, change) (blockhouse_operator_rollouts{{{IN_NAMESPACE}}})",
+                            "{{pipeline}} {{change}}",
+                        ),
+                    ),
                 ),
                 Series(
                     "Queue",

@@ -7,8 +7,12 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from blockhouse_operator.handlers.inventory import Condition, Inventory, Resource
+from blockhouse_operator.api.labels import PIPELINE
+from blockhouse_operator.api.status import ClickHouseShardIngestStatus, RebuildStatus, RolloutStatus, TableStatus
+from blockhouse_operator.decide.pipeline import ABOUT_SHARDS
+from blockhouse_operator.handlers.inventory import CHANGES, Change, Condition, Inventory, OwnCondition, Resource
 from blockhouse_operator.health import LoopFigures
+from blockhouse_operator.reconcile.report import as_json
 
 
 def resource(kind: str, name: str, **conditions: str) -> dict[str, Any]:
@@ -71,6 +75,56 @@ def test_what_is_in_a_namespace_that_is_not_listed_stays_as_it_was() -> None:
     assert inventory.conditions[Condition("ClickHouseShardIngest", "Ready", "True")] == 1
 
 
+def test_only_conditions_that_are_not_normal_have_a_series_of_their_own() -> None:
+    inventory = Inventory()
+    verifier = {"type": "VerifierHealthy", "status": "Unknown", "reason": "Disabled"}
+    off = resource("BlockAggregator", "events", Ready="False", Stalled="True", TopicsProvisioned="True")
+    off["status"]["conditions"].append(verifier)
+    inventory.replace(
+        [
+            off,
+            resource("ClickHouseShardIngest", "events-0", Reconciling="True", QuorumHealthy="Unknown"),
+            resource("ClickHouseShardIngest", "events-1", Reconciling="False", QuorumHealthy="True"),
+        ],
+        "data",
+    )
+    inventory.replace([], "other")
+
+    assert inventory.abnormal == (
+        OwnCondition("BlockAggregator", "data", "events", "Stalled", "True"),
+        OwnCondition("ClickHouseShardIngest", "data", "events-0", "Reconciling", "True"),
+        OwnCondition("ClickHouseShardIngest", "data", "events-0", "QuorumHealthy", "Unknown"),
+    )
+
+
+def test_of_thousands_of_shards_that_are_well_no_condition_has_a_series() -> None:
+    well = {kind.value: "True" for kind in ABOUT_SHARDS}
+    inventory = Inventory()
+    inventory.replace(resource("ClickHouseShardIngest", f"events-{n}", Ready="True", **well) for n in range(2050))
+
+    assert inventory.abnormal == ()
+
+
+def test_shards_in_the_middle_of_a_change_are_counted_by_pipeline() -> None:
+    inventory = Inventory()
+    shards = [resource("ClickHouseShardIngest", f"events-{n}", Ready="True") for n in range(4)]
+    for shard in shards:
+        shard["metadata"]["labels"] = {PIPELINE: "events"}
+    shards[0]["status"] |= as_json(ClickHouseShardIngestStatus(rollout=RolloutStatus(replica="r", step="Restart")))
+    shards[1]["status"] |= as_json(ClickHouseShardIngestStatus(rebuild=RebuildStatus(replica="r")))
+    shards[2]["status"] |= as_json(
+        ClickHouseShardIngestStatus(tables=(TableStatus(name="db.t", state="SchemaChanging", held_since="then"),))
+    )
+    shards[3]["status"] |= as_json(ClickHouseShardIngestStatus())
+    inventory.replace(shards)
+
+    assert inventory.changing == {Change("data", "events", change): 1 for change in CHANGES}
+
+    inventory.replace(shards[3:])
+
+    assert inventory.changing == {Change("data", "events", change): 0 for change in CHANGES}
+
+
 def test_the_metrics_of_a_leader() -> None:
     class Queue:
         reconciles, failures = 7, 2
@@ -105,6 +159,8 @@ def test_the_metrics_of_a_leader() -> None:
     assert value("resource_ready", **shard, name="events-0") == 0
     assert value("resource_ready", **shard, name="events-1") == 1
     assert value("resource_conditions", kind="ClickHouseShardIngest", condition="Ready", status="False") == 1
+    assert value("resource_condition", **shard, name="events-1", condition="TableBlocked", status="False") == 1
+    assert value("rollouts", namespace="data", pipeline="", change="restart") == 0
 
 
 def test_a_candidate_shows_that_it_does_not_lead_and_nothing_else() -> None:
