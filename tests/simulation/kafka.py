@@ -48,8 +48,8 @@ class Offset:
     times_forced: int = 0
 
     def force(self, offset: int, metadata: str, *, restores: bool) -> Callable[[], None]:
-        """What a person calls who restores what is right now; of no effect once something else is committed, the topic
-        is another one, or the offset was forced again."""
+        """Set it without the owners' knowledge. What is returned puts back what was there before, unless something else
+        has been committed since, the offset was forgotten with its topic, or it was forced again."""
         right = self.offset, self.metadata
         self.offset, self.metadata, self.forced, self.restoring = offset, metadata, True, restores
         self.times_forced += 1

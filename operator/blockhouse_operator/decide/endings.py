@@ -17,10 +17,11 @@ def awaits_end(seen: ShardSeen, replica: ReplicaSeen, reason: Reason, why: str) 
     Nothing is done about it here: whether a machine that does not answer is off is not seen from Kubernetes."""
     if replica.pod is None or seen.overdue.get(replica.name, 0.0) <= OVERDUE:
         return RestartDeferred(reason, why)
-    pod, node = names.pod(replica.name), replica.pod.node
+    pod, node = names.pod(replica.name), replica.pod.node or "NODE"
     text = (
-        f"{why}, and its pod {pod} should have ended by {replica.pod.ends_by}: node {node} does not report it; make"
-        f" sure that this machine is off, then kubectl delete node {node}, or kubectl taint node {node}"
-        f" node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, or kubectl delete pod {pod} --force"
+        f"{why}, and its pod {pod} should have ended by {replica.pod.ends_by}: node {node} does not report the end, or"
+        " a finalizer keeps the pod; if the node does not answer, make sure that its machine is off, then kubectl"
+        f" delete node {node}, or kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute,"
+        f" or kubectl delete pod {pod} --force"
     )
     return RestartDeferred(Reason.POD_NOT_ENDING, text, stalled=True)

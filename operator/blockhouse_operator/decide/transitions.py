@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from blockhouse_operator.api.conditions import Condition, ConditionType
+from blockhouse_operator.api.conditions import NORMALLY_FALSE, Condition, ConditionType
 
-BAD_WHEN_TRUE = frozenset(
-    {ConditionType.STALLED.value, ConditionType.OFFENDING.value, ConditionType.DEAD_LETTERS.value}
+OF_A_CHANGE = frozenset(
+    {ConditionType.RECONCILING, ConditionType.SUSPENDED, ConditionType.PAUSED, ConditionType.EXECUTING}
 )
+"""True while a person has it so, or something is changed: no warning."""
+BAD_WHEN_TRUE = NORMALLY_FALSE - OF_A_CHANGE
 ALWAYS = frozenset({ConditionType.READY.value, ConditionType.PLAN_READY.value})
 """An Event also when they come to the good by themselves: a person waits for them."""
 NEUTRAL = frozenset({ConditionType.RECONCILING.value, ConditionType.SUSPENDED.value})
@@ -69,4 +71,6 @@ def _words(condition: Condition) -> str:
 def _bad(condition: Condition) -> bool:
     if condition.type in NEUTRAL or condition.reason in ON_THE_WAY:
         return False
-    return (condition.status == "True") == (condition.type in BAD_WHEN_TRUE) and condition.status != "Unknown"
+    if condition.type in NORMALLY_FALSE:
+        return condition.status == "True" and condition.type in BAD_WHEN_TRUE
+    return condition.status == "False"

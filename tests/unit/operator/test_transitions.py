@@ -40,3 +40,17 @@ def test_a_plan_that_is_shown_is_an_event_although_it_came_to_the_good_by_itself
     shown = condition(ConditionType.PLAN_READY, True, Reason.PLAN_FROZEN, "5 moves")
     (change,) = transitions((), (shown,))
     assert (change.reason, change.warning) == ("PlanFrozen", False)
+
+
+def test_of_conditions_that_are_false_when_all_is_well_only_the_trouble_warns() -> None:
+    for kind, warns in (
+        (ConditionType.THROTTLE_STALLED, True),
+        (ConditionType.CAPACITY_UNKNOWN, True),
+        (ConditionType.DEAD_LETTERS, True),
+        (ConditionType.EXECUTING, False),
+        (ConditionType.PAUSED, False),
+    ):
+        begun = (condition(kind, True, Reason.AS_SPECIFIED),)
+        ended = (condition(kind, False, Reason.AS_SPECIFIED),)
+        assert any(change.warning for change in transitions(ended, begun)) == warns, kind
+        assert not any(change.warning for change in transitions(begun, ended)), kind
