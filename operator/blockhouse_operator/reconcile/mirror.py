@@ -38,6 +38,7 @@ from blockhouse_operator.decide.references import Reference, references
 from blockhouse_operator.decide.seen import PodSeen
 from blockhouse_operator.desired import settings
 from blockhouse_operator.desired.mirror import children, secrets_digest, spec_hash, token_secret
+from blockhouse_operator.reconcile.backoff import Backoff
 from blockhouse_operator.reconcile.children import (
     Applied,
     apply_children,
@@ -54,6 +55,7 @@ from blockhouse_operator.reconcile.undisputed import Undisputed, accepted_before
 log = structlog.get_logger(__name__)
 
 SOON = 10.0
+"""Seconds after which a mirror that is not as it should be is reconciled again, at first."""
 KINDS = (SERVICE_ACCOUNT, CONFIG_MAP, SERVICE, DISRUPTION_BUDGET, NETWORK_POLICY, DEPLOYMENT)
 
 
@@ -66,6 +68,7 @@ class MirrorReconciler:
         self._left: set[tuple[str, str]] = set()
         """UIDs of mirrors that another release runs, and what was reported of it."""
         self._undisputed = Undisputed()
+        self._backoff = Backoff()
         self._passed_on: set[str] = set()
         """UIDs of mirrors whose annotation cannot be taken away, for want of a right: a request is passed on once."""
 
@@ -73,6 +76,7 @@ class MirrorReconciler:
         """Returns after how many seconds it wants the next reconcile; None when it is gone or going."""
         live = await self._services.kubernetes.get(KAFKA_MIRROR, namespace, name)
         if live is None or live["metadata"].get("deletionTimestamp"):
+            self._backoff.forget((namespace, name))
             return None
         if other := await self._scope.other_of_mirrors(namespace):
             await self._leave(live, other)
@@ -124,7 +128,16 @@ class MirrorReconciler:
         after = await self._write(mirror, live, seen, config)
         asked = await self._rebalance(mirror, live, login, pod) if page is not None else not _wants_rebalance(live)
         raise_refused(mirror.name, applied)
-        return services.resync if asked and _calm(after) and not applied.ending else SOON
+        return self._next(mirror, after, applied, asked=asked)
+
+    def _next(self, mirror: KafkaMirror, status: KafkaMirrorStatus, applied: Applied, *, asked: bool) -> float:
+        """`asked`: no request for even tasks is left to be passed on."""
+        place, resync = (mirror.namespace, mirror.name), self._services.resync
+        if asked and _calm(status.conditions) and not applied.ending:
+            self._backoff.forget(place)
+            return resync
+        changed = status != mirror.status or bool(applied.written)
+        return self._backoff.after(place, SOON, resync, changed=changed)
 
     async def _disputed(self, mirror: KafkaMirror, live: Object) -> MirrorSeen:
         """As far as other mirrors are concerned."""
@@ -205,7 +218,7 @@ class MirrorReconciler:
 
     async def _write(
         self, mirror: KafkaMirror, live: Object, seen: MirrorSeen, config: MirrorConfig
-    ) -> tuple[Condition, ...]:
+    ) -> KafkaMirrorStatus:
         status, conditions = describe_mirror(mirror.spec, seen, config)
         status = status.model_copy(update={"revision": spec_hash(mirror)})
         return await self._report(live, mirror.status, status, conditions)
@@ -224,12 +237,12 @@ class MirrorReconciler:
 
     async def _report(
         self, live: Object, before: KafkaMirrorStatus, status: KafkaMirrorStatus, conditions: Sequence[Condition]
-    ) -> tuple[Condition, ...]:
+    ) -> KafkaMirrorStatus:
         services, generation = self._services, live["metadata"].get("generation", 0)
         timed = with_times(services, before.conditions, conditions, generation)
         whole = status.model_copy(update={"conditions": timed, "observed_generation": generation})
         await report(services, KAFKA_MIRROR, live, before.conditions, whole, timed)
-        return timed
+        return whole
 
 
 def _login(token: str, mirror: KafkaMirror, contents: Contents) -> AdminLogin:

@@ -35,6 +35,7 @@ from blockhouse_operator.decide.replication_port import open_replication_port
 from blockhouse_operator.decide.secret_contents import content_hashes, restart_hash, restarting_references
 from blockhouse_operator.decide.shard_conditions import PAUSED
 from blockhouse_operator.desired.aggregator import children, oversize
+from blockhouse_operator.reconcile.backoff import Backoff
 from blockhouse_operator.reconcile.children import (
     Applied,
     Children,
@@ -56,6 +57,7 @@ from blockhouse_operator.reconcile.users import publish_users
 log = structlog.get_logger(__name__)
 
 SOON = 10.0
+"""Seconds after which a pipeline that is not as it should be is reconciled again, at first."""
 VERIFIER_KINDS = (DEPLOYMENT, SERVICE, CONFIG_MAP, SERVICE_ACCOUNT)
 
 
@@ -70,6 +72,7 @@ class PipelineReconciler:
         self._shards = ShardIngests()
         self._reported: set[tuple[str, str]] = set()
         self._undisputed = Undisputed()
+        self._backoff = Backoff()
 
     async def reconcile(self, namespace: str, name: str) -> float | None:
         """Returns after how many seconds it wants the next reconcile; None when it is gone or going: its children go by
@@ -80,6 +83,7 @@ class PipelineReconciler:
         live = await services.kubernetes.get(BLOCK_AGGREGATOR, namespace, name)
         if live is None or live["metadata"].get("deletionTimestamp"):
             services.pauses.forget(namespace, name)
+            self._backoff.forget((namespace, name))
             return None
         if services.pauses.note(live):
             self._wake(namespace, name)
@@ -179,7 +183,17 @@ class PipelineReconciler:
         after = await self._write_status(services, pipeline, live, seen)
         raise_refused(pipeline.name, applied)
         settled = credentials is None or not credentials.step
-        return services.resync if settled and _calm(after) and not applied.ending else SOON
+        return self._next(pipeline, after, applied, settled=settled)
+
+    def _next(
+        self, pipeline: BlockAggregator, status: BlockAggregatorStatus, applied: Applied, *, settled: bool
+    ) -> float:
+        place, resync = (pipeline.namespace, pipeline.name), self._services.resync
+        if settled and _calm(status.conditions) and not applied.ending:
+            self._backoff.forget(place)
+            return resync
+        changed = status != pipeline.status or bool(applied.written)
+        return self._backoff.after(place, SOON, resync, changed=changed)
 
     async def _disputed(self, services: Services, pipeline: BlockAggregator, live: Object) -> PipelineSeen:
         """As far as other pipelines are concerned, which nothing is created for before."""
@@ -221,12 +235,12 @@ class PipelineReconciler:
 
     async def _write_status(
         self, services: Services, pipeline: BlockAggregator, live: Object, seen: PipelineSeen
-    ) -> tuple[Condition, ...]:
+    ) -> BlockAggregatorStatus:
         status, conditions = describe_pipeline(pipeline.spec, seen)
         timed = with_times(services, pipeline.status.conditions, conditions, pipeline.generation)
         whole = status.model_copy(update={"conditions": timed, "observed_generation": pipeline.generation})
         await report(services, BLOCK_AGGREGATOR, live, pipeline.status.conditions, whole, timed)
-        return timed
+        return whole
 
     async def _refuse(self, services: Services, live: Object, error: InvalidSpec) -> None:
         """Report what is wrong; the children stay as they are."""

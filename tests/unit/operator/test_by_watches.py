@@ -194,3 +194,21 @@ async def test_shards_that_wait_for_another_cost_no_requests_and_one_is_woken_wh
     while "rollout" in fleet.status(0) or not fleet.woken:
         await fleet.shard(0)
     assert fleet.woken == [f"{NAME}-1"]
+
+
+async def test_a_pipeline_that_stays_unwell_is_reconciled_later_each_time_until_something_changes(fleet: Fleet) -> None:
+    fleet.http.silent.update(f"{NAME}-0-{replica}" for replica in ("dc-a-0", "dc-a-1", "dc-b-0"))
+    assert await fleet.pipeline() == fleet.services.resync, "it is well"
+    await fleet.shard(0)
+    await fleet.caught_up()
+    assert [await fleet.pipeline() for _ in range(5)] == [10.0, 20.0, 40.0, 60.0, 60.0]
+
+    fleet.http.silent.add(f"{NAME}-0-dc-b-1")
+    await fleet.shard(0)
+    await fleet.caught_up()
+    assert [await fleet.pipeline() for _ in range(2)] == [10.0, 20.0], "another replica has gone"
+
+    fleet.http.silent.clear()
+    await fleet.shard(0)
+    await fleet.caught_up()
+    assert await fleet.pipeline() == fleet.services.resync

@@ -41,6 +41,22 @@ async def test_a_mirror_is_created_asked_and_reported(operator: Operator) -> Non
     assert "AllMirrored" in operator.world.events
 
 
+async def test_one_that_stays_unwell_is_reconciled_later_each_time_until_something_changes(operator: Operator) -> None:
+    operator.world.page = None
+    await operator.reconcile()
+    operator.world.start()
+    silent = [await operator.again() for _ in range(5)]
+    assert silent == [10.0, 20.0, 40.0, 60.0, 60.0], "the pod that has started was a change"
+
+    operator.world.start(ready=False)
+    assert await operator.again() == 10.0
+    operator.world.start()
+    operator.world.page = page(partition())
+    assert await operator.again() == 60.0
+    operator.world.page = None
+    assert [await operator.again() for _ in range(2)] == [10.0, 20.0], "it was well meanwhile"
+
+
 async def test_nothing_is_written_where_nothing_changed(operator: Operator) -> None:
     await running(operator)
     before = copy.deepcopy(operator.world.objects)
