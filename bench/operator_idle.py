@@ -3,9 +3,9 @@
     .venv/bin/python bench/operator_idle.py --shards 50 --shards 200 [--profile]
 
 The operator's own reconciles, queue and watches apart, on a Kubernetes, aggregators, Kafka and ZooKeeper in memory
-(`e2e.memory`): HTTP to aggregators is not in it. Each size is created, then every shard and the pipeline are reconciled
-a few times with nothing to do; the least of these is printed, for other work on the machine only adds. `at 2,050` is
-what these cost a core there, a reconcile of each a minute.
+(`e2e.memory`): requests to aggregators are counted, and what HTTP itself takes is not in the times. Each size is
+created, then every shard and the pipeline are reconciled a few times with nothing to do; the least of these is printed,
+for other work on the machine only adds. `at 2,050` is what these cost a core there, a reconcile of each a minute.
 """
 
 from __future__ import annotations
@@ -47,6 +47,10 @@ class Figures:
     idle_requests: int
     """Of all shards and the pipeline in one round."""
     idle_writes: int
+    statuses: int
+    """Statuses asked of aggregators in that round."""
+    comparisons: int
+    """Requests to compare a table in that round."""
     stored: float
     """Bytes of the stores, a shard."""
 
@@ -84,6 +88,8 @@ async def measure(shards: int, *, profile: bool) -> Figures:
                     pipeline / shards,
                     len(fleet.api.requests),
                     sum(request.writes for request in fleet.api.requests),
+                    len(fleet.http.asked),
+                    len(fleet.http.compared),
                     fleet.services.kubernetes.stores.size / shards,
                 )
 
@@ -94,7 +100,8 @@ async def _idle(fleet: Fleet, *, profile: bool) -> tuple[float, float]:
     for number in range(ROUNDS):
         fleet.now += MINUTE
         await fleet.caught_up()
-        fleet.api.requests.clear()
+        for requests in (fleet.api.requests, fleet.http.asked, fleet.http.compared):
+            requests.clear()
         profiled = profile and number == ROUNDS - 1
         if profiled:
             profiler.enable()
@@ -116,7 +123,7 @@ def show(found: list[Figures]) -> None:
     table = Table(title="An idle operator by size; 4 replicas a shard", title_justify="left")
     for column in ("shards", "CPU to create", "requests", "writes", "CPU idle", "of the pipeline", "at 2,050"):
         table.add_column(column, justify="right")
-    for column in ("idle requests, all", "idle writes, all", "stores"):
+    for column in ("idle requests, all", "idle writes, all", "statuses, all", "comparisons, all", "stores"):
         table.add_column(column, justify="right")
     for one in found:
         table.add_row(
@@ -129,6 +136,8 @@ def show(found: list[Figures]) -> None:
             f"{(one.idle + one.pipeline) * WHOLE / 60:.3f} cores",
             str(one.idle_requests),
             str(one.idle_writes),
+            str(one.statuses),
+            str(one.comparisons),
             f"{one.stored / 1024:.0f} KiB",
         )
     out.print(table)

@@ -15,6 +15,7 @@ from typing import Any, cast
 from unittest.mock import patch
 
 from blockhouse.config.endpoints import KafkaCluster
+from blockhouse.contract.rollouts import declaration_digest
 from blockhouse.errors import Retryable
 from blockhouse.fleet.model import PartitionState
 from blockhouse.fleet.topics import ClusterSeen, CreateTopic, TopicStep
@@ -30,6 +31,7 @@ from blockhouse_operator.api.labels import CHILD
 from blockhouse_operator.api.resolve import resolve
 from blockhouse_operator.api.resource import BlockAggregator, parse_block_aggregator
 from blockhouse_operator.api.status import VerifierStatus
+from blockhouse_operator.decide.replication import ReplicaOfTable
 from blockhouse_operator.decide.seen import AggregatorSeen, Gap, StreamSeen, TableSeen
 from blockhouse_operator.decide.streams import expected_streams
 from blockhouse_operator.handlers.loop import WATCHED
@@ -47,13 +49,15 @@ BROKERS = {number: Broker(number, f"rack-{number % 3}") for number in range(6)}
 
 class Aggregators:
     """Every aggregator consumes its part of its shard's streams, and its tables are as declared. `silent` are replicas
-    whose aggregator does not answer."""
+    whose aggregator does not answer. `asked` and `compared` are requests: for a status, and to compare a table."""
 
     def __init__(self, streams: Mapping[str, tuple[StreamSeen, ...]], tables: Sequence[str]) -> None:
-        self._streams = streams
-        self._tables = tuple(TableSeen(name, schema_revision=1) for name in tables)
+        self.streams = streams
+        self._tables = tables
+        self._declared: dict[str, dict[str, str]] = {}
         self.silent: set[str] = set()
         self.asked: list[str] = []
+        self.compared: list[str] = []
         self.restarts: list[str] = []
 
     async def aggregator(self, base: str, login: AdminLogin, **_: bool) -> AggregatorSeen:
@@ -62,9 +66,14 @@ class Aggregators:
         self.asked.append(replica)
         if replica in self.silent:
             raise Retryable("it does not answer")
-        return AggregatorSeen(ready=True, streams=self._streams.get(replica, ()), tables=self._tables)
+        known = self._declared.get(replica, {})
+        tables = tuple(TableSeen(name, schema_revision=1, as_declared=known.get(name, "")) for name in self._tables)
+        return AggregatorSeen(ready=True, streams=self.streams.get(replica, ()), tables=tables)
 
-    async def gap(self, *_: str) -> Gap:
+    async def gap(self, base: str, _: AdminLogin, table: str, ddl: str) -> Gap:
+        replica = base.rpartition("/")[2]
+        self.compared.append(replica)
+        self._declared.setdefault(replica, {})[table] = declaration_digest(ddl)
         return Gap(True)
 
     async def restart(self, base: str, *_: object) -> None:
@@ -86,6 +95,10 @@ class Ensemble(Ensembles):
 
     def quorum_waits(self, *_: object) -> dict[str, float]:
         self.asked += 1
+        return {}
+
+    def replicas_of_tables(self, *_: object) -> dict[str, dict[str, ReplicaOfTable]]:
+        """No volume was lost: what a table lacks, nothing is registered for."""
         return {}
 
 
@@ -160,7 +173,7 @@ class Fleet:
         """A new operator process, which knows nothing yet."""
         fence, secrets = OpenFence(), count(1)
         self.ensemble = Ensemble()
-        self.services = Services(
+        services = Services(
             kubernetes=Kubernetes(cast(Any, self.api), fence, Figures()),
             http=cast(Any, self.http),
             clickhouse=cast(Any, None),
@@ -173,9 +186,13 @@ class Fleet:
             wall=lambda: datetime.fromtimestamp(self.now, UTC),
             secret=lambda: f"secret-{next(secrets)}",
         )
-        scope = Scope(self.services)
-        self.pipelines = PipelineReconciler(self.services, scope, lambda *_: None)
-        self.reconciler = ShardReconciler(self.services, scope, lambda _, name: self.woken.append(name))
+        self.serve(services)
+
+    def serve(self, services: Services) -> None:
+        """Reconcile by these services from now on."""
+        self.services, scope = services, Scope(services)
+        self.pipelines = PipelineReconciler(services, scope, lambda *_: None)
+        self.reconciler = ShardReconciler(services, scope, lambda _, name: self.woken.append(name))
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from blockhouse.contract.aggregator import TableStatus
-from blockhouse.contract.rollouts import DifferenceAnswer, HoldAnswer, ReleaseAnswer
+from blockhouse.contract.rollouts import DifferenceAnswer, HoldAnswer, ReleaseAnswer, declaration_digest
 from blockhouse.errors import Blocked
 from blockhouse.schema.ddl import Declaration, read_declaration
 from blockhouse.schema.difference import Difference, FoundTable, compare
@@ -17,7 +17,8 @@ from blockhouse.schema.model import ServerColumn
 
 @dataclass
 class Table:
-    """A table of a shard, and the replicas that have it. `rollout` holds it since `since_ms`, Unix milliseconds."""
+    """A table of a shard, and the replicas that have it. `rollout` holds it since `since_ms`, Unix milliseconds.
+    `declared`: by replica the declaration it was found to equal, by its digest, and the table as it was then."""
 
     engine: str = ""
     columns: tuple[ServerColumn, ...] = ()
@@ -27,6 +28,17 @@ class Table:
     replicas: set[str] = field(default_factory=set)
     rollout: str = ""
     since_ms: int = 0
+    declared: dict[str, tuple[str, FoundTable]] = field(default_factory=dict)
+
+    @property
+    def found(self) -> FoundTable:
+        """As its server has it."""
+        return FoundTable(f"Replicated{self.engine}", self.columns, self.partition_by, self.order_by)
+
+    def as_declared(self, replica: str) -> str:
+        """What the replica's status states so."""
+        digest, found = self.declared.get(replica, ("", None))
+        return digest if found == self.found and replica in self.replicas and not self.rollout else ""
 
 
 @dataclass
@@ -48,6 +60,7 @@ class ShardTables:
                 why=f"paused by rollout {table.rollout}" if table.rollout else "",
                 rollout=table.rollout,
                 held_since_ms=table.since_ms,
+                as_declared=table.as_declared(replica),
                 hazards=(),
             )
             for number, (name, table) in enumerate(sorted(self.tables.items()), start=1)
@@ -58,6 +71,8 @@ class ShardTables:
         declared = read_declaration(name, ddl)
         difference = self._difference(replica, declared)
         added = difference.added if difference else declared.columns
+        if difference is not None and difference.none:
+            self.tables[name].declared[replica] = (declaration_digest(ddl), self.tables[name].found)
         return DifferenceAnswer(
             exists=difference is not None,
             added=tuple(each.column.name for each in added),
@@ -105,6 +120,4 @@ class ShardTables:
         table = self.tables.get(declared.name)
         if table is None or replica not in table.replicas:
             return None
-        return compare(
-            declared, FoundTable(f"Replicated{table.engine}", table.columns, table.partition_by, table.order_by)
-        )
+        return compare(declared, table.found)

@@ -21,6 +21,7 @@ FOLDERS = (HERE.parent / "mutations" / "patches", HERE / "patches")
 PATIENCE = 7200
 OUTSIDE = {
     "acceptance-of-another-stop": "what is decided about another stop lets no stream start",
+    "as-declared-": "no table is declared in a simulated world",
     "alter-since-the-intent-ignored": "no table is altered in a simulated world",
     "cancel-defect-blamed-on-spark": "no simulated world has a defect of the driver",
     "column-of-one-replica-recorded": "no table is altered in a simulated world",

@@ -13,7 +13,7 @@ from tenacity import retry, retry_if_result, stop_after_delay, wait_fixed
 
 from blockhouse.errors import Permanent, Retryable
 from blockhouse.schema.ddl import Declaration, DeclaredColumn
-from blockhouse.schema.difference import Difference, FoundTable, add_columns_statement, compare, create_statement
+from blockhouse.schema.difference import Difference, add_columns_statement, compare, create_statement
 from blockhouse.schema.server_types import lacking
 from blockhouse_aggregator.clickhouse import tables
 from blockhouse_aggregator.clickhouse.client import Replica
@@ -37,7 +37,7 @@ def compared(replica: Replica, declared: Declaration) -> Difference | None:
     found = tables.describe(replica, declared.database, declared.table)
     if found is None:
         return None
-    return compare(declared, FoundTable(found.engine, found.columns, found.partition_key, found.sorting_key))
+    return compare(declared, found.definition)
 
 
 def lacking_types(replica: Replica, declared: Declaration, difference: Difference | None) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from blockhouse.schema.difference import FoundTable
 from blockhouse.schema.model import PROVENANCE_COLUMNS, TOPIC_COLUMN, DefaultKind, ServerColumn
 from blockhouse_aggregator.clickhouse.client import Replica
 from blockhouse_aggregator.clickhouse.shard_columns import Lacking
@@ -74,6 +75,11 @@ class ServerTable:
     @property
     def full_name(self) -> str:
         return f"{self.database}.{self.name}"
+
+    @property
+    def definition(self) -> FoundTable:
+        """What of it a declaration is compared with."""
+        return FoundTable(self.engine, self.columns, self.partition_key, self.sorting_key)
 
     @property
     def merges_rows(self) -> bool:

@@ -216,6 +216,9 @@ class TableStatus(Answer):
     """The rollout that holds it; empty without one."""
     held_since_ms: int = 0
     """When that began, Unix milliseconds; 0 without one. Absent: not known."""
+    as_declared: str = ""
+    """The declaration which the table was last found to equal, as `rollouts.declaration_digest` names it, while the
+    server still has the table as it was then. Absent or empty: not known."""
     hazards: tuple[Hazard, ...]
     """What makes it unsafe to load."""
 

@@ -6,6 +6,8 @@ names the rollout, and no stream has a block of it in flight.
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 from pydantic import ConfigDict, Field
 
 from blockhouse.contract.base import Answer, Endpoint, Request
@@ -41,6 +43,11 @@ class DifferenceRequest(Request):
 
     ddl: str = Field(min_length=1, max_length=1 << 20)
     """The CREATE TABLE statement."""
+
+
+def declaration_digest(ddl: str) -> str:
+    """Names a declaration in a status and in reports of zones, in 16 characters."""
+    return sha256(ddl.encode()).hexdigest()[:16]
 
 
 class ApplyRequest(HoldRequest, DifferenceRequest):

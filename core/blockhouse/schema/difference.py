@@ -7,7 +7,7 @@ could lose what is stored or change the meaning of what is on its way. Pure: wri
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from blockhouse.errors import Permanent
 from blockhouse.schema.ddl import COMPACT_TOPIC, Declaration, DeclaredColumn, normalised
@@ -28,10 +28,12 @@ class FoundTable:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`added` are declared columns the server lacks, in declared order; `refused` names what cannot be changed."""
+    """`added` are declared columns the server lacks, in declared order; `refused` names what cannot be changed. `found`
+    is the table that was compared."""
 
     added: tuple[DeclaredColumn, ...] = ()
     refused: tuple[str, ...] = ()
+    found: FoundTable | None = field(default=None, compare=False)
 
     @property
     def none(self) -> bool:
@@ -42,7 +44,7 @@ def compare(declared: Declaration, found: FoundTable) -> Difference:
     """What would have to be done to `found` to make it what is declared."""
     have = {column.name: column for column in found.columns}
     added = tuple(each for each in declared.columns if each.column.name not in have)
-    return Difference(added, (*_table(declared, found), *_columns(declared, have)))
+    return Difference(added, (*_table(declared, found), *_columns(declared, have)), found)
 
 
 def create_statement(

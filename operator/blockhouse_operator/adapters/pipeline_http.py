@@ -70,17 +70,18 @@ class PipelineHttp:
         """The status page below `base`. Raises Retryable with why there is none that can be understood.
 
         Not `whole`: the former answer where the aggregator confirms that nothing else has changed than whether streams
-        are drained, and which blocks are in flight of tables that no rollout holds.
+        are drained, and which blocks are in flight of tables that no rollout holds; no stream is called drained then.
         """
         tag, known = ("", None) if whole else self._known.get(base, ("", None))
         reply = await self._request(STATUS.method, base + STATUS.path, login, tag=tag)
         if reply.text is None and known is not None:
             return known
         seen = aggregator_seen(_understood(StatusPage, base + STATUS.path, reply.text or b""))
+        lasting = _without_drained(seen)
         self._known.pop(base, None)
         if reply.tag:
-            self._known[base] = (reply.tag, seen)
-        return seen
+            self._known[base] = (reply.tag, lasting)
+        return seen if whole else lasting
 
     async def verdict(self, base: str, login: AdminLogin) -> VerifierStatus:
         """The verdict below `base`. Raises Retryable as `aggregator` does."""
@@ -216,6 +217,11 @@ def aggregator_seen(page: StatusPage) -> AggregatorSeen:
     )
 
 
+def _without_drained(seen: AggregatorSeen) -> AggregatorSeen:
+    """What stays so while the digest of the status does: more may be produced to a drained stream at any moment."""
+    return replace(seen, streams=tuple(replace(stream, drained=False) for stream in seen.streams))
+
+
 def _table(table: TableStatus) -> TableSeen:
     return TableSeen(
         name=table.name,
@@ -226,6 +232,7 @@ def _table(table: TableStatus) -> TableSeen:
         hazards=tuple((hazard.reason, hazard.text) for hazard in table.hazards),
         rollout=table.rollout,
         paused_since_ms=table.held_since_ms,
+        as_declared=table.as_declared,
     )
 
 

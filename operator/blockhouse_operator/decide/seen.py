@@ -47,7 +47,7 @@ class StreamSeen:
 class TableSeen:
     """A table as an aggregator reports it. `hazards` are (reason, text). `rollout` pauses it since `paused_since_ms`,
     Unix milliseconds; empty when none does. Not `checked`: unavailable until the aggregator can compare it with its
-    server, which may not answer."""
+    server, which may not answer. `as_declared` names the declaration that it is known to equal; empty: not known."""
 
     name: str
     schema_revision: int = 0
@@ -57,6 +57,7 @@ class TableSeen:
     hazards: tuple[tuple[str, str], ...] = ()
     rollout: str = ""
     paused_since_ms: int = 0
+    as_declared: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,8 @@ async def observe_shard(
     login = contents.admin_login(shard.spec.pipeline, shard.spec.admin_tls)
     known = (*snapshot.replicas, *snapshot.surplus)
     asked = [replica for replica in known if replica.name in snapshot.running]
-    answers = await asyncio.gather(*(_ask(services, shard.namespace, replica, login) for replica in asked))
+    whole = services.fresh or _leaves(services, shard)
+    answers = await asyncio.gather(*(_ask(services, shard, replica, login, whole=whole) for replica in asked))
     heard = {replica.name: replica for replica in (*known, *answers)}
     seen = ShardSeen(
         replicas=tuple(heard[replica.name] for replica in snapshot.replicas),
@@ -83,11 +84,16 @@ def admin_base(services: Services, shard: ClickHouseShardIngest, seen: ShardSeen
     return services.endpoints.aggregator(name, shard.namespace, secure=secure)
 
 
-async def _ask(services: Services, namespace: str, replica: ReplicaSeen, login: AdminLogin) -> ReplicaSeen:
+def _leaves(services: Services, shard: ClickHouseShardIngest) -> bool:
+    """Whether the shard is to be removed once it is drained: then operators of other zones are informed of that."""
+    return shard.name in services.leaving.get(f"{shard.namespace}/{shard.spec.pipeline}", ())
+
+
+async def _ask(
+    services: Services, shard: ClickHouseShardIngest, replica: ReplicaSeen, login: AdminLogin, *, whole: bool
+) -> ReplicaSeen:
     try:
-        base = services.endpoints.aggregator(replica.name, namespace, secure=replica.secure)
-        # Operators of other zones are informed of what is drained.
-        whole = services.fresh or services.zones is not None
+        base = services.endpoints.aggregator(replica.name, shard.namespace, secure=replica.secure)
         answer = await services.http.aggregator(base, login, whole=whole)
     except Retryable as error:
         return replace(replica, silence=str(error))

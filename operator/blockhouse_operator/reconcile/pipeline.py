@@ -83,6 +83,7 @@ class PipelineReconciler:
         live = await services.kubernetes.get(BLOCK_AGGREGATOR, namespace, name)
         if live is None or live["metadata"].get("deletionTimestamp"):
             services.pauses.forget(namespace, name)
+            services.leaving.pop(f"{namespace}/{name}", None)
             self._backoff.forget((namespace, name))
             return None
         if services.pauses.note(live):
@@ -121,7 +122,7 @@ class PipelineReconciler:
             shards=tuple(await self._shards.observed(pipeline, shards)),
             unusable_files=files.problems,
             files_missing=files.missing,
-            surplus=tuple(sorted(surplus_shards(pipeline, shards))),
+            surplus=tuple(sorted(surplus_shards(services, pipeline, shards))),
             draining=PAUSED,
             verifier=verifier,
             verifier_silence=silence,

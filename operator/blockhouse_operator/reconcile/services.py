@@ -134,6 +134,8 @@ class Services:
     """By namespace and name of a pipeline: which of its shards were being changed when they were counted, and when."""
     waiting: dict[str, dict[str, None]] = field(default_factory=dict)
     """By namespace and name of a pipeline: which of its shards wait until others are changed, in their order."""
+    leaving: dict[str, frozenset[str]] = field(default_factory=dict)
+    """By namespace and name of a pipeline: which of its shards were not in its spec any more when that was read."""
     remembered: dict[str, Credentials] = field(default_factory=dict, repr=False)
     """Credentials of pipelines as they were last, by namespace and name: a Secret that is lost is created again."""
     rotations: dict[str, tuple[tuple[str, float], float]] = field(default_factory=dict)

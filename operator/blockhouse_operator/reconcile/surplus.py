@@ -25,16 +25,19 @@ class Removal:
     draining: str = ""
 
 
-def surplus_shards(pipeline: BlockAggregator, shards: Children) -> dict[int, Object]:
-    """Shards that exist and are not in the spec, by number."""
+def surplus_shards(services: Services, pipeline: BlockAggregator, shards: Children) -> dict[int, Object]:
+    """Shards that exist and are not in the spec, by number. Their reconciles know it from now on."""
     found = {int(live["metadata"]["labels"].get(labels.SHARD, "-1")): live for live in shards.values()}
-    return {number: live for number, live in found.items() if number >= pipeline.spec.shards}
+    surplus = {number: live for number, live in found.items() if number >= pipeline.spec.shards}
+    place = f"{pipeline.namespace}/{pipeline.name}"
+    services.leaving[place] = frozenset(live["metadata"]["name"] for live in surplus.values())
+    return surplus
 
 
 async def remove_surplus(services: Services, fresh: Services, pipeline: BlockAggregator, shards: Children) -> Removal:
     """Remove the surplus shard of the highest number, if the spec allows it and every message of it is stored: by what
     `fresh` reads, for nothing else states whether all is."""
-    surplus = surplus_shards(pipeline, shards)
+    surplus = surplus_shards(services, pipeline, shards)
     left = tuple(sorted(surplus))
     if pipeline.spec.shard_removal_policy == "Drain":
         await _delete_volumes(services, pipeline, shards)

@@ -6,7 +6,6 @@ The steps are carried out by the aggregators beside the replicas: they alone rea
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from datetime import UTC, datetime
 import structlog
 
 from blockhouse.config.units import seconds
+from blockhouse.contract.rollouts import declaration_digest
 from blockhouse.errors import Blocked, Permanent, Retryable
 from blockhouse_operator.adapters.kinds import SHARD_INGEST, Object
 from blockhouse_operator.adapters.pipeline_http import AdminLogin
@@ -22,7 +22,7 @@ from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.parts import Table
 from blockhouse_operator.api.resource import ClickHouseShardIngest
 from blockhouse_operator.api.status import AGGREGATOR_RESTART, TableStatus
-from blockhouse_operator.decide.seen import Gap, ReplicaSeen, ShardSeen, State, TableAt
+from blockhouse_operator.decide.seen import ShardSeen, TableAt
 from blockhouse_operator.decide.streams import expected_streams
 from blockhouse_operator.decide.tables import (
     ROLLOUT,
@@ -39,11 +39,9 @@ from blockhouse_operator.reconcile.busy import busy_shards, queue_up
 from blockhouse_operator.reconcile.observe import admin_base
 from blockhouse_operator.reconcile.report import as_json
 from blockhouse_operator.reconcile.services import Services
+from blockhouse_operator.reconcile.table_gaps import TableGaps, by_status
 
 log = structlog.get_logger(__name__)
-LOOK_AGAIN_SECONDS = 60.0
-"""A table found as declared is compared again only after so long, unless its aggregator reports another revision."""
-
 
 EVENT_REASONS: Mapping[type[TableStep], str] = {
     Create: "CreatingTable",
@@ -67,18 +65,11 @@ class _TableReconcile:
     login: AdminLogin
 
 
-@dataclass(frozen=True, slots=True)
-class _Compared:
-    ddl: str
-    revision: int
-    at: float
-
-
 class TableKeeper:
     """Tables of all shards of all pipelines."""
 
     def __init__(self) -> None:
-        self._same: dict[tuple[str, str, str], _Compared] = {}
+        self._gaps = TableGaps()
         self._last: dict[str, dict[str, tuple[TableAt, ...]]] = {}
 
     def last(self, shard: ClickHouseShardIngest) -> Mapping[str, tuple[TableAt, ...]]:
@@ -102,13 +93,14 @@ class TableKeeper:
 
     async def _reconcile(self, current: _TableReconcile) -> TableStatus:
         services, shard, seen, table = current.services, current.shard, current.seen, current.table
+        about = (table, current.ddl, current.login)
         try:
-            at = await asyncio.gather(*(self._at(current, replica) for replica in seen.replicas))
+            at = await asyncio.gather(*(self._gaps.at(services, shard, replica, *about) for replica in seen.replicas))
             refused = ""
         except Permanent as error:
-            at, refused = [_held(r, table) for r in seen.replicas], str(error)
+            at, refused = [by_status(r, table) for r in seen.replicas], str(error)
         self._last[shard.uid][table] = tuple(at)
-        at = [*at, *_elsewhere(seen, table, _digest(current.ddl))]
+        at = [*at, *_elsewhere(seen, table, declaration_digest(current.ddl))]
         look = self._look(current, tuple(at), refused)
         plan = plan_table(look)
         if isinstance(plan.step, PauseTable):
@@ -161,26 +153,6 @@ class TableKeeper:
         status = before.model_copy(update={"tables": (*others, noted)})
         await services.kubernetes.apply_status(SHARD_INGEST, current.live, as_json(status))
 
-    async def _at(self, current: _TableReconcile, replica: ReplicaSeen) -> TableAt:
-        services, shard, table, ddl = current.services, current.shard, current.table, current.ddl
-        known = replace(_held(replica, table), ddl=_digest(ddl))
-        if replica.aggregator is None:
-            return known
-        key, now = (shard.uid, replica.name, table), services.clock()
-        same = self._same.get(key)
-        if same and (same.ddl, same.revision) == (known.ddl, known.revision) and now - same.at < LOOK_AGAIN_SECONDS:
-            return _with_gap(known, Gap(True))
-        base = services.endpoints.aggregator(replica.name, shard.namespace, secure=replica.secure)
-        try:
-            gap = await services.http.gap(base, current.login, table, ddl)
-        except Retryable as error:
-            return _with_gap(known, None, str(error))
-        if gap == Gap(True):
-            self._same[key] = _Compared(known.ddl, known.revision, now)
-        else:
-            self._same.pop(key, None)
-        return _with_gap(known, gap)
-
     async def _take(self, current: _TableReconcile, plan: TablePlan, step: TableStep) -> TablePlan:
         services, shard, table, ddl, login = current.services, current.shard, current.table, current.ddl, current.login
         services.must_be_fresh()
@@ -227,10 +199,6 @@ def _undeclared(table: Table, seen: ShardSeen) -> tuple[Reason, str]:
     return (Reason.STATUS_UNKNOWN, unknown.why) if unknown else (Reason.AS_SPECIFIED, "")
 
 
-def _digest(ddl: str) -> str:
-    return hashlib.sha256(ddl.encode()).hexdigest()[:16]
-
-
 def _elsewhere(seen: ShardSeen, table: str, ddl: str) -> Iterator[TableAt]:
     """The table at replicas of other zones, as their operators report."""
     for report in seen.elsewhere:
@@ -243,34 +211,6 @@ def _elsewhere(seen: ShardSeen, table: str, ddl: str) -> Iterator[TableAt]:
             else:
                 text = "its operator has another declaration of the table"
                 yield replace(at, served=False, gap=None, silence=text)
-
-
-def _held(replica: ReplicaSeen, table: str) -> TableAt:
-    """What the replica's status page shows of the table."""
-    aggregator = replica.aggregator
-    if aggregator is None:
-        return TableAt(replica.name, silence=replica.silence or "its aggregator does not run", ready=False)
-    seen = next((found for found in aggregator.tables if found.name == table), None)
-    ready = replica.state() in (State.CONSUMING, State.STOPPED)
-    busy = any(table in stream.in_flight for stream in aggregator.streams)
-    due = bool(replica.restart_due)
-    if seen is None:
-        return TableAt(replica.name, ready=ready, busy=busy, restart_due=due)
-    return TableAt(
-        replica.name,
-        ready=ready,
-        rollout=seen.rollout,
-        held_since_ms=seen.paused_since_ms,
-        busy=busy,
-        revision=seen.schema_revision,
-        why=seen.why if seen.unavailable and seen.checked and not seen.rollout else "",
-        silence="" if seen.checked else seen.why,
-        restart_due=due,
-    )
-
-
-def _with_gap(at: TableAt, gap: Gap | None, silence: str = "") -> TableAt:
-    return replace(at, gap=gap, silence=silence or at.silence)
 
 
 def _status(table: str, plan: TablePlan, held_since: str = "") -> TableStatus:

@@ -112,6 +112,11 @@ class Catalog:
     def pause_of(self, table: str) -> Pause | None:
         return self._pauses.paused.get(table)
 
+    def found_as_declared(self, *_: object) -> None: ...
+
+    def as_declared(self, _: Known) -> str:
+        return ""
+
     async def refresh_pauses(self) -> None: ...
 
     async def id_of(self, table: str) -> int:

@@ -72,7 +72,7 @@ def test_the_recordings_have_every_answer_and_every_phase_in_them() -> None:
 LATER = {
     "StatusPage": {"suspended": False, "restart": {"wanted": 0, "seen": 0}, "away": "", "unfit": ""}
     | {"waits": None, "partitions": {}},
-    "TableStatus": {"heldSinceMs": 0},
+    "TableStatus": {"heldSinceMs": 0, "asDeclared": ""},
     "StreamStatus": dict.fromkeys(
         (
             *("stopped", "position", "logEnd", "lag", "seq", "inFlight", "lagging", "highWatermark", "lastStable"),

@@ -128,6 +128,7 @@ def _table(known: Known, catalog: Catalog, hazards: HazardWatch) -> TableStatus:
         why=known.why,
         rollout=pause.rollout if pause else "",
         held_since_ms=pause.since_ms if pause else 0,
+        as_declared=catalog.as_declared(known),
         hazards=tuple(Hazard(reason=hazard.reason, text=hazard.text) for hazard in hazards.of(known)),
     )
 

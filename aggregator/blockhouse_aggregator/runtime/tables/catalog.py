@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 import structlog
 
 from blockhouse.errors import Blocked, BlockhouseError, Retryable
+from blockhouse.schema.difference import FoundTable
 from blockhouse.schema.history import extend
 from blockhouse.schema.model import Revision, TableHistory
 from blockhouse_aggregator.clickhouse.tables import ServerTable
 from blockhouse_aggregator.coordination.pauses import Pause
+from blockhouse_aggregator.runtime.clock import loop_time
 from blockhouse_aggregator.runtime.ports import Ports
 from blockhouse_aggregator.runtime.tables.arriving_columns import check_arrived
 
@@ -24,6 +26,8 @@ log = structlog.get_logger(__name__)
 REFRESH = 10.0
 """Seconds between reads of the server's columns: a change behind our back is noticed well within 30."""
 UNKNOWN_REFRESH = 2.0
+BELIEVED = 60.0
+"""Seconds for which what was read of the server is believed while later reads fail."""
 ROLLOUT = "SchemaRollout"
 """Why a table is unavailable that a rollout pauses."""
 NOT_CHECKED = "NotChecked"
@@ -57,6 +61,10 @@ class Catalog:
         self._names: dict[int, str] = {}
         self._prints: dict[str, int | None] = {}
         """Of each table when it was last compared: one that could not be is asked again."""
+        self._checked_at: dict[str, float] = {}
+        """When each table was last known to be as the server has it, by the loop's clock."""
+        self._declared: dict[str, tuple[str, ServerTable]] = {}
+        """Of each table the declaration it was found to equal, by its digest, and what is known of it since."""
         self._version = 0
         self._pauses: Mapping[str, Pause] = {}
         self._refreshing = asyncio.Lock()
@@ -123,6 +131,21 @@ class Catalog:
         known = self.by_id(table_id)
         return known.unavailable if known is not None and known.unavailable not in PASSING else ""
 
+    def found_as_declared(self, table: str, digest: str, found: FoundTable) -> None:
+        """The server's table was `found`, which is as the declaration of this digest."""
+        known = self._tables.get(table)
+        if known is not None and known.server is not None and known.server.definition == found:
+            self._declared[table] = (digest, known.server)
+
+    def as_declared(self, known: Known) -> str:
+        """Digest of the declaration that a loaded table equals, by the last refresh; empty where that is not known: it
+        was not compared, or was described again since, or refreshes have failed for long."""
+        table = known.history.name
+        digest, server = self._declared.get(table, ("", None))
+        if server is None or server is not known.server or known.unavailable:
+            return ""
+        return digest if loop_time() - self._checked_at.get(table, float("-inf")) <= BELIEVED else ""
+
     async def start(self) -> None:
         """Read the history and compare it with the server. Raises Retryable while either is unavailable."""
         self._pauses = await self._ports.pauses.all()
@@ -165,12 +188,14 @@ class Catalog:
     async def refresh(self) -> None:
         """Compare every table with the server and the history; a changed one gets a new revision or is unavailable."""
         async with self._refreshing:
+            began = loop_time()
             prints = await self._ports.shard.fingerprints()
             await self._learn()
             for table, known in list(self._tables.items()):
                 due = known.unavailable or prints.get(table) != self._prints.get(table)
-                if due and await self._examine(table):
-                    self._prints[table] = prints.get(table)
+                if due and not await self._examine(table):
+                    continue
+                self._prints[table], self._checked_at[table] = prints.get(table), began
 
     async def _learn(self) -> None:
         """Read what was recorded elsewhere since the last look."""

@@ -13,7 +13,7 @@ import structlog
 
 from blockhouse.capacity.window import WEEK, window_entries
 from blockhouse.config.pipeline import AggregatorConfig
-from blockhouse.contract.rollouts import DifferenceAnswer
+from blockhouse.contract.rollouts import DifferenceAnswer, declaration_digest
 from blockhouse.errors import Blocked, Permanent
 from blockhouse.schema.ddl import Declaration, DeclaredColumn, read_declaration
 from blockhouse.schema.difference import Difference
@@ -76,9 +76,14 @@ class SchemaRollouts:
         return released
 
     async def gap(self, table: str, ddl: str) -> DifferenceAnswer:
-        """Compare; change nothing. Raises Retryable, or Permanent for a DDL that cannot be read or is not supported."""
+        """Compare; change nothing. Raises Retryable, or Permanent for a DDL that cannot be read or is not supported.
+        A table that is as declared is stated to be so in the status from now on, for who asks need not ask again."""
         declared = read_declaration(table, ddl)
-        return await self._gap(declared, await self._server.compared(declared))
+        difference = await self._server.compared(declared)
+        gap = await self._gap(declared, difference)
+        if difference is not None and difference.found is not None and not gap.added and not gap.refused:
+            self._catalog.found_as_declared(table, declaration_digest(ddl), difference.found)
+        return gap
 
     def restart(self, number: int) -> bool:
         """End this aggregator unless it was started after demand `number`; returns whether it ends."""
