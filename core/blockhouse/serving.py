@@ -1,14 +1,12 @@
-"""The HTTP side that every running program has: probes, metrics, and a token before everything that shows anything.
-Without a token it answers no page of another site.
+"""The HTTP side that every running program has: probes, metrics, and a token before everything that shows anything;
+the one that only reads changes nothing. Without a token it answers no page of another site.
 
 It reveals nothing secret by itself, and changes nothing; what else a program answers is in its own routes.
 """
 
 from __future__ import annotations
 
-import hmac
 import os
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -34,6 +32,7 @@ from blockhouse.cross_site import refusal
 from blockhouse.errors import Permanent
 from blockhouse.exposition import Exposition
 from blockhouse.page import PATH as PAGE
+from blockhouse.tokens import Access, Tokens
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 RequestT = TypeVar("RequestT", bound=contract.Request)
@@ -41,8 +40,8 @@ OPEN = frozenset({"/healthz", "/readyz", PAGE})
 """What is answered without a token: the probes, and the page for people, which asks for it."""
 TOKEN_HEADER = "X-Blockhouse-Token"
 """The token where `Authorization` is another's: an API server that passes a request on keeps that header to itself."""
-OVERLAP_SECONDS = 300.0
-"""How long a token that was replaced is accepted: others read the new one at other moments."""
+READING = frozenset({"GET", "HEAD"})
+"""Methods that a read-only token allows. Nothing that is asked for by one of these may change anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,34 +82,6 @@ async def body(request: web.Request, kind: type[RequestT]) -> RequestT:
         return kind.model_validate_json(await request.read())
     except ValidationError as error:
         raise web.HTTPBadRequest(text="\n".join(contract.faults(error)) + "\n") from None
-
-
-class Tokens:
-    """The token that a file has now, and for a while the one that it had before: one is replaced without a restart.
-
-    `read` gives the present one, as `SecretRef.read` does; while it cannot, the last one stays. Raises Permanent when
-    there is none at the start.
-    """
-
-    def __init__(self, read: Callable[[], str], clock: Callable[[], float] = time.monotonic) -> None:
-        self._read = read
-        self._clock = clock
-        self._present = read()
-        self._former: tuple[str, float] | None = None
-
-    def accept(self, given: str) -> bool:
-        try:
-            present = self._read()
-        except Permanent:
-            present = self._present
-        if present and present != self._present:
-            self._former = (self._present, self._clock() + OVERLAP_SECONDS)
-            self._present = present
-        if hmac.compare_digest(given.encode(), self._present.encode()):
-            return True
-        if self._former is None or self._clock() >= self._former[1]:
-            return False
-        return hmac.compare_digest(given.encode(), self._former[0].encode())
 
 
 def process_figures(registry: CollectorRegistry) -> None:
@@ -188,8 +159,12 @@ class HttpServer(ABC):
         if self._tokens is not None and request.path not in OPEN:
             given = request.headers.get("Authorization", "").removeprefix("Bearer ")
             given = given or request.headers.get(TOKEN_HEADER, "")
-            if not self._tokens.accept(given):
+            access = self._tokens.access(given)
+            if access is Access.NONE:
                 raise web.HTTPUnauthorized(text="give the token of admin.token as 'Authorization: Bearer ...'\n")
+            if access is Access.READ and request.method not in READING:
+                text = f"a read-only token allows GET alone: for {request.method} give the token of admin.token\n"
+                raise web.HTTPForbidden(text=text)
         return await handler(request)
 
     async def _healthz(self, _: web.Request) -> web.Response:

@@ -1,4 +1,5 @@
-"""Check the configuration of an aggregator or a verifier and show every field it may have."""
+"""Check the configuration of an aggregator or a verifier, show every field it may have, and print the token that only
+reads."""
 
 from __future__ import annotations
 
@@ -63,3 +64,17 @@ def fields(verifier: Verifier = False) -> None:
     from blockhouse.config.verifier import VerifierConfig
 
     typer.echo(table(VerifierConfig if verifier else AggregatorConfig), nl=False)
+
+
+@app.command("read-token")
+def read_token(file: Annotated[Path, typer.Argument(help="File with the token of admin APIs.")]) -> None:
+    """Print the token that only reads, for Prometheus: it follows from that of `admin.token`, which FILE has.
+
+    Every program that has the token of FILE accepts the printed one for GET, and answers 403 to any other request.
+
+    Example: blockhouse config read-token token > metrics-token
+    """
+    from blockhouse.config.secrets import SecretRef
+    from blockhouse.tokens import read_only
+
+    typer.echo(read_only(SecretRef(file=file).read()))

@@ -32,8 +32,11 @@ _TEXTS = {
     "/readyz": "200 once it has started, 503 before.",
     "/metrics": "Figures for Prometheus.",
 }
+_TOKEN = "`admin.token`; for GET also the read-only one that `blockhouse config read-token` prints."
 _HEADER = "The same, by way of a Kubernetes API server, which keeps `Authorization` to itself."
 _CROSS_SITE = {403: "A page of another site asks, and there is no token: the text has what to do."}
+_READ_ONLY = {403: f"The token only reads: the text has what to do. Or: {_CROSS_SITE[403]}"}
+"""The same of a request that changes something."""
 _OPEN = ("/healthz", "/readyz")
 """What is answered without a token."""
 _PAGE: Json = {
@@ -60,7 +63,7 @@ def document(version: str) -> Json:
         "paths": {"/": {"get": _PAGE}, **_texts(), **_paths()},
         "components": {
             "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer", "description": "`admin.token`"},
+                "token": {"type": "http", "scheme": "bearer", "description": _TOKEN},
                 "header": {"type": "apiKey", "in": "header", "name": "X-Blockhouse-Token", "description": _HEADER},
             },
             "schemas": {name: _plain(schema) for name, schema in sorted(schemas["$defs"].items())},
@@ -111,7 +114,7 @@ def _operation(program: str, endpoint: Endpoint) -> Json:
     if endpoint.request is not None:
         body = {"application/json": {"schema": _reference(endpoint.request)}}
         operation["requestBody"] = {"required": True, "content": body}
-    refusals = _refusals({**_CROSS_SITE, **endpoint.refusals})
+    refusals = _refusals({**(_CROSS_SITE if endpoint.method == "GET" else _READ_ONLY), **endpoint.refusals})
     return operation | {"responses": {"200": {"description": "Done.", "content": content}, **refusals}}
 
 
