@@ -103,6 +103,15 @@ def test_a_wrong_value_is_refused_before_anything_is_installed(wrong: str) -> No
     assert wrong.split("=")[0].split(".")[-1] in done.stderr
 
 
+def test_images_that_know_no_token_that_only_reads_are_scraped_with_that_of_the_admin_apis() -> None:
+    values = [f"monitoring.podMonitor.{kind}[0].adminToken=true" for kind in ("pipelines", "mirrors")]
+    found = objects(*VARIANTS["one-namespace"], *(word for value in values for word in ("--set", value)))
+
+    endpoints = [found["PodMonitor", name]["spec"]["podMetricsEndpoints"][0] for name in ("events", "east-mirror")]
+    names = [endpoint["authorization"]["credentials"]["name"] for endpoint in endpoints]
+    assert names == ["events-internal", "east-mirror"]
+
+
 def test_the_definitions_outlive_the_release_and_can_be_left_out() -> None:
     kept = [document for (kind, _), document in objects().items() if kind == "CustomResourceDefinition"]
 

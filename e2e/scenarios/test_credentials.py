@@ -1,4 +1,4 @@
-"""The pipeline's own Secret is lost, and rotated: nothing restarts and no aggregator answers 401."""
+"""The pipeline's own Secrets are lost, and rotated: nothing restarts and no aggregator answers 401."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
+from blockhouse.tokens import read_only
+from blockhouse_operator.api import names
 from blockhouse_operator.api.labels import ROTATE_CREDENTIALS
 from e2e.cluster import ClusterError
 from e2e.scenarios.resources import at_home, example, patched
@@ -24,33 +26,44 @@ def content(site: Site, secret: str, namespace: str) -> dict[str, str]:
     return {key: base64.b64decode(value).decode() for key, value in data.items()}
 
 
+def check_accepted(before: dict[str, dict[str, str]], after: dict[str, dict[str, str]]) -> None:
+    """Contents of the Secrets: the new ones are accepted beside those of before, which are used."""
+    internal, read, passwords = names.own_secrets(NAME)
+    token, password = before[internal]["token"], before[passwords]["password"]
+    assert after[internal]["former-token"] == token
+    assert after[read] == {"token": read_only(token), "other-token": read_only(after[internal]["token"])}
+    assert after[passwords]["password"] == password
+    assert after[passwords]["password-b"] not in ("", password)
+
+
 @pytest.mark.own_cluster("its pods are played by nodes of KWOK's")
 @pytest.mark.core
 def test_a_lost_secret_comes_back_and_a_rotation_restarts_nothing(site: Site, namespace: str) -> None:
     internal, clickhouse = f"{NAME}-internal", f"{NAME}-clickhouse"
+    own = names.own_secrets(NAME)
+
+    def contents() -> dict[str, dict[str, str]]:
+        return {secret: content(site, secret, namespace) for secret in own}
+
     pipeline = patched(at_home(example(), site.surroundings, name=NAME, namespace=namespace), shards=1)
     with site.operator():
         site.apply(pipeline)
         site.wait_settled(NAME, namespace)
-        before, uids = (
-            content(site, internal, namespace),
-            {p["metadata"]["uid"] for p in pods(site.cluster, NAME, namespace)},
-        )
+        before, uids = contents(), {p["metadata"]["uid"] for p in pods(site.cluster, NAME, namespace)}
+        assert "password" not in before[internal]
+        token = before[internal]["token"]
+        assert before[names.read_secret(NAME)] == {"token": read_only(token)}
 
-        site.cluster.kubectl("delete", "secret", internal, "-n", namespace)
+        site.cluster.kubectl("delete", "secret", *own, "-n", namespace)
 
-        site.wait("it is back as it was", lambda: content(site, internal, namespace) == before)
+        site.wait("they are back as they were", lambda: contents() == before)
         site.wait_settled(NAME, namespace)
 
         site.cluster.kubectl("annotate", "ba", NAME, f"{ROTATE_CREDENTIALS}=now", "-n", namespace)
 
-        site.wait(
-            "the token is another one", lambda: content(site, internal, namespace).get("token") != before["token"]
-        )
-        after = content(site, internal, namespace)
-        assert after["former-token"] == before["token"]
-        assert after["password"] == before["password"]
-        assert after["password-b"] not in ("", before["password"])
+        site.wait("the token is another one", lambda: contents()[internal].get("token") != token)
+        site.wait("so is the one that only reads", lambda: "other-token" in contents()[names.read_secret(NAME)])
+        check_accepted(before, contents())
 
         def accounts() -> set[str]:
             found = fromstring(content(site, clickhouse, namespace)["users.xml"]).findall("users/*")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from blockhouse_operator.api import names
 from e2e.cluster import ClusterError
 from e2e.cluster.surroundings import Surroundings
 from e2e.scenarios.place import NAMESPACE, Place
@@ -205,7 +206,7 @@ def configuration(place: Place) -> Path:
 
 def audited(place: Place, manifest: Path) -> str:
     """What `blockhouse audit` prints: Kafka against both replicas, message by message. AssertionError unless exact."""
-    secret = place.get("secret", f"{NAME}-internal", "-n", NAMESPACE)["data"]
+    secret = place.get("secret", names.password_secret(NAME), "-n", NAMESPACE)["data"]
     addresses = [place.get("pod", f"{replica}-0", "-n", NAMESPACE)["status"]["podIP"] for replica in REPLICAS]
     command = [str(BLOCKHOUSE), "audit", "--config", str(configuration(place)), "--manifest", str(manifest)]
     command += [word for address in addresses for word in ("--replica", f"{address}:9000")]

@@ -72,7 +72,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   resources: [leases]
   resourceNames: [blockhouse-pipelines]
   verbs: [get, update]
-# Secrets that specs refer to are read one by one, never listed; one per pipeline is created.
+# Secrets that specs refer to are read one by one, never listed; those with its own credentials are created for each pipeline.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [get, create, patch]

@@ -1,16 +1,19 @@
 """`blockhouse status --pipeline`: a pipeline's resources and the status pages of its aggregators, for a person with a
 kubeconfig.
 
-Only reads: it gets two kinds of resources, lists pods, gets one Secret, and asks the pods by way of the API server. A
-pod that does not answer hides no other, and neither does a right that is missing.
+Only reads: it gets two kinds of resources, lists pods, gets the Secret of the token that only reads, and asks the pods
+by way of the API server; those of an image that knows no such token with that of the admin APIs, if the person may read
+it. A pod that does not answer hides no other, and neither does a right that is missing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from blockhouse.cli.status_view import Asked, Condition, Found, Resource
 from blockhouse.contract.aggregator import STATUS, StatusPage
@@ -30,6 +33,23 @@ from blockhouse_operator.decide.pods import speaks_tls
 UNAUTHORIZED = 401
 
 
+class _Pod(NamedTuple):
+    name: str
+    secure: bool
+    """Whether it speaks TLS: the API server verifies no certificate, as when it asks kubelets' pods itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Login:
+    tokens: str
+    """One or several, each on a line."""
+    problem: str
+    """Why they could not be read; empty where they could."""
+
+    def __repr__(self) -> str:
+        return "_Login(...)"
+
+
 async def pipeline_status(
     pipeline: str, namespace: str, kubeconfig: str | None, context: str | None, seconds: float
 ) -> Found:
@@ -42,11 +62,9 @@ async def pipeline_status(
         resources = await _resources(kubernetes, pipeline, namespace)
         own = labels.of_pipeline(pipeline, "replica")
         selector = {key: own[key] for key in (labels.PIPELINE, labels.COMPONENT)}
-        pods = sorted(
-            (pod["metadata"]["name"], speaks_tls(pod)) for pod in await kubernetes.list(POD, namespace, selector)
-        )
-        token, problem = await _token(kubernetes, pipeline, namespace)
-        asked = await asyncio.gather(*(_ask(kubernetes, namespace, pod, token, problem, seconds) for pod in pods))
+        found = await kubernetes.list(POD, namespace, selector)
+        pods = sorted(_Pod(pod["metadata"]["name"], speaks_tls(pod)) for pod in found)
+        asked = await _ask_all(kubernetes, pipeline, namespace, pods, seconds)
     finally:
         await api.close()  # type: ignore[no-untyped-call]
     return Found(asked, resources)
@@ -67,36 +85,52 @@ def _resource(found: Object) -> Resource:
     return Resource(found["kind"], found["metadata"]["name"], conditions)
 
 
-async def _token(kubernetes: Kubernetes, pipeline: str, namespace: str) -> tuple[str, str]:
-    """The token of the admin APIs, and why it could not be read."""
+async def _ask_all(
+    kubernetes: Kubernetes, pipeline: str, namespace: str, pods: Sequence[_Pod], seconds: float
+) -> Sequence[Asked]:
+    """Each pod with the token that only reads; once more with that of the admin APIs where it is not accepted."""
     with tempfile.TemporaryDirectory() as folder:
         contents = Contents(kubernetes, namespace, Path(folder))
-        try:
-            await contents.object(names.internal_secret(pipeline))
-        except BlockhouseError as error:
-            return "", str(error)
-        return contents.admin_login(pipeline, None).tokens, ""
+        login = await _login(contents, names.read_secret(pipeline), lambda: contents.reading_tokens(pipeline))
+        asked = await asyncio.gather(*(_ask(kubernetes, namespace, pod, login, seconds) for pod in pods))
+        refused = [number for number, (_, accepted) in enumerate(asked) if not accepted]
+        admin = _Login("", "")
+        if refused:
+            secret = names.internal_secret(pipeline)
+            admin = await _login(contents, secret, lambda: contents.admin_login(pipeline, None).tokens)
+        if admin.tokens:
+            again = (_ask(kubernetes, namespace, pods[number], admin, seconds) for number in refused)
+            for number, answer in zip(refused, await asyncio.gather(*again), strict=True):
+                asked[number] = answer
+    return [answer for answer, _ in asked]
 
 
-async def _ask(
-    kubernetes: Kubernetes, namespace: str, asked: tuple[str, bool], token: str, problem: str, seconds: float
-) -> Asked:
-    """`asked` is a pod, and whether it speaks TLS: the API server verifies no certificate, as when it asks kubelets'
-    pods itself. `token` may be several, each on a line: the next one is tried where one is not accepted."""
-    pod, secure = asked
-    first, _, others = token.partition("\n")
+async def _login(contents: Contents, secret: str, tokens: Callable[[], str]) -> _Login:
+    try:
+        await contents.object(secret)
+    except BlockhouseError as error:
+        return _Login("", str(error))
+    return _Login(tokens(), "")
+
+
+async def _ask(kubernetes: Kubernetes, namespace: str, pod: _Pod, login: _Login, seconds: float) -> tuple[Asked, bool]:
+    """The answer, and whether a token was accepted, as far as is known: the next one is tried where one is not."""
+    first, _, others = login.tokens.partition("\n")
     try:
         async with asyncio.timeout(seconds):
             headers = {TOKEN_HEADER: first} if first else {}
-            answer = await kubernetes.proxied(namespace, pod, names.ADMIN_PORT, STATUS.path, headers, secure=secure)
-        return Asked(pod, StatusPage.parse(answer), "")
+            answer = await kubernetes.proxied(
+                namespace, pod.name, names.ADMIN_PORT, STATUS.path, headers, secure=pod.secure
+            )
+        return Asked(pod.name, StatusPage.parse(answer), ""), True
     except TimeoutError:
-        return Asked(pod, None, f"no answer in {seconds:g} s")
+        return Asked(pod.name, None, f"no answer in {seconds:g} s"), True
     except NotFound:
-        return Asked(pod, None, "the pod is gone")
+        return Asked(pod.name, None, "the pod is gone"), True
     except (Retryable, Permanent) as error:
         if error.code == UNAUTHORIZED and others:
-            return await _ask(kubernetes, namespace, asked, others, problem, seconds)
-        return Asked(pod, None, f"{error}; the token: {problem}" if problem else str(error))
+            return await _ask(kubernetes, namespace, pod, replace(login, tokens=others), seconds)
+        text = f"{error}; the token: {login.problem}" if login.problem else str(error)
+        return Asked(pod.name, None, text), error.code != UNAUTHORIZED
     except (NotUnderstood, ValueError) as error:
-        return Asked(pod, None, f"it answers something unknown: {error}")
+        return Asked(pod.name, None, f"it answers something unknown: {error}"), True

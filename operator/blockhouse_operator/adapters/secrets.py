@@ -84,6 +84,12 @@ class Contents:
         tokens = (self.text(name, "token"), self.text(name, "former-token"))
         return AdminLogin("\n".join(token for token in tokens if token), self.authorities(ca))
 
+    def reading_tokens(self, pipeline: str) -> str:
+        """The tokens that only read, of a pipeline whose Secret was read, each on a line: first the one to use."""
+        name = names.read_secret(pipeline)
+        tokens = (self.text(name, "token"), self.text(name, "other-token"))
+        return "\n".join(token for token in tokens if token)
+
     def authorities(self, given: CaSecretRef | None) -> str:
         """The certificates that were read; empty where none are given. Where they are missing, a text that no client
         accepts: those of the system must not stand in for them."""

@@ -57,8 +57,23 @@ def cluster_config(pipeline: str) -> str:
 
 
 def internal_secret(pipeline: str) -> str:
-    """The Secret that the operator makes: `token` of the admin API, `password` between ClickHouse replicas."""
+    """The Secret that the operator makes with the `token` of the admin APIs; pods mount none of its others."""
     return f"{pipeline}-internal"
+
+
+def read_secret(pipeline: str) -> str:
+    """The Secret that the operator makes with the `token` that only reads, for Prometheus and people."""
+    return f"{pipeline}-internal-read"
+
+
+def password_secret(pipeline: str) -> str:
+    """The Secret that the operator makes with the passwords between ClickHouse replicas."""
+    return f"{pipeline}-internal-password"
+
+
+def own_secrets(pipeline: str) -> tuple[str, ...]:
+    """The Secrets with a pipeline's own credentials."""
+    return internal_secret(pipeline), read_secret(pipeline), password_secret(pipeline)
 
 
 def clickhouse_secret(pipeline: str) -> str:
@@ -84,6 +99,11 @@ def verifier(pipeline: str) -> str:
 def mirror(name: str) -> str:
     """Every object of a KafkaMirror: Deployment, Service, ConfigMap, Secret, ServiceAccount and the rest."""
     return f"{name}-mirror"
+
+
+def mirror_read_secret(name: str) -> str:
+    """The Secret of a KafkaMirror with the `token` that only reads."""
+    return f"{name}-mirror-read"
 
 
 def mirror_group(name: str) -> str:

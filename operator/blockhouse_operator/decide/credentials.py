@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from blockhouse_operator.desired.credentials import Credentials
+from blockhouse_operator.desired.credentials import ACCEPTED, USED, Credentials
 
 OVERLAP_SECONDS = 180.0
-ACCEPTED, USED = "Accepted", "Used"
-"""Steps: the new ones are accepted; they are used."""
 
 
 def rotated(

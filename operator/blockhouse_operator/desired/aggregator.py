@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from collections.abc import Collection, Iterable, Iterator
 
@@ -11,7 +10,6 @@ from blockhouse_operator.api.labels import API_VERSION
 from blockhouse_operator.api.resolve import all_replicas, replicas, resolve
 from blockhouse_operator.api.resource import BlockAggregator
 from blockhouse_operator.desired import clickhouse, verifier
-from blockhouse_operator.desired.credentials import USERS, Credentials
 from blockhouse_operator.desired.manifest import Manifest, content_of, manifest
 from blockhouse_operator.desired.template import add_metadata
 
@@ -131,34 +129,6 @@ def account(pipeline: BlockAggregator, name: str) -> Manifest:
         owner=pipeline.reference(),
         automountServiceAccountToken=False,
     )
-
-
-def internal_secret(pipeline: BlockAggregator, credentials: Credentials) -> Manifest:
-    """The Secret that the operator creates: `token` of the admin API, `password` between replicas.
-
-    The values are given by the caller, from a source of true randomness.
-    """
-    values = {
-        "token": credentials.token,
-        "password": credentials.passwords[0],
-        "password-b": credentials.passwords[1],
-        "former-token": credentials.former_token,
-        "active": USERS[1] if credentials.active else "",
-        "salt": credentials.salt,
-    }
-    found = manifest(
-        "Secret",
-        names.internal_secret(pipeline.name),
-        pipeline.namespace,
-        labels=labels.of_pipeline(pipeline.name),
-        owner=pipeline.reference(),
-        type="Opaque",
-        data={key: _encoded(value) for key, value in values.items() if value},
-    )
-    if credentials.demand or credentials.step:
-        note = {"demand": credentials.demand, "step": credentials.step, "since": credentials.since}
-        found["metadata"]["annotations"] = {labels.ROTATION: json.dumps(note, sort_keys=True)}
-    return found
 
 
 def _encoded(text: str) -> str:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from blockhouse.tokens import read_only
+
 USERS = ("cluster", "cluster-b")
 """Users with which replicas query each other, by turns: ClickHouse 18.16 knows one password a user. No user of a spec
 can have the name of the second one."""
+ACCEPTED, USED = "Accepted", "Used"
+"""Steps of a rotation: the new ones are accepted; they are used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +37,10 @@ class Credentials:
         """Passwords by user: first the one that is used, then the other one that is accepted."""
         order = (self.active, 1 - self.active)
         return {USERS[number]: self.passwords[number] for number in order if self.passwords[number]}
+
+    @property
+    def reading(self) -> tuple[str, ...]:
+        """Tokens that only read: first the one to use, which stays that of the former token until every program must
+        have read the new one, then the other one that is accepted."""
+        order = (self.former_token, self.token) if self.step == ACCEPTED else (self.token, self.former_token)
+        return tuple(read_only(token) for token in order if token)

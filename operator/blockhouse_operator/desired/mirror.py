@@ -13,6 +13,7 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from blockhouse.tokens import read_only
 from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.resource import KafkaMirror
 from blockhouse_operator.desired import exposure, pod, settings, volumes
@@ -30,7 +31,7 @@ _NOT_IN_THE_FILE = (*_IN_THE_POD, "networkPolicy", "suspend")
 
 
 def children(mirror: KafkaMirror, secrets: str) -> tuple[Manifest, ...]:
-    """The manifests of a mirror, in the order in which they are applied; its Secret is apart (`token_secret`).
+    """The manifests of a mirror, in the order in which they are applied; its Secrets are apart (`token_secret`).
     `secrets`: `secrets_digest` of the Secrets that it mounts. Raises InvalidSpec where no configuration follows from
     the spec.
     """
@@ -53,6 +54,13 @@ def _children(mirror: KafkaMirror, secrets: str) -> Iterator[Manifest]:
 def token_secret(mirror: KafkaMirror, token: str) -> Manifest:
     """The Secret that the operator creates: the token of the admin API, from a source of true randomness."""
     return _manifest(mirror, "Secret", type="Opaque", data={"token": b64encode(token.encode()).decode()})
+
+
+def read_secret(mirror: KafkaMirror, token: str) -> Manifest:
+    """The Secret of the token that only reads, which follows from that of the admin API."""
+    found = token_secret(mirror, read_only(token))
+    found["metadata"]["name"] = names.mirror_read_secret(mirror.name)
+    return found
 
 
 def secrets_digest(token: str, contents: Mapping[str, str]) -> str:

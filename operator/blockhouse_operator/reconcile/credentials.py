@@ -1,7 +1,8 @@
-"""The Secret that a pipeline makes for itself: token of the admin APIs, passwords of replicas among themselves.
+"""The Secrets that a pipeline makes for itself: the token of the admin APIs, the one that only reads, and the passwords
+of replicas among themselves.
 
-It is created once, rotated when an annotation asks for it, and created again with the same content when it is lost and
-this process has seen it; else with what the servers still have. Nothing here is ever logged.
+They are created once, rotated when an annotation asks for it, and created again with the same content when one is lost
+and this process has seen it; else with what is left and what the servers still have. Nothing here is ever logged.
 """
 
 from __future__ import annotations
@@ -14,42 +15,48 @@ from dataclasses import replace
 
 import structlog
 
-from blockhouse_operator.adapters.kinds import POD, SECRET, Object
+from blockhouse_operator.adapters.kinds import POD, SECRET, STATEFUL_SET, Object
 from blockhouse_operator.adapters.secrets import Contents
 from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.resource import BlockAggregator
 from blockhouse_operator.decide.credentials import rotated
-from blockhouse_operator.desired.aggregator import internal_secret
 from blockhouse_operator.desired.clickhouse import used_login
 from blockhouse_operator.desired.credentials import USERS, Credentials
+from blockhouse_operator.desired.own_secrets import MOVED, PASSWORDS, own_secrets
 from blockhouse_operator.reconcile.children import Applied, belongs_to_another
-from blockhouse_operator.reconcile.mounted import mounts_users
+from blockhouse_operator.reconcile.mounted import mounts_users, reads_variable
 from blockhouse_operator.reconcile.services import Services
 
 log = structlog.get_logger(__name__)
 
 
 async def ensure_credentials(services: Services, pipeline: BlockAggregator, applied: Applied) -> Credentials | None:
-    """What is in the Secret after this reconcile; None when its name is taken."""
-    name, place = names.internal_secret(pipeline.name), f"{pipeline.namespace}/{pipeline.name}"
-    found = await services.kubernetes.get(SECRET, pipeline.namespace, name)
-    if found is not None and (whose := belongs_to_another(found, pipeline.owners())):
-        applied.taken.append(f"Secret {name} {whose}; rename this pipeline, or remove that object")
+    """What is in the Secrets after this reconcile; None when the name of one is taken."""
+    place, own = f"{pipeline.namespace}/{pipeline.name}", names.own_secrets(pipeline.name)
+    live = {name: await services.kubernetes.get(SECRET, pipeline.namespace, name) for name in own}
+    for name, secret in live.items():
+        if secret is not None and (whose := belongs_to_another(secret, pipeline.owners())):
+            applied.taken.append(f"Secret {name} {whose}; rename this pipeline, or remove that object")
+    if applied.taken:
         return None
-    written = present = credentials_in(found) if found is not None else None
-    if present is None:
-        present = services.remembered.get(place) or await _recovered(services, pipeline)
-        log.warning("credentials_created", pipeline=place, secret=name, known=place in services.remembered)
+    found = _credentials_in(
+        internal=live[names.internal_secret(pipeline.name)], passwords=live[names.password_secret(pipeline.name)]
+    )
+    present = found
+    if not _complete(found):
+        present = services.remembered.get(place) or await _recovered(services, pipeline, found)
+        log.warning("credentials_created", pipeline=place, known=place in services.remembered)
     demand = pipeline.annotations.get(labels.ROTATE_CREDENTIALS, "")
     if present.step or (demand and demand != present.demand):
         fresh = (services.secret(), services.secret())
-        own = await _password_is_ours(services, pipeline)
+        ours = await _password_is_ours(services, pipeline)
         waited = _waited(services, place, present)
-        present = rotated(present, demand, services.wall().timestamp(), fresh, waited=waited, password=own)
+        present = rotated(present, demand, services.wall().timestamp(), fresh, waited=waited, password=ours)
     if not present.salt:  # of a version that hashed no Secret
         present = replace(present, salt=services.secret())
-    if present != written:
-        await services.kubernetes.apply(internal_secret(pipeline, present), found)
+    both = await _read_beside_the_token(services, pipeline, live[names.internal_secret(pipeline.name)])
+    for manifest in own_secrets(pipeline, present, both=both):
+        await services.kubernetes.apply(manifest, live[manifest["metadata"]["name"]])
     services.remembered[place] = present
     return present
 
@@ -62,17 +69,19 @@ def _waited(services: Services, place: str, present: Credentials) -> float:
     return now - services.rotations[place][1]
 
 
-def credentials_in(secret: Object) -> Credentials | None:
-    """The content of a Secret; None when a part that must be there is missing."""
-    data = {key: _decoded(value) for key, value in (secret.get("data") or {}).items()}
-    note = _note((secret["metadata"].get("annotations") or {}).get(labels.ROTATION, ""))
-    if not data.get("token") or not (data.get("password") or data.get("password-b")):
-        return None
+def _credentials_in(*, internal: Object | None, passwords: Object | None) -> Credentials:
+    """The content of the Secrets, with an empty text for what is missing. Passwords beside the token count where an
+    operator of before wrote that Secret last: they are then the newest there are."""
+    data, kept = _data(internal), _data(passwords)
+    if MOVED not in data and any(data.get(key) for key in PASSWORDS):
+        kept = data
+    note = _note((((internal or {}).get("metadata") or {}).get("annotations") or {}).get(labels.ROTATION, ""))
+    first, second = (kept.get(key, "") for key in PASSWORDS)
     return Credentials(
-        token=data["token"],
-        passwords=(data.get("password", ""), data.get("password-b", "")),
+        token=data.get("token", ""),
+        passwords=(first, second),
         former_token=data.get("former-token", ""),
-        active=1 if data.get("active") == USERS[1] and data.get("password-b") else 0,
+        active=1 if second and (data.get("active") == USERS[1] or not first) else 0,
         demand=str(note.get("demand", "")),
         step=str(note.get("step", "")),
         since=float(str(note.get("since", 0))),
@@ -80,18 +89,20 @@ def credentials_in(secret: Object) -> Credentials | None:
     )
 
 
+def _complete(found: Credentials) -> bool:
+    return bool(found.token and any(found.passwords))
+
+
 async def cluster_logins(contents: Contents, pipeline: str) -> dict[str, str]:
     """Passwords of the users with which replicas query each other, the one in use first; empty while unknown."""
-    found = await contents.object(names.internal_secret(pipeline))
-    known = credentials_in(found) if found is not None else None
-    return known.of_cluster if known is not None else {}
+    internal = await contents.object(names.internal_secret(pipeline))
+    passwords = await contents.object(names.password_secret(pipeline))
+    return _credentials_in(internal=internal, passwords=passwords).of_cluster if internal is not None else {}
 
 
 async def secrets_salt(contents: Contents, pipeline: str) -> str:
     """The key of the hashes of Secrets; empty before there is one."""
-    found = await contents.object(names.internal_secret(pipeline))
-    known = credentials_in(found) if found is not None else None
-    return known.salt if known is not None else ""
+    return _data(await contents.object(names.internal_secret(pipeline))).get("salt", "")
 
 
 async def _password_is_ours(services: Services, pipeline: BlockAggregator) -> bool:
@@ -103,15 +114,33 @@ async def _password_is_ours(services: Services, pipeline: BlockAggregator) -> bo
     return not any(map(mounts_users, pods))
 
 
-async def _recovered(services: Services, pipeline: BlockAggregator) -> Credentials:
-    """New ones, but with the password that the servers have now, where their Secret is still there."""
-    token, password = services.secret(), services.secret()
-    name = names.clickhouse_secret(pipeline.name)
-    found = await services.kubernetes.get(SECRET, pipeline.namespace, name)
-    user, known = used_login(_decoded(((found or {}).get("data") or {}).get("remote_servers.xml", "")))
-    if known and user == USERS[1]:
-        return Credentials(token, ("", known), active=1)
-    return Credentials(token, (known or password, ""))
+async def _read_beside_the_token(services: Services, pipeline: BlockAggregator, internal: Object | None) -> bool:
+    """Whether a pod made before the passwords were apart has one in its environment, without which its container would
+    not start again. Not asked once they have gone from there."""
+    if internal is not None and not any(_data(internal).get(key) for key in PASSWORDS):
+        return False
+    secret, own = names.internal_secret(pipeline.name), labels.of_pipeline(pipeline.name)
+    for kind in (POD, STATEFUL_SET):
+        found = await services.kubernetes.list(kind, pipeline.namespace, own)
+        if any(reads_variable(each, secret) for each in found):
+            return True
+    return False
+
+
+async def _recovered(services: Services, pipeline: BlockAggregator, found: Credentials) -> Credentials:
+    """What is left of them, with the password that the servers have now, where their Secret is still there; the rest is
+    new."""
+    files = await services.kubernetes.get(SECRET, pipeline.namespace, names.clickhouse_secret(pipeline.name))
+    user, password = used_login(_data(files).get("remote_servers.xml", ""))
+    if not password:
+        user, password = next(iter(found.of_cluster.items()), (USERS[0], services.secret()))
+    active = 1 if user == USERS[1] else 0
+    passwords = ("", password) if active else (password, "")
+    return replace(found, token=found.token or services.secret(), passwords=passwords, active=active)
+
+
+def _data(secret: Object | None) -> dict[str, str]:
+    return {key: _decoded(value) for key, value in ((secret or {}).get("data") or {}).items()}
 
 
 def _note(text: str) -> Mapping[str, object]:

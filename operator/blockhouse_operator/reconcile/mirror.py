@@ -37,7 +37,7 @@ from blockhouse_operator.decide.pods import pod_seen, running
 from blockhouse_operator.decide.references import Reference, references
 from blockhouse_operator.decide.seen import PodSeen
 from blockhouse_operator.desired import settings
-from blockhouse_operator.desired.mirror import children, secrets_digest, spec_hash, token_secret
+from blockhouse_operator.desired.mirror import children, read_secret, secrets_digest, spec_hash, token_secret
 from blockhouse_operator.reconcile.backoff import Backoff
 from blockhouse_operator.reconcile.children import (
     Applied,
@@ -107,6 +107,9 @@ class MirrorReconciler:
         refers_to = references(mirror.spec)
         missing = await contents.read(refers_to)
         token = await self._token(mirror, applied)
+        if token:
+            reading = [read_secret(mirror, token)]
+            applied.add(await apply_children(services.kubernetes, reading, {}, mirror.owners()))
         there = await list_children(services.kubernetes, KINDS, mirror.namespace, labels.of_mirror(mirror.name))
         # While a Secret is missing, a pod that runs is better than its successor, which could not start.
         if token and (mirror.spec.suspend or not missing):

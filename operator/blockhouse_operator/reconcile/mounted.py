@@ -1,4 +1,5 @@
-"""Files of a shard's ConfigMap that no manifest describes and that pods still mount: they stay while they are needed.
+"""What no manifest describes and pods still read: files of a shard's ConfigMap, keys of a Secret. They stay while they
+are needed.
 
 A pod that is restarted could not start without them. A file of users is never given a user here: the environment of the
 pods that read it has no password for one, and ClickHouse takes a missing variable for an empty password.
@@ -46,6 +47,17 @@ def mounts_users(pod: Object) -> bool:
     for volume in (pod.get("spec") or {}).get("volumes") or ():
         for source in (volume.get("projected") or {}).get("sources") or ():
             if any(item.get("key") == USERS for item in (source.get("configMap") or {}).get("items") or ()):
+                return True
+    return False
+
+
+def reads_variable(found: Object, secret: str) -> bool:
+    """Whether a pod, or one that a StatefulSet would make, has anything of the Secret in its environment."""
+    spec = found.get("spec") or {}
+    spec = (spec.get("template") or {}).get("spec") or spec
+    for container in spec.get("containers") or ():
+        for variable in container.get("env") or ():
+            if ((variable.get("valueFrom") or {}).get("secretKeyRef") or {}).get("name") == secret:
                 return True
     return False
 

@@ -16,6 +16,7 @@ from blockhouse_operator.api.resource import ClickHouseShardIngest, parse_shard_
 from blockhouse_operator.desired import aggregator, shard
 from blockhouse_operator.desired.clickhouse import Passwords
 from blockhouse_operator.desired.credentials import Credentials
+from blockhouse_operator.desired.own_secrets import own_secrets
 from tests.unit.operator.resources import pipeline
 
 EXISTING = ("spec.clickhouse", {"cluster": "events", "existing": {"hostTemplate": "chi-x-{shard}-{replica}"}})
@@ -259,11 +260,23 @@ def test_the_pod_lives_long_enough_for_the_drain_and_then_for_clickhouse() -> No
     assert "-lt 130 " in script
 
 
-def test_the_internal_secret_carries_what_it_is_given() -> None:
-    secret = aggregator.internal_secret(pipeline(), Credentials("t", ("p", "")))
+def test_the_own_secrets_carry_what_they_are_given() -> None:
+    passwords, internal, read = own_secrets(pipeline(), Credentials("t", ("p", "")), both=False)
 
-    assert secret["metadata"]["name"] == names.internal_secret("events")
-    assert secret["data"] == {"token": "dA==", "password": "cA=="}
+    assert passwords["data"] == {"password": "cA=="}
+    assert internal["metadata"]["name"] == names.internal_secret("events")
+    assert internal["data"]["token"] == "dA=="
+    assert list(read["data"]) == ["token"]
+    assert {each["metadata"]["ownerReferences"][0]["name"] for each in (passwords, internal, read)} == {"events"}
+
+
+def test_no_pod_needs_the_secrets_of_the_token_that_only_reads_and_of_the_passwords() -> None:
+    """So an operator that brings them along restarts nothing."""
+    for objects in (shard_objects(), pipeline_objects()):
+        for spec in pod_specs(objects):
+            assert names.internal_secret("events") in str(spec)
+            assert names.read_secret("events") not in str(spec)
+            assert names.password_secret("events") not in str(spec)
 
 
 def test_the_verifier_watches_every_group_of_every_cluster() -> None:

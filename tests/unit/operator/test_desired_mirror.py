@@ -13,7 +13,7 @@ from blockhouse.config.mirror import MirrorConfig
 from blockhouse_operator.api import labels
 from blockhouse_operator.api.resource import InvalidSpec
 from blockhouse_operator.desired import settings
-from blockhouse_operator.desired.mirror import children, secrets_digest, spec_hash, token_secret
+from blockhouse_operator.desired.mirror import children, read_secret, secrets_digest, spec_hash, token_secret
 from tests.unit.operator.mirrors import kafka_mirror, mirror
 from tests.unit.operator.resources import ROOT
 
@@ -87,11 +87,12 @@ def test_every_file_that_the_settings_name_is_mounted_there() -> None:
 
 
 def test_everything_belongs_to_the_mirror_and_is_found_by_its_label() -> None:
-    made = [*children(mirror(), "s"), token_secret(mirror(), "t")]
+    made = [*children(mirror(), "s"), token_secret(mirror(), "t"), read_secret(mirror(), "t")]
 
     assert [found["kind"] for found in made if not found["metadata"]["ownerReferences"][0]["controller"]] == []
     assert {found["metadata"]["labels"][labels.MIRROR] for found in made} == {"east"}
-    assert {found["metadata"]["name"] for found in made} == {"east-mirror"}
+    assert {found["metadata"]["name"] for found in made[:-1]} == {"east-mirror"}
+    assert made[-1]["metadata"]["name"] == "east-mirror-read"
 
 
 def test_no_secret_is_in_any_manifest() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from blockhouse.errors import Retryable
+from blockhouse.tokens import read_only
 from blockhouse_operator.api import labels
 from blockhouse_operator.handlers.keys import Key, asks_by_annotation, of_child, of_resource
 from tests.unit.operator.mirror_world import Operator
@@ -18,6 +20,11 @@ from tests.unit.operator.mirrors import kafka_mirror, page, partition
 @pytest.fixture
 def operator(tmp_path: Path) -> Operator:
     return Operator(tmp_path)
+
+
+def content(operator: Operator, secret: str) -> dict[str, str]:
+    data = operator.world.objects["Secret", secret]["data"]
+    return {key: b64decode(value).decode() for key, value in data.items()}
 
 
 async def running(operator: Operator, *changes: tuple[str, Any]) -> None:
@@ -55,6 +62,21 @@ async def test_one_that_stays_unwell_is_reconciled_later_each_time_until_somethi
     assert await operator.again() == 60.0
     operator.world.page = None
     assert [await operator.again() for _ in range(2)] == [10.0, 20.0], "it was well meanwhile"
+
+
+async def test_the_token_that_only_reads_has_a_secret_of_its_own(operator: Operator) -> None:
+    await running(operator)
+    found = {name: content(operator, name) for name in ("east-mirror", "east-mirror-read")}
+    assert found == {"east-mirror": {"token": "token-1"}, "east-mirror-read": {"token": read_only("token-1")}}
+
+
+async def test_where_that_cannot_be_written_the_mirror_runs_and_it_is_reported(operator: Operator) -> None:
+    await operator.reconcile()
+    metadata = {"name": "east-mirror-read", "namespace": "data"}
+    operator.world.put({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+    await running(operator)
+    assert "Deployment" in operator.world.kinds()
+    assert operator.condition("Stalled")[0] == "True"
 
 
 async def test_nothing_is_written_where_nothing_changed(operator: Operator) -> None:

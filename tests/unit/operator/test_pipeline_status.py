@@ -20,6 +20,7 @@ from blockhouse.cli.status import exit_code
 from blockhouse.cli.status_view import Asked, Condition, Found, Resource
 from blockhouse.errors import Permanent
 from blockhouse.serving import TOKEN_HEADER
+from blockhouse.tokens import read_only
 from blockhouse_operator.adapters.pipeline_status import pipeline_status
 from tests.contract_values import page, stream
 
@@ -30,10 +31,15 @@ SELECTOR = "ingest.blockhouse.dev/pipeline=events,app.kubernetes.io/component=re
 
 
 class Cluster:
-    """Answers what a person's kubeconfig leads to. Pod a answers with the token `new`; `later` decides about pod b."""
+    """Answers what a person's kubeconfig leads to. Pod a answers with `accepted`; `b` decides about pod b."""
 
     def __init__(self) -> None:
-        self.secret: dict[str, str] | None = {"token": "new", "former-token": "old"}
+        self.secrets = {
+            "events-internal-read": {"token": read_only("new"), "other-token": read_only("old")},
+            "events-internal": {"token": "new", "former-token": "old"},
+        }
+        """Those that the person may read."""
+        self.accepted = {"new", read_only("new")}
         self.conditions: list[dict[str, str]] = []
         self.b = 503
         self.asked: list[tuple[str, str]] = []
@@ -53,9 +59,9 @@ class Cluster:
             case [_, "pods"]:
                 self.selectors.append(request.query["labelSelector"])
                 return self._items(*({"metadata": {"name": name}} for name in PODS))
-            case ["secrets", "events-internal"] if self.secret is not None:
-                data = {key: base64.b64encode(value.encode()).decode() for key, value in self.secret.items()}
-                return web.json_response({"metadata": {"name": "events-internal"}, "data": data})
+            case ["secrets", name] if name in self.secrets:
+                data = {key: base64.b64encode(value.encode()).decode() for key, value in self.secrets[name].items()}
+                return web.json_response({"metadata": {"name": name}, "data": data})
             case ["secrets", _]:
                 return self._refused(403, "Forbidden")
             case ["proxy", "status"]:
@@ -67,7 +73,7 @@ class Cluster:
             if not self.b:
                 await asyncio.Event().wait()
             return self._refused(self.b, "ServiceUnavailable")
-        if request.headers.get(TOKEN_HEADER) != "new":
+        if request.headers.get(TOKEN_HEADER) not in self.accepted:
             return web.Response(status=401, text="give the token")
         return web.json_response(FINE.written())
 
@@ -128,16 +134,49 @@ async def test_a_pod_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
 
 async def test_while_the_token_is_replaced_either_is_tried(tmp_path: Path) -> None:
     cluster = Cluster()
-    cluster.secret = {"token": "newest", "former-token": "new"}
+    cluster.secrets = {"events-internal-read": {"token": read_only("newest"), "other-token": read_only("new")}}
     assert (await ask(cluster, tmp_path)).asked[0].page == FINE
+
+
+async def test_the_token_that_only_reads_suffices_and_no_other_is_read(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.accepted = {read_only("new")}
+    assert (await ask(cluster, tmp_path)).asked[0].page == FINE
+    assert {path.rpartition("/")[2] for _, path in cluster.asked if "/secrets/" in path} == {"events-internal-read"}
+
+
+@pytest.mark.parametrize("token", [{"token": "new"}, {"token": "newest", "former-token": "new"}])
+async def test_a_pod_that_knows_no_such_token_is_asked_with_that_of_the_admin_api(
+    tmp_path: Path, token: dict[str, str]
+) -> None:
+    cluster = Cluster()
+    cluster.accepted = {"new"}
+    cluster.secrets["events-internal"] = token
+    assert (await ask(cluster, tmp_path)).asked[0].page == FINE
+
+
+async def test_before_there_is_such_a_token_that_of_the_admin_api_is_taken(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.accepted = {"new"}
+    del cluster.secrets["events-internal-read"]
+    assert (await ask(cluster, tmp_path)).asked[0].page == FINE
+
+
+async def test_a_pod_that_accepts_none_that_the_person_may_read_is_named(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.accepted = {"new"}
+    del cluster.secrets["events-internal"]
+    found = await ask(cluster, tmp_path)
+    assert found.asked[0].page is None
+    assert "401" in found.asked[0].error
 
 
 async def test_without_the_right_to_read_the_token_that_is_named_and_the_resources_are_shown(tmp_path: Path) -> None:
     cluster = Cluster()
-    cluster.secret = None
+    cluster.secrets = {}
     found = await ask(cluster, tmp_path)
     assert found.asked[0].page is None
-    assert "secrets/events-internal" in found.asked[0].error
+    assert "secrets/events-internal-read" in found.asked[0].error
     assert len(found.resources) == 2
 
 
