@@ -37,13 +37,15 @@ class Tokens:
     """The token that a file has now, and for a while the one that it had before: one is replaced without a restart.
 
     `read` gives the present one, as `SecretRef.read` does; while it cannot, the last one stays. Raises Permanent when
-    there is none at the start.
+    there is none at the start, or an empty one.
     """
 
     def __init__(self, read: Callable[[], str], clock: Callable[[], float] = time.monotonic) -> None:
         self._read = read
         self._clock = clock
         self._present = read()
+        if not self._present:  # it would allow everything to whoever sends no token
+            raise Permanent("the admin token is empty: put one into its file or variable", reason="SecretEmpty")
         self._former: tuple[str, float] | None = None
 
     def access(self, given: str) -> Access:
@@ -71,4 +73,4 @@ class Tokens:
 
 
 def _same(given: str, token: str) -> bool:
-    return hmac.compare_digest(given.encode(), token.encode())
+    return hmac.compare_digest(given.encode(errors="surrogateescape"), token.encode())

@@ -3,6 +3,8 @@ each that only reads."""
 
 from __future__ import annotations
 
+import pytest
+
 from blockhouse.errors import Permanent
 from blockhouse.tokens import OVERLAP_SECONDS, READ_OVERLAP_SECONDS, Access, Tokens, read_only
 
@@ -74,3 +76,16 @@ def test_the_token_that_only_reads_is_the_same_in_every_version() -> None:
     """An operator of one version publishes it, programs of others accept it."""
     assert read_only("secret") == "16e6d64c2e2e3fd93e61b3fab50d2690459525bc8de346d0489e09ddc2d74943"
     assert read_only("secret ") != read_only("secret")
+
+
+def test_an_empty_token_at_the_start_is_refused() -> None:
+    """A request without any would have it."""
+    with pytest.raises(Permanent, match="is empty") as refused:
+        Tokens(lambda: "")
+    assert refused.value.reason == "SecretEmpty"
+
+
+def test_bytes_that_are_no_text_are_no_token() -> None:
+    """aiohttp gives such a header with surrogates."""
+    tokens = Tokens(lambda: "one")
+    assert tokens.access(b"one\xff".decode(errors="surrogateescape")) is Access.NONE
