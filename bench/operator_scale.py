@@ -5,22 +5,31 @@
 Prints, for each size, how soon a change of the pipeline's spec is heard while its shards are created, the time from
 `kubectl apply` to Ready, the operator's requests and writes per shard and its processor time until then; and then, in a
 minute in which nothing changes, its requests a second with those of its own Lease, its writes but for Leases, and the
-part of a core that it takes; and its memory. With several sizes a second table has the slope: what each further shard
-adds, between one size and the next. Linear means that it stays the same. On a machine that does other work at the same
-time only the two times are worthless. `bench/operator_idle.py` measures idle reconciles without any server.
+part of a core that it takes; and its memory.
+
+Then, while all shards are idle: how soon a field of one shard that somebody else has changed is as the pipeline has it
+again (the median of several shards), how long a reconcile of every shard takes at this `--resync`, and how long an
+operator that is started again needs for that, with what it wrote meanwhile.
+
+With several sizes there is a table with the slope: what each further shard adds, between one size and the next. Linear
+means that it stays the same. On a machine that does other work at the same time only the times are worthless.
+`bench/operator_idle.py` measures idle reconciles without any server.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
+import urllib.request
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Annotated
 
 import psutil
 import typer
+from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 from rich.table import Table
 
@@ -31,7 +40,12 @@ from e2e.scenarios.resources import Manifest, at_home, companions, example, patc
 from e2e.scenarios.site import RELEASE, Site, account_of
 
 NAME, NAMESPACE = "scale", "scale"
+RESYNC = "60s"
 QUIET_SECONDS = 60.0
+CHANGED = 5
+"""Shards of which a field is changed, one after another."""
+ON_TIME = 5.0
+"""Seconds that a key may be overdue at an operator that has caught up."""
 ZONES, REPLICAS = ("dc-a", "dc-b"), 4
 PODS_OF_A_NODE = 40
 """A fake node has 256 cores (`e2e.cluster.nodes`), a pod of the example asks for six."""
@@ -59,19 +73,36 @@ class Figures:
     memory: int
 
 
+@dataclass(frozen=True)
+class Reactions:
+    """Of an operator whose shards are all idle, in seconds."""
+
+    changed: float
+    """From another's change of one shard until that is as the pipeline has it, the median of CHANGED shards."""
+    resync: float
+    """Until every shard was reconciled once more, at RESYNC."""
+    restart: float
+    """From the start of another process until it leads, has reconciled every shard and is behind with none."""
+    restart_writes: int
+    """Of that process until then, those of its Lease apart."""
+
+
 def main(
     shards: Annotated[list[int] | None, typer.Option(help="Sizes, repeatable. Default: 50, 200, 1000, 2050.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds until Ready at most, for each size.")] = 3600,
 ) -> None:
     """Measure the operator at several sizes, each on a cluster of its own."""
-    found = []
+    found, reactions = [], []
     for size in shards or [50, 200, 1000, 2050]:
         with out.status(f"{size} shards"):
-            found.append(measure(size, timeout))
+            figures, reaction = measure(size, timeout)
+        found.append(figures)
+        reactions.append(reaction)
         show(found)
+        show_reactions([figures.shards for figures in found], reactions)
 
 
-def measure(shards: int, timeout: float) -> Figures:
+def measure(shards: int, timeout: float) -> tuple[Figures, Reactions]:
     with tempfile.TemporaryDirectory(prefix="blockhouse-scale-") as name:
         folder = Path(name)
         nodes = max(4, -(-shards * REPLICAS // len(ZONES) // PODS_OF_A_NODE) + 1)
@@ -86,8 +117,11 @@ def measure(shards: int, timeout: float) -> Figures:
                 site.simulator.start()
                 site.namespace(NAMESPACE)
                 site.apply(*companions(NAMESPACE))
-                with site.operator("", "--resync", "60s") as operator:
-                    return observe(site, operator, shards, timeout)
+                with site.operator("", "--resync", RESYNC) as operator:
+                    figures = observe(site, operator, shards, timeout)
+                    changed = median(corrected(site, number) for number in range(min(CHANGED, shards)))
+                    resync = resynced(site, operator, shards)
+                return figures, Reactions(changed, resync, *restarted(site, shards))
             finally:
                 site.close()
 
@@ -148,6 +182,50 @@ def heard(site: Site, resource: Manifest) -> float:
     return time.monotonic() - began
 
 
+def corrected(site: Site, number: int) -> float:
+    """Seconds until a shard that somebody else has suspended is as the pipeline has it."""
+    shard = ("csi", f"{NAME}-{number}", "-n", NAMESPACE)
+    began = time.monotonic()
+    site.cluster.kubectl("patch", *shard, "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    site.wait(f"shard {number} is corrected", lambda: not site.cluster.get(*shard)["spec"].get("suspend"))
+    return time.monotonic() - began
+
+
+def resynced(site: Site, operator: OperatorProcess, shards: int) -> float:
+    began, due = time.monotonic(), reconciled(operator) + shards
+    site.wait("every shard was reconciled once more", lambda: reconciled(operator) >= due, timeout=1800)
+    return time.monotonic() - began
+
+
+def restarted(site: Site, shards: int) -> tuple[float, int]:
+    """Of another operator: seconds until it has caught up, and what it wrote until then."""
+    began, mark = time.monotonic(), site.cluster.audit.mark()
+    with site.operator("", "--resync", RESYNC) as operator:
+        site.wait(
+            "the new operator has caught up",
+            lambda: reconciled(operator) >= shards and reading(operator, "queue_overdue_seconds") < ON_TIME,
+            timeout=1800,
+        )
+        return time.monotonic() - began, len(site.writes(mark))
+
+
+def reconciled(operator: OperatorProcess) -> float:
+    """How often it has reconciled a shard to its end."""
+    return reading(operator, "reconcile_seconds_count", kind="shard", outcome="done")
+
+
+def reading(operator: OperatorProcess, name: str, **labels: str) -> float:
+    """The sum of the operator's metric of that name with these labels."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{operator.port}/metrics", timeout=30) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+    return sum(
+        sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name == f"blockhouse_operator_{name}" and labels.items() <= sample.labels.items()
+    )
+
+
 def show(found: list[Figures]) -> None:
     table = Table(title="The operator by size; 4 replicas a shard", title_justify="left")
     for column in ("shards", "spec heard after", "Ready after", "requests/shard", "writes/shard", "CPU/shard"):
@@ -170,6 +248,17 @@ def show(found: list[Figures]) -> None:
     out.print(table)
     if len(found) > 1:
         show_slopes(found)
+
+
+def show_reactions(sizes: list[int], found: list[Reactions]) -> None:
+    table = Table(title=f"Reactions while all shards are idle; --resync {RESYNC}", title_justify="left")
+    for column in ("shards", "a change corrected after", "all reconciled within", "restarted within", "its writes"):
+        table.add_column(column, justify="right")
+    for size, one in zip(sizes, found, strict=True):
+        table.add_row(
+            str(size), f"{one.changed:.1f} s", f"{one.resync:.0f} s", f"{one.restart:.0f} s", str(one.restart_writes)
+        )
+    out.print(table)
 
 
 def show_slopes(found: list[Figures]) -> None:
