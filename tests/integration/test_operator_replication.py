@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing, suppress
+from typing import TypeVar
 
 import pytest
 from clickhouse_driver.errors import ServerException
@@ -15,6 +16,7 @@ from blockhouse_operator.adapters.clickhouse_http import ClickHouseHttp, Login
 from blockhouse_operator.adapters.ensemble import Ensemble
 from blockhouse_operator.adapters.fence import OpenFence
 from blockhouse_operator.decide.replication import Copies, ReplicationSeen, copies
+from e2e.clickhouse_choice import OLDEST
 from e2e.stack.clickhouse import ClickHouseServer
 from e2e.stack.ports import Ports
 from e2e.stack.process import wait_until
@@ -25,6 +27,9 @@ pytestmark = pytest.mark.integration
 
 ROOT = "/clickhouse/tables"
 LOGIN = Login("default", "")
+FIRST_ROWS, LATER_ROWS = 10_000, 1_000
+
+Result = TypeVar("Result")
 
 
 class Shard:
@@ -53,6 +58,26 @@ class Shard:
             finally:
                 await http.close()
         return ReplicationSeen(tables, names=names, sizes={path: sizes.get(name, {}) for path, name in names.items()})
+
+    def forget(self, replica: str) -> None:
+        """Remove its registrations, as when a replica is taken out."""
+        with closing(Ensemble(ZooKeeper(servers=self.zookeeper.connect), OpenFence())) as ensemble:
+            ensemble.unregister(ROOT, replica)
+
+    def readonly(self, replica: str) -> set[str]:
+        """Its tables that take no rows."""
+        found = asyncio.run(self._ask(replica, lambda http, base: http.replicated_tables(base, LOGIN)))
+        return {table.name for table in found if table.readonly}
+
+    def restore(self, replica: str, table: str) -> None:
+        asyncio.run(self._ask(replica, lambda http, base: http.restore(base, LOGIN, table)))
+
+    async def _ask(self, replica: str, question: Callable[[ClickHouseHttp, str], Awaitable[Result]]) -> Result:
+        http = ClickHouseHttp(OpenFence())
+        try:
+            return await question(http, f"http://127.0.0.1:{self.servers[replica].http_port}")
+        finally:
+            await http.close()
 
     def copies(self, table: str) -> Copies:
         return copies("r1", ["r2", "r3"], 2, self.seen(table))
@@ -157,3 +182,33 @@ def test_a_server_that_refuses_or_is_unavailable_is_named_and_no_password_is(sha
     assert "very secret" not in str(refused.value)
     with pytest.raises(Retryable, match="does not answer"):
         asyncio.run(ask(1, LOGIN))
+
+
+@pytest.mark.clickhouse
+def test_a_volume_that_returns_is_registered_again_where_the_server_can(shard: Shard) -> None:
+    """Of a shard that had three replicas, then two, and has three again."""
+    table = "default.returned"
+    shard.create(table, "r1", "r2", "r3")
+    fill(shard.servers["r1"], table, FIRST_ROWS)
+    eventually(lambda: shard.copies(table).complete == ("r2", "r3"))
+    if StackSpec().clickhouse == OLDEST:
+        with pytest.raises(Permanent, match="RESTORE"):  # then the volume is replaced and cloned
+            shard.restore("r3", table)
+        return
+    shard.servers["r3"].stop()
+    shard.forget("r3")
+    fill(shard.servers["r1"], table, LATER_ROWS)
+    shard.servers["r3"].start()
+    eventually(lambda: shard.readonly("r3") == {table})
+    assert shard.copies(table).complete == ("r2",)
+
+    shard.restore("r3", table)
+
+    eventually(lambda: shard.copies(table).complete == ("r2", "r3"))
+    assert not shard.readonly("r3")
+    rows = [server.execute(f"SELECT count(), uniqExact(a) FROM {table}") for server in shard.servers.values()]
+    assert rows == [[(FIRST_ROWS + LATER_ROWS, FIRST_ROWS)]] * 3
+
+
+def fill(server: ClickHouseServer, table: str, rows: int) -> None:
+    server.execute(f"INSERT INTO {table} SELECT number FROM system.numbers LIMIT {rows}")
