@@ -15,6 +15,8 @@ from typing import Any, Protocol
 from e2e.cluster.audit import AuditLog
 from e2e.cluster.spec import ClusterError
 
+POD_SECURITY, RESTRICTED = "pod-security.kubernetes.io/enforce", "restricted"
+
 
 class Programs(Protocol):
     """Where `kubectl` and `helm` are."""
@@ -42,8 +44,9 @@ class Access(ABC):
         """Writes a kubeconfig with which one is the service account, and nothing more."""
 
     def make_namespace(self, name: str) -> None:
-        """Makes a namespace, or leaves it as it is."""
-        self.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}])
+        """Makes a namespace that admits restricted pods alone, or leaves it as it is."""
+        metadata = {"name": name, "labels": {POD_SECURITY: RESTRICTED}}
+        self.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}])
 
     def kubectl(self, *arguments: str, stdin: str | None = None, timeout: float = 120) -> str:
         """Output of kubectl."""

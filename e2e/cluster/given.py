@@ -14,7 +14,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from e2e.cluster.access import Access, Programs, run
+from e2e.cluster.access import POD_SECURITY, RESTRICTED, Access, Programs, run
 from e2e.cluster.audit import AuditLog
 from e2e.cluster.spec import ClusterError
 from e2e.stack.stage import Stage
@@ -80,9 +80,10 @@ class GivenCluster(Access, Stage):
         self.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CRDS))
 
     def make_namespace(self, name: str) -> None:
-        """Makes a namespace. ClusterError when there is one of that name: it belongs to another."""
+        """Makes one that admits restricted pods alone. ClusterError when there is one of that name: it is another's."""
         self.kubectl("create", "namespace", name)
         self._made.append(name)
+        self.kubectl("label", "namespace", name, f"{POD_SECURITY}={RESTRICTED}")
 
     def installed(self) -> list[str]:
         """What shows that Blockhouse is, or was, installed here."""

@@ -91,7 +91,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
                 *("--set", f"replicas=2,resync=10s,{image}", "--wait", "--timeout", "300s"),
                 timeout=330,
             )
-            nodes.cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}])
+            nodes.cluster.make_namespace(NAMESPACE)
             yield place
         finally:
             keep_story(place)

@@ -45,8 +45,6 @@ def asked(site: Site, namespace: str) -> int:
 
 
 def test_the_life_of_a_mirror(site: Site, namespace: str) -> None:
-    level = "pod-security.kubernetes.io/enforce=restricted"
-    site.cluster.kubectl("label", "namespace", namespace, level, "--overwrite")
     began = site.cluster.audit.mark()
     with site.operator():
         site.apply(mirror(namespace))
