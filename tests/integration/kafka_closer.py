@@ -13,6 +13,7 @@ from confluent_kafka import KafkaException
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.config.pipeline import Kafka
+from blockhouse.kafka_login import Login
 from blockhouse_aggregator.kafka.coverage import ask
 from blockhouse_aggregator.kafka.session import Session, settings
 from e2e.stack.process import wait_until
@@ -28,6 +29,7 @@ def main(bootstrap: str, topic: str, group: str) -> None:
         session = Session(
             settings(cluster, kafka, "r1"),
             topic,
+            Login(cluster),
             on_assign=lambda *_: reported.append("assigned"),
             on_revoke=lambda *_: reported.append("revoked"),
             on_lost=lambda *_: reported.append("lost"),

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.config.pipeline import Kafka
 from blockhouse.errors import Permanent
+from blockhouse.kafka_login import Login
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.group import Committed
 from blockhouse_aggregator.kafka.session import PartitionsCallback, Session, settings
@@ -29,7 +30,7 @@ def stranger(cluster: KafkaCluster, kafka: Kafka, **callbacks: PartitionsCallbac
     """A session under the name r1 that no member looks after."""
     heard: dict[str, PartitionsCallback] = dict.fromkeys(("on_assign", "on_revoke", "on_lost"), lambda *_: None)
     session = settings(cluster, kafka, "r1")
-    return Session(session, kafka.topic, **{**heard, **callbacks}, on_error=lambda _: None)
+    return Session(session, kafka.topic, Login(cluster), **{**heard, **callbacks}, on_error=lambda _: None)
 
 
 def test_a_new_group_owns_everything_and_has_committed_nothing(stack: Stack, topic: TopicFactory, names: Names) -> None:

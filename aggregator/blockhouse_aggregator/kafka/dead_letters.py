@@ -18,6 +18,7 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined] # re-ex
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import BlockhouseError, Permanent, Retryable
 from blockhouse.kafka_errors import translate
+from blockhouse.kafka_login import Login
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.connecting import admin_client
 from blockhouse_aggregator.kafka.facts import ClusterFacts
@@ -97,6 +98,7 @@ class DeadLetterWriter:
         self._topic = topic
         self._timeout = timeout
         self._producer = self._connect()
+        self._login = Login(cluster)
 
     def _connect(self) -> Producer:
         config: dict[str, str | int | float | bool] = {
@@ -141,6 +143,7 @@ class DeadLetterWriter:
 
     def _send(self, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
         """Write letters; returns those that the topic refused for their size."""
+        self._login.refresh(self._producer)
         failures: list[KafkaError] = []
         refused: list[DeadLetter] = []
 

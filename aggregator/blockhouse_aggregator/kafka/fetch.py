@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Blocked, BlockhouseError, Retryable
 from blockhouse.kafka_errors import translate
+from blockhouse.kafka_login import Login
 from blockhouse.streams import StreamId
 
 _QUERY_SECONDS = 10.0
@@ -118,6 +119,7 @@ class StreamReader:
             self._consumer = Consumer({**config, "error_cb": self._note})
         except KafkaException as error:  # the client refuses its settings, e.g. an unreadable certificate
             raise translate(error, f"connecting a reader of {stream}") from error
+        self._login = Login(cluster)
         self._position = -1
         self._epoch = self._epoch_of = -1
         self._at_end = False
@@ -182,6 +184,7 @@ class StreamReader:
         """
         if self._failure is not None:
             raise self._explain(*self._failure)
+        self._login.refresh(self._consumer)
         messages: list[Message] = self._consumer.consume(max_messages, 0)
         if not messages:
             first = self._consumer.poll(timeout)

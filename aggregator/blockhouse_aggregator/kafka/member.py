@@ -26,6 +26,7 @@ from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.config.pipeline import Kafka
 from blockhouse.errors import BlockhouseError, Permanent, Retryable
 from blockhouse.kafka_errors import translate
+from blockhouse.kafka_login import Login
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.coverage import Coverage
 from blockhouse_aggregator.kafka.group import (
@@ -183,6 +184,7 @@ class GroupMember:
             self._session = Session(
                 settings(self._cluster, self._kafka, self._instance_id),
                 self._kafka.topic,
+                Login(self._cluster),
                 on_assign=self._on_assign,
                 on_revoke=lambda _, partitions: self._on_revoke(partitions),
                 on_lost=lambda _, partitions: self._on_drop(partitions, "lost"),

@@ -22,6 +22,7 @@ from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.config.pipeline import Kafka
 from blockhouse.errors import BlockhouseError
 from blockhouse.kafka_errors import translate
+from blockhouse.kafka_login import Login
 from blockhouse_aggregator.kafka.group import judge
 from blockhouse_aggregator.protocol.commits import CommitOutcome, Refused, Unknown
 
@@ -106,6 +107,7 @@ class Session:
         self,
         config: dict[str, Any],
         topic: str,
+        login: Login,
         *,
         on_assign: PartitionsCallback,
         on_revoke: PartitionsCallback,
@@ -113,6 +115,7 @@ class Session:
         on_error: Callable[[KafkaError], None],
     ) -> None:
         self._topic = topic
+        self._login = login
         self._closing = False
         self._consumer = Consumer({**config, "error_cb": lambda error: None if self._closing else on_error(error)})
         self._lane = _Lane(f"kafka-{config['client.id']}")
@@ -175,6 +178,7 @@ class Session:
 
     def poll(self) -> list[KafkaError]:
         """Serve callbacks without waiting; returns the errors the client reports. No data: all is paused."""
+        self._login.refresh(self._consumer)
         errors = []
         for _ in range(_BURST):
             message = self._consumer.poll(0)

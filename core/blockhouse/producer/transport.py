@@ -21,6 +21,7 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import BlockhouseError, Permanent, Retryable
+from blockhouse.kafka_login import Login
 
 _PERMANENT = frozenset(
     {
@@ -87,6 +88,7 @@ class _Cluster:
     def __init__(self, config: KafkaCluster, settings: Mapping[str, Any]) -> None:
         self.name = config.name
         self.reachable = True
+        self._login = Login(config)
         self.client = Client(
             {
                 **_DEFAULTS,
@@ -96,6 +98,11 @@ class _Cluster:
                 "stats_cb": self._on_statistics,
             }
         )
+
+    def poll(self, timeout: float) -> None:
+        """Carry out reports; waits up to `timeout` seconds for one."""
+        self._login.refresh(self.client)
+        self.client.poll(timeout)
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
@@ -155,7 +162,7 @@ class Transport:
     def poll(self, timeout: float = 0.0) -> None:
         """Carry out reports of deliveries; waits up to `timeout` seconds for one."""
         for cluster in self._clusters:
-            cluster.client.poll(timeout / len(self._clusters))
+            cluster.poll(timeout / len(self._clusters))
         while self._again:
             self._put(self._again.pop())
 
@@ -227,7 +234,7 @@ class Transport:
                 )
                 return
             except BufferError:
-                cluster.client.poll(0.1)
+                cluster.poll(0.1)
             except KafkaException as error:
                 raise _translated(error.args[0], f"sending to topic {self._topic}", cluster.name) from error
 

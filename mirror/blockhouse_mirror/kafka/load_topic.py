@@ -12,6 +12,7 @@ from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Retryable
 from blockhouse.fleet.kafka_admin import KafkaFleet
 from blockhouse.kafka_errors import translate
+from blockhouse.kafka_login import Login
 from blockhouse.load.columns import Column, LaterVersion, decode, encode
 
 log = structlog.get_logger(__name__)
@@ -27,6 +28,7 @@ class LoadTopic:
     def __init__(self, cluster: KafkaCluster, topic: str, replication: int) -> None:
         self._cluster, self._topic, self._replication = cluster, topic, replication
         self._producer: Producer | None = None
+        self._login = Login(cluster)
 
     def read(self) -> list[Column]:
         """What is there; the topic is created if it is missing. Records of others are ignored, those of a later version
@@ -65,6 +67,7 @@ class LoadTopic:
                 self._settings()
                 | {"acks": "all", "compression.type": "zstd", "message.timeout.ms": int(SECONDS * 1000)}
             )
+        self._login.refresh(producer)
         failures: list[KafkaException] = []
         for column in columns:
             for key, value in encode(column):

@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Permanent, Retryable
 from blockhouse.kafka_errors import is_fatal, translate
+from blockhouse.kafka_login import Login
 from blockhouse.placement.model import TopicPartition as Key
 from blockhouse_mirror.protocol import position as codec
 from blockhouse_mirror.protocol.position import Position
@@ -53,6 +54,7 @@ class PositionGroup:
                 "log_level": 0,
             }
         )
+        self._login = Login(cluster)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="positions")
 
     def subscribe(self, topics: Collection[str], seconds: float) -> None:
@@ -110,6 +112,7 @@ class PositionGroup:
         self._joined.set()
 
     def _poll(self) -> None:
+        self._login.refresh(self._consumer)
         message = self._consumer.poll(POLL_SECONDS)
         if message is not None and (error := message.error()) is not None and is_fatal(error):
             self._fence(str(error))

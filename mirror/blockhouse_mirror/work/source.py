@@ -8,6 +8,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from blockhouse.config.endpoints import KafkaCluster
+from blockhouse.kafka_login import Login
 
 Key = tuple[str, int]
 """Topic and partition."""
@@ -45,6 +46,7 @@ class Source:
 
     def __init__(self, cluster: KafkaCluster, name: str, prefetch_bytes: int) -> None:
         self._consumer = Consumer(settings(cluster, name, prefetch_bytes))
+        self._login = Login(cluster)
 
     def add(self, places: Iterable[tuple[Key, int, int]]) -> None:
         """Read these from the offset on; by its leader epoch, -1 if unknown, a log that was cut is noticed."""
@@ -61,6 +63,7 @@ class Source:
 
     def read(self, most: int, seconds: float) -> list[Any]:
         """Messages and events of partitions (`confluent_kafka.Message`), at most so many, waiting at most so long."""
+        self._login.refresh(self._consumer)
         return self._consumer.consume(most, seconds)
 
     def end(self, key: Key) -> int:

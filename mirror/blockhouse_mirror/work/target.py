@@ -13,6 +13,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from blockhouse.config.endpoints import KafkaCluster
+from blockhouse.kafka_login import Login
 
 Delivered = Callable[[KafkaError | None, Any], None]
 """Called with the error, if there is one, and the `confluent_kafka.Message`."""
@@ -64,6 +65,7 @@ class Target:
     ) -> None:
         self._producer = Producer(settings(cluster, name, queue_bytes, compression, linger_ms))
         self._produce = self._producer.produce
+        self._login = Login(cluster)
         self.broken = ""
         """Why nothing can be sent any more; empty while it can."""
 
@@ -84,6 +86,7 @@ class Target:
                     raise NotSent(number, error.args[0]) from error
 
     def poll(self, seconds: float) -> None:
+        self._login.refresh(self._producer)
         try:
             self._producer.poll(seconds)
         except KafkaException as error:

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
+from blockhouse.config.endpoints import KafkaCluster
+from blockhouse.kafka_login import Login
 from blockhouse_aggregator.kafka import session as session_module
 from blockhouse_aggregator.kafka.session import Session
 from blockhouse_aggregator.protocol.commits import APPLIED, Refused, Unknown
@@ -60,8 +62,15 @@ def assigned(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Session, Client]
     def ignored(*_: Any) -> None: ...
 
     monkeypatch.setattr(session_module, "Consumer", made)
+    login = Login(KafkaCluster(name="a", bootstrap_servers="localhost:9092"))
     session = Session(
-        {"client.id": "r1"}, "events", on_assign=ignored, on_revoke=ignored, on_lost=ignored, on_error=_unexpected
+        {"client.id": "r1"},
+        "events",
+        login,
+        on_assign=ignored,
+        on_revoke=ignored,
+        on_lost=ignored,
+        on_error=_unexpected,
     )
     clients[0].assign()
     try:

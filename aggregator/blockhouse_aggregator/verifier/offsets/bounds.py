@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Retryable
+from blockhouse.kafka_login import Login
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.verifier.checks.standing import Bounds
 from blockhouse_aggregator.verifier.offsets.reader import unreachable
@@ -35,17 +36,17 @@ class LogBounds:
     """Asks one cluster. Raises Retryable."""
 
     def __init__(self, cluster: KafkaCluster, *, timeout: float = 10.0) -> None:
-        self._cluster = cluster.name
-        self._client: dict[str, Any] = {
-            **cluster.client_config(),
-            "client.id": "blockhouse-verifier",
-            "log_level": 0,
-        }
-        self._admin = AdminClient(self._client)
+        self._cluster, self._config = cluster.name, cluster
         self._timeout = timeout
+        self._login = Login(cluster)
+        self._admin = self._connected()
+
+    def _connected(self) -> AdminClient:
+        return AdminClient({**self._config.client_config(), "client.id": "blockhouse-verifier", "log_level": 0})
 
     def ask(self, streams: Collection[StreamId]) -> Mapping[StreamId, Bounds]:
         """Bounds of the streams whose topic and partition exist and have a leader."""
+        self._login.refresh(self._admin)
         ids = self._topic_ids({stream.topic for stream in streams})
         there = [stream for stream in streams if stream.topic in ids]
         # The beginning first: a log that is cut between the two questions must not look as if it ended early.
@@ -59,6 +60,7 @@ class LogBounds:
 
     def ends(self, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
         """The last stable offsets of a topic's partitions."""
+        self._login.refresh(self._admin)
         found = self._list([StreamId(self._cluster, topic, number) for number in partitions], _LATEST)
         return {stream.partition: end.offset for stream, end in found.items()}
 
@@ -83,7 +85,7 @@ class LogBounds:
             answer = self._result(future, f"reading the bounds of {partition.topic}/{partition.partition}")
             if answer is not None and answer.offset < 0:
                 # The client's own answer, without an error, for a leader that is gone: it would ask that one again.
-                self._admin = AdminClient(self._client)
+                self._admin = self._connected()
             elif answer is not None:
                 found[StreamId(self._cluster, partition.topic, partition.partition)] = answer
         return found
@@ -95,10 +97,10 @@ class LogBounds:
         except KafkaException as error:
             if error.args[0].code() in _ABSENT:
                 return None
-            self._admin = AdminClient(self._client)  # it keeps the epoch of a leader that has been restarted
+            self._admin = self._connected()  # it keeps the epoch of a leader that has been restarted
             raise unreachable(self._cluster, doing, error) from error
         except FutureTimeoutError as error:
-            self._admin = AdminClient(self._client)
+            self._admin = self._connected()
             raise Retryable(f"Kafka cluster {self._cluster}: {doing} took too long", after=1.0) from error
 
 

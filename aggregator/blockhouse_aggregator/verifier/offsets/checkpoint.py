@@ -14,6 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Retryable
+from blockhouse.kafka_login import Login
 from blockhouse_aggregator.verifier.offsets.reader import settings, unreachable
 
 _SECONDS = 15.0
@@ -26,6 +27,7 @@ class CheckpointTopic:
         self._config = cluster
         self._cluster, self._topic, self._replication = cluster.name, topic, replication_factor
         self._producer: Producer | None = None
+        self._login = Login(cluster)
 
     def load(self) -> list[tuple[str, bytes]]:
         """The last value of every key, in the order in which they were written; creates the topic when it is absent."""
@@ -78,6 +80,7 @@ class CheckpointTopic:
                     "log_level": 0,
                 }
             )
+        self._login.refresh(self._producer)
         return self._producer
 
     def _create(self) -> None:

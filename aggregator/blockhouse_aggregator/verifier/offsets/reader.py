@@ -13,6 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Retryable
+from blockhouse.kafka_login import Login
 from blockhouse_aggregator.verifier.streams import Record
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -62,6 +63,7 @@ class OffsetsReader:
     ) -> None:
         self.cluster, self._topic, self._first_answer = cluster.name, topic, first_answer
         self._consumer = Consumer({**settings(cluster, "verifier"), "error_cb": self._note})
+        self._login = Login(cluster)
         self._event: KafkaError | None = None
 
     def partitions(self) -> Mapping[int, tuple[int, int]]:
@@ -95,6 +97,7 @@ class OffsetsReader:
     def read(self, timeout: float) -> Batch:
         """What has come; waits at most `timeout` seconds for the first of it. Raises Retryable when nothing comes and
         the client knows why; just read again."""
+        self._login.refresh(self._consumer)
         try:
             messages = self._consumer.consume(_BATCH, 0)
             if not messages:

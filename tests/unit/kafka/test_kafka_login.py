@@ -1,0 +1,82 @@
+"""When a client of Kafka gets the password that its file has now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from blockhouse.config.endpoints import KafkaCluster, Sasl
+from blockhouse.config.secrets import SecretRef
+from blockhouse.kafka_login import LOOK_SECONDS, Login
+
+
+class Client:
+    """Of Kafka, and the time."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[str, str]] = []
+        self.now = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        self.given.append((username, password))
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    file = tmp_path / "password"
+    file.write_text("first\n")
+    return file
+
+
+def login(secret: Path, client: Client) -> Login:
+    sasl = Sasl(mechanism="SCRAM-SHA-256", username="me", password=SecretRef(file=secret))
+    return Login(KafkaCluster(name="a", bootstrap_servers="localhost:9092", sasl=sasl), client.clock)
+
+
+def test_a_password_that_was_replaced_is_given_once(secret: Path) -> None:
+    client = Client()
+    kept = login(secret, client)
+    secret.write_text("second\n")
+    for client.now in (0.0, LOOK_SECONDS, LOOK_SECONDS * 2, LOOK_SECONDS * 3):
+        kept.refresh(client)
+    assert client.given == [("me", "second")]
+
+    secret.write_text("third\n")
+    client.now += LOOK_SECONDS / 2
+    kept.refresh(client)
+    assert len(client.given) == 1, "the file is not read for each message"
+    client.now += LOOK_SECONDS
+    kept.refresh(client)
+    assert client.given[1:] == [("me", "third")]
+
+
+@pytest.mark.parametrize("content", [None, ""])
+def test_while_there_is_none_the_client_keeps_what_it_has(secret: Path, content: str | None) -> None:
+    client = Client()
+    kept = login(secret, client)
+    client.now = LOOK_SECONDS
+    kept.refresh(client)
+    if content is None:
+        secret.unlink()
+    else:
+        secret.write_text(content)
+    client.now += LOOK_SECONDS
+    kept.refresh(client)
+    assert client.given == [("me", "first")]
+
+    secret.write_text("second")
+    client.now += LOOK_SECONDS
+    kept.refresh(client)
+    assert client.given[1:] == [("me", "second")]
+
+
+def test_a_cluster_without_login_needs_none() -> None:
+    client = Client()
+    kept = Login(KafkaCluster(name="a", bootstrap_servers="localhost:9092"), client.clock)
+    client.now = LOOK_SECONDS
+    kept.refresh(client)
+    assert not client.given
