@@ -7,7 +7,7 @@ Prints, for each size, how soon a change of the pipeline's spec is heard while i
 minute in which nothing changes, its requests a second with those of its own Lease, its writes but for Leases, and the
 part of a core that it takes; and its memory.
 
-Then, while all shards are idle: how soon a field of one shard that somebody else has changed is as the pipeline has it
+Then, while all shards are idle: how soon a field of one shard that another user has changed is as the pipeline has it
 again (the median of several shards), how long a reconcile of every shard takes at this `--resync`, and how long an
 operator that is started again needs for that, with what it wrote meanwhile.
 
@@ -183,7 +183,7 @@ def heard(site: Site, resource: Manifest) -> float:
 
 
 def corrected(site: Site, number: int) -> float:
-    """Seconds until a shard that somebody else has suspended is as the pipeline has it."""
+    """Seconds until a shard that another user has suspended is as the pipeline has it."""
     shard = ("csi", f"{NAME}-{number}", "-n", NAMESPACE)
     began = time.monotonic()
     site.cluster.kubectl("patch", *shard, "--type=merge", "-p", '{"spec":{"suspend":true}}')

@@ -44,7 +44,7 @@ class Tokens:
         self._read = read
         self._clock = clock
         self._present = read()
-        if not self._present:  # it would allow everything to whoever sends no token
+        if not self._present:  # it would allow everything to a client that sends no token
             raise Permanent("the admin token is empty: put one into its file or variable", reason="SecretEmpty")
         self._former: tuple[str, float] | None = None
 
