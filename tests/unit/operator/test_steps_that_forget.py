@@ -139,7 +139,7 @@ async def volumes_deleted(*shards: int) -> list[str]:
         for number in shards
     }
     draining = replace(PIPELINE, spec=PIPELINE.spec.model_copy(update={"shard_removal_policy": "Drain"}))
-    services: Any = SimpleNamespace(kubernetes=kubernetes)
+    services: Any = SimpleNamespace(kubernetes=kubernetes, leaving={})
     await remove_surplus(services, services, draining, live)
     return [name for _, name in kubernetes.deleted]
 
