@@ -69,6 +69,20 @@ def config_map(owner: Owner, namespace: str, name: str = "ours", **data: str) ->
     }
 
 
+def pod(namespace: str) -> Manifest:
+    """One that the namespace admits: it enforces the standard `restricted`."""
+    allowed = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "pod", "namespace": namespace},
+        "spec": {
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [{"name": "pod", "image": "none", "securityContext": allowed}],
+        },
+    }
+
+
 async def found(kubernetes: Kubernetes, namespace: str) -> dict[tuple[str, str], Any]:
     return await list_children(kubernetes, [CONFIG_MAP], namespace, CHILD)
 
@@ -177,7 +191,7 @@ async def test_long_lists_come_page_by_page(site: Site, namespace: str, kubernet
 async def test_a_pod_that_changed_since_it_was_seen_is_not_evicted(
     site: Site, namespace: str, kubernetes: Kubernetes
 ) -> None:
-    site.cluster.kubectl("run", "pod", "-n", namespace, "--image=none", "--restart=Never")
+    site.apply(pod(namespace))
     seen = await kubernetes.get(POD, namespace, "pod")
     assert seen is not None
     site.cluster.kubectl("label", "pod", "pod", "-n", namespace, "changed=yes")
