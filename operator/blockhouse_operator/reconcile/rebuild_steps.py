@@ -52,7 +52,13 @@ class RebuildSteps:
     async def end(self, step: EndRebuild) -> None:
         if self._shard.annotations.get(labels.REBUILD_REPLICA) == step.replica:
             await self._services.kubernetes.annotate(self._live, {labels.REBUILD_REPLICA: None}, why="done")
+        await self.forget_acceptance(step.replica)
         await self._emit("ReplicaRebuilt", f"{step.replica}: {step.why}")
+
+    async def forget_acceptance(self, replica: str) -> None:
+        """A loss was accepted once: a volume that returns later may have rows that no one has accepted to lose."""
+        if self._shard.annotations.get(labels.ACCEPT_DATA_LOSS) == replica:
+            await self._services.kubernetes.annotate(self._live, {labels.ACCEPT_DATA_LOSS: None}, why="used")
 
     async def replace_volume(self, step: ReplaceVolume) -> None:
         claim = self._children.get((VOLUME_CLAIM.name, names.claim(step.replica)))
@@ -82,7 +88,8 @@ class RebuildSteps:
         if claim is None or claim["metadata"].get("ownerReferences"):
             return
         note = COPIED if copied else NOT_COPIED
-        if (claim["metadata"].get("annotations") or {}).get(labels.UNREGISTERED) != note:
+        before = (claim["metadata"].get("annotations") or {}).get(labels.UNREGISTERED)
+        if before not in (note, NOT_COPIED):  # what was not copied once is not by a repetition without acceptance
             await self._services.kubernetes.annotate(claim, {labels.UNREGISTERED: note}, why="unregistered")
 
     async def check_missing(self, step: Unregister) -> None:

@@ -176,6 +176,7 @@ class ShardSteps:
     async def _delete(self, step: DeleteReplica) -> None:
         """Everything of the replica that we own, its StatefulSet and then its volume claim last; a retained volume
         claim has no owner."""
+        await self._rebuilds.forget_acceptance(step.replica)
         ours = [
             found
             for found in self._children.values()

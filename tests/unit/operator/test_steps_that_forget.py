@@ -11,12 +11,14 @@ import pytest
 from blockhouse_operator.adapters.kinds import SHARD_INGEST, VOLUME_CLAIM, Kind
 from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.resource import parse_shard_ingest
+from blockhouse_operator.decide.rebuild import EndRebuild
 from blockhouse_operator.decide.removal import DeleteReplica, Unregister
 from blockhouse_operator.decide.seen import Gap, ShardSeen
 from blockhouse_operator.decide.shard import ShardPlan
 from blockhouse_operator.desired import aggregator, shard
 from blockhouse_operator.reconcile.observe import ShardLook
 from blockhouse_operator.reconcile.rebuild import COPIED, NOT_COPIED, rebuild_seen
+from blockhouse_operator.reconcile.rebuild_steps import RebuildSteps
 from blockhouse_operator.reconcile.steps import ShardSteps
 from blockhouse_operator.reconcile.surplus import remove_surplus
 from tests.unit.operator.resources import pipeline
@@ -34,6 +36,7 @@ class Recording:
 
     def __init__(self, *claims: Any) -> None:
         self.deleted: list[tuple[str, str]] = []
+        self.annotated: list[tuple[str, dict[str, str | None]]] = []
         self.claims = claims
 
     async def delete(self, live: Any, *, why: str) -> None:
@@ -43,14 +46,19 @@ class Recording:
         assert kind is VOLUME_CLAIM
         return list(self.claims)
 
+    async def annotate(self, live: Any, annotations: dict[str, str | None], **_: object) -> None:
+        self.annotated.append((live["metadata"]["name"], annotations))
+
     async def emit(self, *_: object, **__: object) -> None:
         return
 
 
-def steps(kubernetes: Recording, children: dict[tuple[str, str], Any]) -> ShardSteps:
+def steps(kubernetes: Recording, children: dict[tuple[str, str], Any], **annotations: str) -> ShardSteps:
     services: Any = SimpleNamespace(kubernetes=kubernetes, now=lambda: "now", must_be_fresh=lambda: None)
     unused: Any = None
-    return ShardSteps(services, SHARD, {}, children, ShardLook(ShardSeen(())), unused)
+    known = replace(SHARD, annotations={getattr(labels, name): value for name, value in annotations.items()})
+    live = {"metadata": {"name": SHARD.name}}
+    return ShardSteps(services, known, live, children, ShardLook(ShardSeen(())), unused)
 
 
 async def test_of_a_replica_that_leaves_the_volume_goes_last() -> None:
@@ -77,6 +85,40 @@ async def test_a_volume_that_is_retained_is_not_deleted_with_its_replica() -> No
     )
 
     assert kubernetes.deleted == []
+
+
+@pytest.mark.parametrize("step", [DeleteReplica(REPLICA, "it has ended"), EndRebuild(REPLICA, "it has caught up")])
+@pytest.mark.parametrize(("accepted", "forgotten"), [(REPLICA, True), ("another", False)])
+async def test_the_acceptance_of_a_loss_is_for_one_loss(
+    step: DeleteReplica | EndRebuild, accepted: str, forgotten: bool
+) -> None:
+    """The volume may return, with rows that no one has accepted to lose."""
+    kubernetes = Recording()
+
+    await steps(kubernetes, {}, ACCEPT_DATA_LOSS=accepted).take(ShardPlan((step,), ()))
+
+    expected = [(SHARD.name, {labels.ACCEPT_DATA_LOSS: None})]
+    assert kubernetes.annotated == (expected if forgotten else [])
+
+
+@pytest.mark.parametrize(
+    ("before", "copied", "after"),
+    [(None, True, COPIED), (None, False, NOT_COPIED), (COPIED, False, NOT_COPIED), (NOT_COPIED, True, None)],
+)
+async def test_what_was_not_copied_when_a_replica_was_removed_stays_so(
+    before: str | None, copied: bool, after: str | None
+) -> None:
+    """A removal that is cut short is repeated without the acceptance, which is taken away in the middle of it."""
+    notes = {labels.UNREGISTERED: before} if before else {}
+    claim = {"metadata": {"name": names.claim(REPLICA), "annotations": notes}}
+    kubernetes, unused = Recording(), None
+    services: Any = SimpleNamespace(kubernetes=kubernetes)
+    children = {(VOLUME_CLAIM.name, names.claim(REPLICA)): claim}
+    rebuilds = RebuildSteps(services, SHARD, {}, children, ShardSeen(()), unused)  # type: ignore[arg-type]
+
+    await rebuilds.mark_retained(REPLICA, copied=copied)
+
+    assert kubernetes.annotated == ([(names.claim(REPLICA), {labels.UNREGISTERED: after})] if after else [])
 
 
 @pytest.mark.parametrize("exists", [True, False])
