@@ -17,14 +17,22 @@ from e2e.stack.server import Server
 
 PROVISIONER = "blockhouse.test/folders"
 
-STORAGE_CLASS: dict[str, Any] = {
-    "apiVersion": "storage.k8s.io/v1",
-    "kind": "StorageClass",
-    "metadata": {"name": "folders", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
-    "provisioner": PROVISIONER,
-    "volumeBindingMode": "Immediate",
-    "allowVolumeExpansion": True,
-}
+
+def storage_class(name: str, *, local: bool = False, grows: bool = True) -> dict[str, Any]:
+    """A class of volumes of ours. A `local` volume is on the node of its first pod, and none of Kubernetes' own
+    controllers enlarges it; unless it `grows`, the API server refuses a claim that asks for more."""
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name},
+        "provisioner": PROVISIONER,
+        "volumeBindingMode": "WaitForFirstConsumer" if local else "Immediate",
+        "allowVolumeExpansion": grows,
+    }
+
+
+STORAGE_CLASS: dict[str, Any] = storage_class("folders")
+STORAGE_CLASS["metadata"]["annotations"] = {"storageclass.kubernetes.io/is-default-class": "true"}
 
 READY = "watching claims"
 
@@ -47,6 +55,8 @@ class VolumeProvisioner(Server):
 def volume(claim: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The volume that only `claim` may bind, as big as it asks."""
     metadata, spec = claim["metadata"], claim["spec"]
+    path = str(folder / metadata["namespace"] / metadata["name"])
+    node = (metadata.get("annotations") or {}).get("volume.kubernetes.io/selected-node")
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -56,7 +66,7 @@ def volume(claim: dict[str, Any], folder: Path) -> dict[str, Any]:
             "accessModes": spec["accessModes"],
             "storageClassName": spec["storageClassName"],
             "persistentVolumeReclaimPolicy": "Retain",
-            "hostPath": {"path": str(folder / metadata["namespace"] / metadata["name"]), "type": "DirectoryOrCreate"},
+            **(_on_node(node, path) if node else {"hostPath": {"path": path, "type": "DirectoryOrCreate"}}),
             "claimRef": {
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
@@ -65,6 +75,14 @@ def volume(claim: dict[str, Any], folder: Path) -> dict[str, Any]:
                 "uid": metadata["uid"],
             },
         },
+    }
+
+
+def _on_node(node: str, path: str) -> dict[str, Any]:
+    term = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+    return {
+        "local": {"path": path},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [term]}]}},
     }
 
 

@@ -92,7 +92,7 @@ class Site:
             arguments=(
                 *("--lease-namespace", SYSTEM, "--lease-name", account, "--resync", "5s"),
                 *("--aggregator-url", self.simulator.aggregator_url, "--verifier-url", self.simulator.verifier_url),
-                *("--mirror-url", self.simulator.mirror_url),
+                *("--mirror-url", self.simulator.mirror_url, "--clickhouse-url", self.simulator.clickhouse_url),
                 *arguments,
             ),
         )

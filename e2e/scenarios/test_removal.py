@@ -38,6 +38,9 @@ class Nodes:
         """Its server ends."""
         self._client.delete(f"{self.path}/replicas/{replica}/is_active")
 
+    def parts(self, replica: str) -> set[str]:
+        return set(self._client.get_children(f"{self.path}/replicas/{replica}/parts"))
+
     def replicas(self) -> list[str]:
         return sorted(self._client.get_children(f"{self.path}/replicas"))
 
@@ -149,3 +152,5 @@ def test_a_replica_that_alone_has_rows_leaves_when_a_person_accepts_the_loss(sit
         site.wait("it is drained", lambda: drained(site, last, namespace))
         table.end(last)
         site.wait("it is gone", lambda: last not in replicas(site, name, namespace))
+        shard = site.cluster.get("csi", f"{name}-0", "-n", namespace)["metadata"]
+        assert ACCEPT_DATA_LOSS not in shard.get("annotations", {}), "one loss was accepted"

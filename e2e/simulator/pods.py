@@ -9,6 +9,7 @@ import base64
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
+from xml.etree.ElementTree import fromstring
 
 from blockhouse.config.load import parse_as
 from blockhouse.config.mirror import MirrorConfig
@@ -27,6 +28,8 @@ Config = AggregatorConfig | VerifierConfig | MirrorConfig
 ANNOTATION = "simulator.blockhouse.test/play"
 ELSEWHERE = "simulator.blockhouse.test/elsewhere"
 """Base URL of a real program that answers for the pod."""
+CLICKHOUSE = "simulator.blockhouse.test/clickhouse"
+"""Version of the ClickHouse that is played in the pod; without, none answers."""
 
 
 class Unusable(ValueError):
@@ -108,6 +111,18 @@ def _files(volume: Json, lookup: Lookup) -> dict[str, str]:
                 return {item["path"]: content[item["key"]] for item in source["items"]}
             return dict(content)
     return {}
+
+
+def users_of(pod: Json, lookup: Lookup) -> dict[str, str]:
+    """Users of the pod's ClickHouse and the hashes of their passwords."""
+    found = fromstring(file_of(pod, "clickhouse", "/etc/clickhouse-server/users.xml", lookup)).findall("users/*")
+    return {user.tag: user.findtext("password_sha256_hex", "") for user in found}
+
+
+def claim_of(pod: Json) -> str:
+    """Name of the claim of the volume with ClickHouse's data; empty without one."""
+    volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes", ())}
+    return str(volumes.get("data", {}).get("persistentVolumeClaim", {}).get("claimName", ""))
 
 
 def texts(kind: str, value: Json) -> Content:

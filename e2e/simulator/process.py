@@ -32,6 +32,11 @@ class Simulator(Server):
         """For `blockhouse operator run --mirror-url`."""
         return f"http://127.0.0.1:{self.port}/{{namespace}}/{{mirror}}"
 
+    @property
+    def clickhouse_url(self) -> str:
+        """For `blockhouse operator run --clickhouse-url`."""
+        return f"{self.aggregator_url}/clickhouse"
+
     def prepare(self) -> list[str]:
         return [
             *(sys.executable, "-m", "e2e.simulator"),

@@ -30,6 +30,7 @@ from blockhouse.errors import Blocked, Permanent
 from blockhouse.serving import respond, respond_unless_known
 from e2e.simulator import answers
 from e2e.simulator.answers import Play
+from e2e.simulator.clickhouse import Refused
 from e2e.simulator.elsewhere import forwarded
 from e2e.simulator.world import Key, Program, World
 
@@ -103,13 +104,15 @@ class SimulatorServer:
         path = request.match_info["path"]
         if program.elsewhere:
             return await forwarded(request, f"{program.elsewhere}/{path}")
+        if path == "clickhouse/":
+            return await self._clickhouse(request, program)
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if path not in OPEN and program.token is not None and not hmac.compare_digest(given, program.token):
             raise web.HTTPUnauthorized(text="give the token of admin.token as 'Authorization: Bearer ...'\n")
         if isinstance(program.config, AggregatorConfig):
             found = _endpoint(request.method, f"/{path}")
             if found is not None:
-                return self._change(*found, key, await request.read())
+                return await self._change(*found, key, await request.read())
         if isinstance(program.config, MirrorConfig) and (request.method, f"/{path}") == REBALANCE:
             self.world.rebalances[program.uid] = self.world.rebalances.get(program.uid, 0) + 1
             return respond(mirrors.Requested(requested=True))
@@ -124,7 +127,20 @@ class SimulatorServer:
             asyncio.get_running_loop().call_later(RESTART_SECONDS, lambda: self.world.begin(key, time.monotonic()))
         return respond(contract.RestartAnswer(ends=ends))
 
-    def _change(self, endpoint: Endpoint, parameters: Mapping[str, str], key: Key, body: bytes) -> web.Response:
+    async def _clickhouse(self, request: web.Request, program: Program) -> web.Response:
+        """The HTTP interface of the server beside an aggregator."""
+        if program.server is None:
+            if request.transport is not None:
+                request.transport.abort()
+            raise web.HTTPServiceUnavailable
+        user, password = (request.headers.get(f"X-ClickHouse-{name}", "") for name in ("User", "Key"))
+        try:
+            text = await asyncio.to_thread(program.server.answer, user, password, await request.text())
+        except Refused as error:
+            raise web.HTTPBadRequest(text=f"{error}\n") from None
+        return web.Response(text=text)
+
+    async def _change(self, endpoint: Endpoint, parameters: Mapping[str, str], key: Key, body: bytes) -> web.Response:
         """What a rollout asks; bad requests are refused as the real one does."""
         tables, now_ms = self.world.tables_of(key), time.time_ns() // 1_000_000
         table = parameters.get("table", "")
@@ -133,6 +149,9 @@ class SimulatorServer:
                 case contract.RestartRequest() as restart:
                     return self._restart(key, restart.number)
                 case contract.ApplyRequest() as apply:
+                    server = self.world.programs[key].server
+                    if server is not None and not tables.gap(key[1], table, apply.ddl).exists:
+                        await asyncio.to_thread(server.create, table, apply.ddl)
                     return respond(tables.apply(key[1], table, apply.ddl, apply.rollout, restart=apply.restart))
                 case contract.DifferenceRequest() as difference:
                     return respond(tables.gap(key[1], table, difference.ddl))

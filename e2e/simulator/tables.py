@@ -97,6 +97,11 @@ class ShardTables:
         table.replicas.add(replica)
         return gap
 
+    def lose(self, replica: str) -> None:
+        """The replica's volume is another one."""
+        for table in self.tables.values():
+            table.replicas.discard(replica)
+
     def hold(self, name: str, rollout: str, now_ms: int) -> HoldAnswer:
         """Answer of PUT /tables/TABLE/hold. Raises Blocked while another rollout holds the table."""
         table = self.tables.setdefault(name, Table())

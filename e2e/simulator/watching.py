@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
+from typing import Any
 
 import structlog
 from kubernetes import client, config
 
 from blockhouse.config.load import ConfigError
+from blockhouse.config.pipeline import AggregatorConfig
 from e2e.cluster.follow import REQUEST_SECONDS, follow, patiently
 from e2e.simulator import pods
 from e2e.simulator.answers import Play
+from e2e.simulator.clickhouse import ClickHouse, DoesNotStart, Machines
 from e2e.simulator.server import SimulatorServer
 from e2e.simulator.world import Key, Program
 
@@ -32,6 +36,7 @@ class PodWatch:
         config.load_kube_config(kubeconfig)  # type: ignore[no-untyped-call]
         self._core = client.CoreV1Api()
         self._started: dict[str, Program] = {}
+        self._machines = Machines()
 
     def follow_pods(self, server: SimulatorServer, loop: asyncio.AbstractEventLoop) -> None:
         """Starts and ends programs as their pods come and go."""
@@ -55,7 +60,9 @@ class PodWatch:
         metadata = pod["metadata"]
         key, uid, world = key_of(pod, program), metadata["uid"], server.world
         if kind == "DELETED" or not pods.is_live(pod, program):
-            self._started.pop(uid, None)
+            ended = self._started.pop(uid, None)
+            if ended is not None and ended.server is not None:
+                ended.server.end()
             loop.call_soon_threadsafe(lambda: world.drop(key, uid, time.monotonic()))
             return
         started = self._started.get(uid) or self._start(pod, program)
@@ -63,7 +70,7 @@ class PodWatch:
             return
         annotations = metadata.get("annotations") or {}
         play, elsewhere = Play(annotations.get(pods.ANNOTATION, Play.WELL)), annotations.get(pods.ELSEWHERE, "")
-        current = Program(uid, started.config, started.token, play, elsewhere)
+        current = replace(started, play=play, elsewhere=elsewhere)
         if self._started.get(uid) != current:
             self._started[uid] = current
             loop.call_soon_threadsafe(lambda: world.put(key, current, time.monotonic()))
@@ -80,11 +87,54 @@ class PodWatch:
         try:
             settings = pods.configuration(pod, program, lookup)
             token = pods.token(pod, program, settings, lookup)
+            volume = self._volume(pod)
+            server = self._server(pod, settings, volume, lookup)
         except (pods.Unusable, ConfigError, KeyError, client.ApiException) as error:
             log.error("simulator.pod_would_not_start", pod=name, error=str(error))
             return None
+        except DoesNotStart as error:
+            log.info("simulator.clickhouse_does_not_start", pod=name, error=str(error))
+            self._crash(pod, str(error))
+            return None
         log.info("simulator.started", pod=name, program=program)
-        return Program(pod["metadata"]["uid"], settings, token)
+        return Program(pod["metadata"]["uid"], settings, token, volume=volume, server=server)
+
+    def _volume(self, pod: pods.Json) -> str:
+        """UID of the claim of the volume with ClickHouse's data; empty without one."""
+        name, namespace = pods.claim_of(pod), pod["metadata"]["namespace"]
+        if not name:
+            return ""
+        read = self._core.read_namespaced_persistent_volume_claim
+        found: Any = patiently(lambda: read(name, namespace, _request_timeout=REQUEST_SECONDS))
+        return str(found.metadata.uid)
+
+    def _server(self, pod: pods.Json, settings: pods.Config, volume: str, lookup: pods.Lookup) -> ClickHouse | None:
+        """The ClickHouse that the pod asks for, started. Raises DoesNotStart."""
+        version = (pod["metadata"].get("annotations") or {}).get(pods.CLICKHOUSE)
+        if version is None or not isinstance(settings, AggregatorConfig):
+            return None
+        about = (settings.replica, version, pods.users_of(pod, lookup), volume, settings.zookeeper.servers)
+        server = self._machines.server(*about)
+        server.start()
+        return server
+
+    def _crash(self, pod: pods.Json, why: str) -> None:
+        """What a kubelet reports of a server that ends at its start again and again. The aggregator, which can do
+        nothing without it, is silent."""
+        waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": why}}
+        crashed = {"ready": False, "restartCount": 2, "state": waiting}
+        names = [container["name"] for container in pod["spec"]["containers"]]
+        status = {
+            "containerStatuses": [{"name": name, **crashed} for name in names],
+            "conditions": [{"type": kind, "status": "False"} for kind in ("Ready", "ContainersReady")],
+        }
+        meta = pod["metadata"]
+        patch = self._core.patch_namespaced_pod_status
+        try:
+            patiently(lambda: patch(meta["name"], meta["namespace"], {"status": status}))
+        except client.ApiException as error:
+            if error.status != 404:  # gone meanwhile
+                raise
 
 
 def key_of(pod: pods.Json, program: str) -> Key:

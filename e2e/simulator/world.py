@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.contract.aggregator import RestartStatus
 from e2e.simulator.answers import Play
+from e2e.simulator.clickhouse import ClickHouse
 from e2e.simulator.groups import Group, Owned
 from e2e.simulator.pods import Config
 from e2e.simulator.tables import ShardTables
@@ -26,6 +27,10 @@ class Program:
     play: Play = Play.WELL
     elsewhere: str = ""
     """Base URL of a real program that answers in its place."""
+    volume: str = ""
+    """UID of the claim of its ClickHouse's volume; empty without one."""
+    server: ClickHouse | None = None
+    """The ClickHouse beside it, where one is played."""
 
 
 @dataclass
@@ -44,12 +49,17 @@ class World:
     """By uid of a pod: how often its mirror was asked for even tasks."""
     down: set[Key] = field(default_factory=set)
     """Programs that restart."""
+    volumes: dict[Key, str] = field(default_factory=dict)
+    """The volume that each replica had last: on another one there are no tables."""
     suspended: frozenset[Key] = frozenset()
     """Shards, as for `tables`, whose aggregators are configured to own nothing."""
 
     def put(self, key: Key, program: Program, now: float) -> None:
         self.programs[key] = program
         if isinstance(program.config, AggregatorConfig):
+            if self.volumes.setdefault(key, program.volume) != program.volume:
+                self.volumes[key] = program.volume
+                self.tables_of(key).lose(key[1])
             self.restarts_seen.setdefault(program.uid, self.tables_of(key).restarts)
         self.rebalance(now)
 
