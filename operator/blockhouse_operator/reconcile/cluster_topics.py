@@ -126,13 +126,15 @@ class ClusterTopics:
     def _repair(
         self, desired: Sequence[DesiredTopic], read: Sequence[str]
     ) -> tuple[dict[str, TopicStatus], ClusterSeen]:
-        """In a thread. Reads again after what it did, so that the status shows what is, not what was asked for."""
+        """In a thread. Reads again after what it did, so that the status shows what is, not what was asked for. Nothing
+        is done that was taken back while the cluster did not answer: partitions that are added stay."""
         seen = observe_topics(self._cluster, read)
+        wishes = {topic.name: topic for topic in desired}
         refused: dict[str, TopicStatus] = {}
         steps = plan_topics(desired, seen).steps
         for step in steps:
             log.info("topic_step", cluster=self._cluster.name, topic=step.topic, step=_words(step))
-            if self._services.dry_run or step.topic in refused:
+            if self._services.dry_run or step.topic in refused or not self._wished(wishes[step.topic]):
                 continue
             try:
                 carry_out(self._cluster, [step], self._services.fence)
@@ -141,6 +143,11 @@ class ClusterTopics:
         if steps and not self._services.dry_run:
             seen = observe_topics(self._cluster, read)
         return {topic.name: refused.get(topic.name) or self._read(topic, seen) for topic in desired}, seen
+
+    def _wished(self, desired: DesiredTopic) -> bool:
+        """Whether no shard has asked for something else of the topic since."""
+        question = self._questions.get(desired.name)
+        return question is None or question.desired == desired
 
     def _read(self, desired: DesiredTopic, seen: ClusterSeen) -> TopicStatus:
         if desired.name in seen.unread:

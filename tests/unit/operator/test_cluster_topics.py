@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -134,6 +134,25 @@ async def test_many_shards_a_minute_cost_one_observation_a_minute(kafka: Cluster
             assert await states(topics, number) == ["AsSpecified"]
 
     assert len(kafka.observed) <= 6
+
+
+async def test_partitions_that_are_taken_back_while_the_cluster_is_silent_are_not_added(
+    kafka: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_topics, "PATIENCE_SECONDS", 0.01)
+    existing(kafka)
+    topics = of(kafka)
+    kafka.answers.clear()
+    assert await topics.status(replace(topic(0), partitions=8)) is None
+    assert await topics.status(topic(0)) is None
+
+    kafka.answers.set()
+    found = None
+    while found is None:
+        found = await topics.status(topic(0))
+
+    assert (found.state, found.partitions) == ("AsSpecified", 2)
+    assert kafka.steps == []
 
 
 async def test_missing_topics_are_created_together_and_spread_over_the_brokers(kafka: Cluster) -> None:
