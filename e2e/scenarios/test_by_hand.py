@@ -41,6 +41,7 @@ def test_a_shard_that_is_suspended_by_hand_is_resumed_and_the_pipeline_reports_n
         site.wait(
             "its spec is the pipeline's again",
             lambda: not site.cluster.get("csi", f"{name}-0", "-n", namespace)["spec"].get("suspend"),
+            timeout=60,
         )
         site.wait_settled(name, namespace)
         assert site.cluster.get("csi", f"{name}-0", "-n", namespace)["spec"]["networkPolicy"]["enabled"] is True
@@ -68,7 +69,13 @@ def test_a_shard_that_is_deleted_by_hand_comes_back_with_its_volumes(site: Site,
             found = site.cluster.get("csi", "-n", namespace)["items"]
             return bool(found and found[0]["metadata"]["uid"] != uid)
 
+        def owners() -> set[str]:
+            found = children(site.cluster, name, namespace)
+            return {owner["uid"] for child in found for owner in child["metadata"].get("ownerReferences", ())}
+
         site.wait("its resource is back", back)
+        # Kubernetes takes its time to look for what has no owner any more.
+        site.wait("nothing of the deleted one is left", lambda: uid not in owners())
         site.wait_settled(name, namespace)
         assert len(before) == 4
         assert claims(site, name, namespace) == before, "the policy is Delete, and the pipeline was not deleted"

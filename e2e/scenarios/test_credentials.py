@@ -56,7 +56,7 @@ def test_a_lost_secret_comes_back_and_a_rotation_restarts_nothing(site: Site, na
 
         site.cluster.kubectl("delete", "secret", *own, "-n", namespace)
 
-        site.wait("they are back as they were", lambda: contents() == before)
+        site.wait("they are back as they were", lambda: contents() == before, timeout=60)
         site.wait_settled(NAME, namespace)
 
         site.cluster.kubectl("annotate", "ba", NAME, f"{ROTATE_CREDENTIALS}=now", "-n", namespace)
