@@ -18,9 +18,6 @@ _PERMANENT: dict[int, tuple[str, str]] = {
     KafkaError.GROUP_AUTHORIZATION_FAILED: ("NotAuthorized", "grant the user READ on the consumer group"),
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: ("NotAuthorized", "grant the user access to the cluster"),
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ("NotAuthorized", "grant the user idempotent writes"),
-    KafkaError._AUTHENTICATION: ("AuthenticationFailed", "check SASL mechanism, user and password"),
-    KafkaError.SASL_AUTHENTICATION_FAILED: ("AuthenticationFailed", "check SASL mechanism, user and password"),
-    KafkaError.UNSUPPORTED_SASL_MECHANISM: ("AuthenticationFailed", "the broker has not enabled this mechanism"),
     KafkaError.UNSUPPORTED_VERSION: ("UnsupportedBroker", "the broker is too old for this request"),
     KafkaError._UNSUPPORTED_FEATURE: ("UnsupportedBroker", "the broker is too old for this request"),
     KafkaError.MSG_SIZE_TOO_LARGE: ("MessageTooLarge", "raise max.message.bytes of the topic"),
@@ -30,6 +27,15 @@ _PERMANENT: dict[int, tuple[str, str]] = {
         "another process joined the group under the same group.instance.id: give every replica its own name",
     ),
 }
+
+LOGIN_REFUSED = "AuthenticationFailed"
+_LOGIN: dict[int, str] = {
+    KafkaError._AUTHENTICATION: "check SASL mechanism, user and password",
+    KafkaError.SASL_AUTHENTICATION_FAILED: "check SASL mechanism, user and password",
+    KafkaError.UNSUPPORTED_SASL_MECHANISM: "the broker has not enabled this mechanism",
+}
+"""Retryable, though a wrong password stays wrong: one that is replaced is another one in Kafka before it is in our
+file, for as long as a kubelet takes, and nothing may stop for that. The reason is named as that of any other error."""
 
 _PLAIN: dict[int, str] = {
     KafkaError._TRANSPORT: "the broker cannot be reached",
@@ -67,6 +73,29 @@ def translate(error: KafkaError | KafkaException, doing: str) -> BlockhouseError
     if code in _PERMANENT:
         reason, advice = _PERMANENT[code]
         return Permanent(f"{text}; {advice}", reason=reason, code=code)
+    if code in _LOGIN:
+        return Retryable(f"{text}; {_LOGIN[code]}", after=1.0, reason=LOGIN_REFUSED, code=code)
     if is_fatal(cause):
         return Permanent(f"{text}; the client cannot recover; restart the process", reason="ClientFatal", code=code)
     return Retryable(text, after=1.0, code=code)
+
+
+class LoginRefusal:
+    """Why brokers refuse a client's login. Its calls only time out then; the reason comes beside them, as an event, and
+    counts until the client is answered again."""
+
+    def __init__(self) -> None:
+        self._heard: KafkaError | None = None
+
+    def note(self, error: KafkaError) -> None:
+        """An event of the client, for its `error_cb`, which it calls while it is polled."""
+        if error.code() in _LOGIN:
+            self._heard = error
+
+    def behind(self, error: KafkaError | KafkaException) -> KafkaError | KafkaException:
+        """The reason of a call that failed with `error`: the refusal, if one was heard."""
+        return self._heard or error
+
+    def over(self) -> None:
+        """A broker has answered."""
+        self._heard = None

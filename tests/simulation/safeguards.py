@@ -74,6 +74,7 @@ ELSEWHERE = {
     "core/blockhouse/exposition": "nothing is served by HTTP in a simulated world",
     "core/blockhouse/fleet/": "fleets are not simulated",
     "core/blockhouse/gate/server": "the gate's sockets are simulated",
+    "core/blockhouse/kafka_errors": "no simulated client has a password",
     "core/blockhouse/kafka_login": "no simulated client has a password",
     "core/blockhouse/load/": "the mirror is not simulated",
     "core/blockhouse/producer/": "simulated logs are filled without a producer",

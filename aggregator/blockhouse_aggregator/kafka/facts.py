@@ -13,7 +13,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # typ
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Permanent, Retryable
-from blockhouse.kafka_errors import translate
+from blockhouse.kafka_errors import LoginRefusal, translate
+from blockhouse.kafka_login import Login
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.connecting import admin_client
 
@@ -96,11 +97,11 @@ class ClusterFacts:
         self._cluster = cluster
         self._name = cluster.name
         self._timeout = timeout
-        self._refusal: KafkaError | None = None
+        self._login, self._refusal = Login(cluster), LoginRefusal()
         self._admin = self._connect()
 
     def _connect(self) -> AdminClient:
-        return admin_client(self._cluster, {"client.id": "blockhouse-facts", "error_cb": self._note})
+        return admin_client(self._cluster, {"client.id": "blockhouse-facts", "error_cb": self._refusal.note})
 
     def topic(self, topic: str) -> TopicFacts:
         """Identity, shape and retention. Permanent `UnknownTopic` when there is no such topic."""
@@ -221,22 +222,20 @@ class ClusterFacts:
 
     def _ask(self, request: Callable[[AdminClient], Future[Any]], doing: str) -> Any:
         admin, doing = self._admin, f"{doing} in cluster {self._name}"
+        self._login.refresh(admin)
         try:
-            return request(admin).result(self._timeout + 1)
+            answer = request(admin).result(self._timeout + 1)
+            admin.poll(0)  # in which it reports what was before this
+            self._refusal.over()
+            return answer
         except KafkaException as error:
-            # A wrong password shows as a time-out of the call; the reason is reported beside it.
-            admin.poll(0)
-            cause, self._refusal = self._refusal or error, None
+            admin.poll(0)  # in which it reports that its login is refused
             if error.args[0].code() in CLIENT_ENDING:
                 self._admin = self._connect()
-            raise translate(cause, doing) from error
+            raise translate(self._refusal.behind(error), doing) from error
         except FutureTimeoutError as error:
             self._admin = self._connect()
             raise Retryable(f"Kafka: {doing} took longer than {self._timeout:g} s", after=1.0) from error
-
-    def _note(self, error: KafkaError) -> None:
-        if error.code() == KafkaError._AUTHENTICATION:
-            self._refusal = error
 
 
 def _identity(description: Any) -> str:

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Blocked, BlockhouseError, Retryable
-from blockhouse.kafka_errors import translate
+from blockhouse.kafka_errors import LoginRefusal, translate
 from blockhouse.kafka_login import Login
 from blockhouse.streams import StreamId
 
@@ -115,6 +115,7 @@ class StreamReader:
         self.stream = stream
         self._partition = TopicPartition(stream.topic, stream.partition)
         config = settings(cluster, group, prefetch_bytes, fetch_wait)
+        self._refusal = LoginRefusal()
         try:
             self._consumer = Consumer({**config, "error_cb": self._note})
         except KafkaException as error:  # the client refuses its settings, e.g. an unreadable certificate
@@ -180,7 +181,8 @@ class StreamReader:
         """The next messages in order; waits at most `timeout` seconds for the first one and for no other.
 
         May return none and yet move the position over a hole. Raises OffsetOutOfRange, Blocked (`LogTruncated`),
-        Permanent (unknown topic, not authorized), Retryable (no broker reachable); nothing is lost by raising.
+        Permanent (unknown topic, not authorized), Retryable (no broker reachable, login refused); nothing is lost by
+        raising.
         """
         if self._failure is not None:
             raise self._explain(*self._failure)
@@ -195,6 +197,7 @@ class StreamReader:
             if max_messages > 1:
                 messages += self._consumer.consume(max_messages - 1, 0)
         self._event = None
+        self._refusal.over()
         # A mapped C method costs 20 ns a message, a loop in Python five times that.
         if any(map(Message.error, messages)):
             messages = self._without_events(messages)
@@ -263,10 +266,11 @@ class StreamReader:
         return OffsetOutOfRange(self.stream, at, begin, end)
 
     def _note(self, error: KafkaError) -> None:
+        self._refusal.note(error)
         if error.code() in _EXPLAINING:
             self._event = error
 
     def _raise_event(self) -> None:
         event, self._event = self._event, None
         if event is not None:
-            raise translate(event, f"reading stream {self.stream} at {self._position}")
+            raise translate(self._refusal.behind(event), f"reading stream {self.stream} at {self._position}")

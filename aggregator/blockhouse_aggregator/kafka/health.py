@@ -10,7 +10,7 @@ import time
 
 from confluent_kafka import KafkaError
 
-from blockhouse.errors import BlockhouseError, Permanent
+from blockhouse.errors import BlockhouseError
 from blockhouse.kafka_errors import is_fatal, translate
 from blockhouse_aggregator.kafka.group import GroupListener
 from blockhouse_aggregator.kafka.session import Session
@@ -56,7 +56,7 @@ class Health:
 
     def _explained(self) -> bool:
         """A wrong password comes with plain disconnects before and after it: keep the better explanation."""
-        return self._suspicion is not None and isinstance(translate(self._suspicion, ""), Permanent)
+        return self._suspicion is not None and bool(translate(self._suspicion, "").reason)
 
     def assigned(self) -> None:
         """The group works: it gave us an assignment (even an empty one)."""
@@ -74,7 +74,7 @@ class Health:
             self._suspicion = None
             if not self._until_assigned:
                 self._heal()
-        elif self._suspicion is not None and not isinstance(error, Permanent):
+        elif self._suspicion is not None and not error.reason:
             self._fail(translate(self._suspicion, self._doing))
         else:
             self._fail(error)

@@ -14,7 +14,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import BlockhouseError, Retryable
-from blockhouse.kafka_errors import translate
+from blockhouse.kafka_errors import LoginRefusal, translate
+from blockhouse.kafka_login import Login
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.connecting import admin_client
 from blockhouse_aggregator.kafka.facts import CLIENT_ENDING, NO_SUCH_OFFSET
@@ -36,10 +37,11 @@ class LogEnds:
     def __init__(self, cluster: KafkaCluster) -> None:
         self._cluster = cluster
         self._name = cluster.name
+        self._login, self._refusal = Login(cluster), LoginRefusal()
         self._admin = self._connect()
 
     def _connect(self) -> AdminClient:
-        return admin_client(self._cluster, {"client.id": "blockhouse-log-ends"})
+        return admin_client(self._cluster, {"client.id": "blockhouse-log-ends", "error_cb": self._refusal.note})
 
     def latest(self, streams: Collection[StreamId]) -> Mapping[StreamId, Ends]:
         """The ends of those streams whose leader answers. Raises Retryable or Permanent when none does."""
@@ -53,6 +55,7 @@ class LogEnds:
         return self._ask(streams, OffsetSpec.for_timestamp(timestamp_ms), IsolationLevel.READ_UNCOMMITTED)
 
     def _ask(self, streams: Collection[StreamId], spec: OffsetSpec, level: IsolationLevel) -> dict[StreamId, int]:
+        self._login.refresh(self._admin)
         partitions = {TopicPartition(s.topic, s.partition): s for s in streams}
         futures = self._admin.list_offsets(
             dict.fromkeys(partitions, spec), isolation_level=level, request_timeout=TIMEOUT
@@ -69,12 +72,18 @@ class LogEnds:
                     problem = Retryable(f"Kafka: the broker that led {stream} does not answer where its log ends")
                     self._admin = self._connect()  # it would ask the broker that is gone again
             except KafkaException as error:
-                problem = translate(error, f"reading the end of {stream} in cluster {self._name}")
-                if error.args[0].code() in CLIENT_ENDING:
-                    self._admin = self._connect()
+                problem = self._failure(error, stream)
             except FutureTimeoutError:
                 self._admin = self._connect()
                 problem = Retryable(f"Kafka: cluster {self._name} did not answer in {TIMEOUT:g} s where its logs end")
         if problem is not None and not found:
             raise problem
+        self._admin.poll(0)  # in which it reports what was before this
+        self._refusal.over()
         return found
+
+    def _failure(self, error: KafkaException, stream: StreamId) -> BlockhouseError:
+        self._admin.poll(0)  # in which it reports that its login is refused
+        if error.args[0].code() in CLIENT_ENDING:
+            self._admin = self._connect()
+        return translate(self._refusal.behind(error), f"reading the end of {stream} in cluster {self._name}")

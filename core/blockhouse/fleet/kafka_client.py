@@ -19,6 +19,7 @@ from kafka.errors import (  # type: ignore[import-untyped]
     KafkaError,
     NodeNotReadyError,
     RequestTimedOutError,
+    SaslAuthenticationFailedError,
     ThrottlingQuotaExceededError,
     UnknownBrokerIdError,
 )
@@ -76,7 +77,8 @@ class KafkaRequests:
 
         Each attempt has a connection of its own: the client keeps asking a broker that has died, and a new one picks
         any of those the cluster still names, for as long as its session lasts also the dead. Raises Retryable when no
-        broker answers, or a quota holds the request back; Permanent when the cluster, or the client itself, refuses it.
+        broker answers or lets us log in, or a quota holds the request back; Permanent when the cluster, or the client
+        itself, refuses it.
         """
         attempts = Retrying(
             retry=retry_if_exception(_passing),
@@ -91,7 +93,8 @@ class KafkaRequests:
         except KafkaError as error:
             if self._held_back(error):
                 raise self._over_quota(request) from error
-            if _passing(error):
+            # A login that is refused may be of a password that is just being replaced.
+            if _passing(error) or isinstance(error, SaslAuthenticationFailedError):
                 raise self._unanswered(error, request) from error
             right = denials.right_of(request, _topics_of(arguments))
             raise self.refused(str(error), request, reason=type(error).__name__, right=right) from error

@@ -13,6 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Retryable
+from blockhouse.kafka_errors import LoginRefusal
 from blockhouse.kafka_login import Login
 from blockhouse_aggregator.verifier.streams import Record
 
@@ -63,11 +64,12 @@ class OffsetsReader:
     ) -> None:
         self.cluster, self._topic, self._first_answer = cluster.name, topic, first_answer
         self._consumer = Consumer({**settings(cluster, "verifier"), "error_cb": self._note})
-        self._login = Login(cluster)
+        self._login, self._refusal = Login(cluster), LoginRefusal()
         self._event: KafkaError | None = None
 
     def partitions(self) -> Mapping[int, tuple[int, int]]:
         """Every partition of the topic with its first offset and its end. Raises NoCommitsYet."""
+        self._login.refresh(self._consumer)
         try:
             topic = self._consumer.list_topics(self._topic, timeout=self._first_answer).topics[self._topic]
             if topic.error is not None or not topic.partitions:
@@ -77,6 +79,7 @@ class OffsetsReader:
                 for number in sorted(topic.partitions)
             }
         except KafkaException as error:
+            self._consumer.poll(0)  # in which it reports that its login is refused; nothing is read yet
             raise self._unreachable("listing the partitions of its offsets topic", error) from error
 
     def since(self, partitions: Mapping[int, tuple[int, int]], at_ms: int) -> dict[int, int]:
@@ -107,7 +110,9 @@ class OffsetsReader:
             raise self._unreachable("reading its offsets topic", error) from error
         if not messages and self._event is not None:
             event, self._event = self._event, None
-            raise self._unreachable("reading its offsets topic", KafkaException(event))
+            raise self._unreachable("reading its offsets topic", event)
+        if messages:
+            self._refusal.over()
         batch = Batch()
         if any(map(Message.error, messages)):
             messages = [message for message in messages if not self._is_event(message, batch)]
@@ -139,14 +144,15 @@ class OffsetsReader:
         return True
 
     def _note(self, error: KafkaError) -> None:
+        self._refusal.note(error)
         if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION):
             self._event = error
 
-    def _unreachable(self, doing: str, error: KafkaException) -> Retryable:
-        return unreachable(self.cluster, doing, error)
+    def _unreachable(self, doing: str, error: KafkaError | KafkaException) -> Retryable:
+        return unreachable(self.cluster, doing, self._refusal.behind(error))
 
 
-def unreachable(cluster: str, doing: str, error: KafkaException) -> Retryable:
+def unreachable(cluster: str, doing: str, error: KafkaError | KafkaException) -> Retryable:
     """Whatever the reason, the verifier waits and reports it: stopping would leave the streams unwatched."""
-    cause: KafkaError = error.args[0]
+    cause: KafkaError = error.args[0] if isinstance(error, KafkaException) else error
     return Retryable(f"Kafka cluster {cluster}: {doing} failed: {cause.str()} ({cause.name()})", after=1.0)

@@ -1,0 +1,82 @@
+"""A mirror that runs while the password for its clusters is replaced: in Kafka first, in the file later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from blockhouse_mirror.runtime.driver import EXIT_FENCED, EXIT_OK
+from e2e.kit.mirror import MirrorProcess, ends
+from e2e.stack import StackSpec
+from e2e.stack.kafka import KafkaClusterServers, kafka_cluster
+from e2e.stack.process import wait_until
+from tests.integration.test_kafka_login import FORMER, PRESENT, TOPIC, USER, replaced
+
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(600)]
+
+RECORDS = 100
+Clusters = dict[str, KafkaClusterServers]
+
+
+@pytest.fixture
+def kafka(tmp_path: Path) -> Iterator[Clusters]:
+    spec = StackSpec(kafka_scram={USER: FORMER})
+    with ExitStack() as servers:
+        yield {name: servers.enter_context(kafka_cluster(name, tmp_path, {1: {}}, spec)) for name in ("a", "b")}
+
+
+@pytest.mark.parametrize("side", ["a", "b"], ids=["source", "target"])
+def test_records_wait_for_the_new_password_and_each_is_mirrored_once(
+    kafka: Clusters, tmp_path: Path, side: str
+) -> None:
+    kafka["a"].create_topic(TOPIC, partitions=1)
+    mirror = MirrorProcess(kafka, tmp_path, "password", TOPIC)
+    anonymous, secrets = dict(mirror.document), {name: tmp_path / f"password-{name}" for name in kafka}
+    for name, part in (("a", "source"), ("b", "target")):
+        secrets[name].write_text(FORMER)
+        login = {"mechanism": "SCRAM-SHA-256", "username": USER, "password": {"file": str(secrets[name])}}
+        mirror.document[part] = {"name": name, "bootstrapServers": kafka[name].sasl_bootstrap, "sasl": login}
+    mirror.start()
+    try:
+        produce(kafka["a"])
+        assert wait_until(lambda: mirror.caught_up(ends(kafka["a"], TOPIC, 1)), timeout=120), errors(mirror)
+
+        replaced(kafka[side], PRESENT)
+        produce(kafka["a"])
+        assert wait_until(lambda: "uthentication" in errors(mirror), timeout=90), errors(mirror)
+
+        secrets[side].write_text(PRESENT)
+        assert wait_until(lambda: kept_running(mirror, side).caught_up(ends(kafka["a"], TOPIC, 1)), timeout=180)
+        assert wait_until(lambda: errors(mirror) == "", timeout=60), errors(mirror)
+        assert mirror.terminate() == EXIT_OK
+    finally:
+        mirror.kill()
+    mirror.document = anonymous
+    (found,) = mirror.audit(TOPIC)
+    assert (found.exact, found.compared) == (True, 2 * RECORDS)
+
+
+def kept_running(mirror: MirrorProcess, side: str) -> MirrorProcess:
+    """As by Kubernetes. One that was no member of its group on the target for longer than a session ends."""
+    if mirror.ended:
+        assert (side, mirror.wait()) == ("b", EXIT_FENCED)
+        mirror.start()
+    return mirror
+
+
+def produce(kafka: KafkaClusterServers) -> None:
+    """RECORDS more; returns when the broker has them."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    for number in range(RECORDS):
+        producer.produce(TOPIC, f"{number}".encode(), partition=0)
+    assert producer.flush(60) == 0
+
+
+def errors(mirror: MirrorProcess) -> str:
+    """What its status states that does not work; nothing while it does not answer."""
+    status = mirror.status()
+    return " ".join(status.errors.values()) if status is not None else "no answer"
