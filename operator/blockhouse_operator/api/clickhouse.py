@@ -191,7 +191,7 @@ class ManagedClickHouse(Part):
     """Password that a replica demands of a peer that fetches parts from it (user `interserver`). Without it the
     replication port is protected by the network policy alone, and by nothing where a zone has a `hostTemplate`. To be
     given when the pipeline is created: servers with and without it refuse each other, so it can be neither added nor
-    removed."""
+    removed. Another content of the Secret replaces it by overlap, on servers since 22.1 without a restart."""
     tls: ServerTls | None = None
     """TLS of the servers."""
     settings_from: ConfigMapKeyRef | None = None

@@ -9,8 +9,9 @@ from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.labels import API_VERSION
 from blockhouse_operator.api.resolve import all_replicas, replicas, resolve
 from blockhouse_operator.api.resource import BlockAggregator
-from blockhouse_operator.desired import clickhouse, verifier
+from blockhouse_operator.desired import clickhouse, parts_login, verifier
 from blockhouse_operator.desired.manifest import Manifest, content_of, manifest
+from blockhouse_operator.desired.parts_login import PartsLogin
 from blockhouse_operator.desired.template import add_metadata
 
 LARGEST_SECRET = 1 << 20
@@ -74,8 +75,11 @@ def cluster_config(pipeline: BlockAggregator) -> Manifest:
     )
 
 
-def clickhouse_secret(pipeline: BlockAggregator, passwords: clickhouse.Passwords) -> Manifest:
-    """Users and `remote_servers` of a managed ClickHouse, as files that its servers read again when they change.
+def clickhouse_secret(
+    pipeline: BlockAggregator, passwords: clickhouse.Passwords, parts: PartsLogin | None = None
+) -> Manifest:
+    """Users and `remote_servers` of a managed ClickHouse, and the login `parts` with which replicas fetch parts, as
+    files that its servers read again when they change.
 
     Where these do not list all shards, the second file has the login alone: a shard's servers list their own replicas.
     """
@@ -93,7 +97,11 @@ def clickhouse_secret(pipeline: BlockAggregator, passwords: clickhouse.Passwords
         labels=labels.of_pipeline(pipeline.name),
         owner=pipeline.reference(),
         type="Opaque",
-        data={"users.xml": _encoded(users), "remote_servers.xml": _encoded(servers)},
+        data={
+            "users.xml": _encoded(users),
+            "remote_servers.xml": _encoded(servers),
+            **({parts_login.FILE: _encoded(parts_login.written(parts))} if parts is not None else {}),
+        },
     )
 
 
@@ -110,7 +118,8 @@ def oversize(pipeline: BlockAggregator) -> str:
     one, two = (
         len(clickhouse.remote_servers(spec.cluster, [shard] * count, passwords, secure=spec.secure)) for count in (1, 2)
     )
-    size = one + last * (two - one) + len(clickhouse.users(spec.managed, passwords))
+    parts = parts_login.written(PartsLogin(PASSWORD, (PASSWORD,))) if spec.managed.interserver_secret_ref else ""
+    size = one + last * (two - one) + len(clickhouse.users(spec.managed, passwords)) + len(parts)
     if size <= LARGEST_SECRET:
         return ""
     return (

@@ -18,7 +18,7 @@ from blockhouse_operator.api import names
 from blockhouse_operator.api.clickhouse import OF_USER, ManagedClickHouse, Quota, User
 from blockhouse_operator.api.clickhouse_files import QuotaLimits
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec, Replica
-from blockhouse_operator.desired import server_tls
+from blockhouse_operator.desired import parts_login, server_tls
 from blockhouse_operator.desired.xml import document, put
 
 REPLICA, HOST, ZOOKEEPER_LOGIN, CLUSTER_PASSWORD = (
@@ -29,7 +29,8 @@ REPLICA, HOST, ZOOKEEPER_LOGIN, CLUSTER_PASSWORD = (
 )
 """Variables of the container. The last one only of pods made before passwords were files."""
 INTERSERVER_PASSWORD = "CLICKHOUSE_INTERSERVER_PASSWORD"
-"""Read at the start only: a container without it does not start, so it is never taken for empty."""
+"""Read at the start only, by pods that mount no file with it: see `parts_login`. A container without it does not start,
+so it is never taken for empty."""
 DATA = "/var/lib/clickhouse"
 CLUSTER_USER = "cluster"
 """With which replicas query each other, and the operator asks for tables and their columns."""
@@ -58,7 +59,7 @@ def server(spec: ClickHouseShardIngestSpec) -> str:
         SubElement(root, name).text = str(value)
     if managed is not None and managed.interserver_secret_ref is not None:
         credentials = SubElement(root, "interserver_http_credentials")
-        SubElement(credentials, "user").text = "interserver"
+        SubElement(credentials, "user").text = parts_login.USER
         SubElement(credentials, "password", {"from_env": INTERSERVER_PASSWORD})
     # A Service's address per replica: 18.16 keeps the first address of a peer indefinitely.
     SubElement(root, "interserver_http_host", {"from_env": HOST})

@@ -15,7 +15,7 @@ from blockhouse_operator.api.parts import PodSecurity
 from blockhouse_operator.api.references import AdminTls, LocalRef, PasswordSecretRef
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec, Replica, ShardEnsemble
 from blockhouse_operator.api.template import PodTemplate
-from blockhouse_operator.desired import clickhouse, scripts, settings, volumes
+from blockhouse_operator.desired import clickhouse, parts_login, scripts, settings, volumes
 from blockhouse_operator.desired import clickhouse_files as files
 from blockhouse_operator.desired.exposure import server_ports
 from blockhouse_operator.desired.manifest import content_of, without_nothing
@@ -269,6 +269,10 @@ def _clickhouse_files(spec: ClickHouseShardIngestSpec, managed: ManagedClickHous
         {"configMap": {"name": shared, "items": [{"key": "config.xml", "path": "config.xml"}]}},
         {"secret": {"name": names.clickhouse_secret(spec.pipeline), "items": secret}},
     ]
+    if managed.interserver_secret_ref is not None:
+        # Without it, as an operator of before leaves that Secret, servers have the password from their environment.
+        item = {"key": parts_login.FILE, "path": f"config.d/{parts_login.FILE}"}
+        found.append({"secret": {"name": names.clickhouse_secret(spec.pipeline), "optional": True, "items": [item]}})
     if settings := managed.settings_from:
         item = {"key": settings.key, "path": "config.d/settings.xml"}
         found.append({"configMap": {"name": settings.name, "items": [item]}})

@@ -50,7 +50,7 @@ async def ensure_credentials(services: Services, pipeline: BlockAggregator, appl
     if present.step or (demand and demand != present.demand):
         fresh = (services.secret(), services.secret())
         ours = await _password_is_ours(services, pipeline)
-        waited = _waited(services, place, present)
+        waited = services.waited(place, (present.step, present.since))
         present = rotated(present, demand, services.wall().timestamp(), fresh, waited=waited, password=ours)
     if not present.salt:  # of a version that hashed no Secret
         present = replace(present, salt=services.secret())
@@ -59,14 +59,6 @@ async def ensure_credentials(services: Services, pipeline: BlockAggregator, appl
         await services.kubernetes.apply(manifest, live[manifest["metadata"]["name"]])
     services.remembered[place] = present
     return present
-
-
-def _waited(services: Services, place: str, present: Credentials) -> float:
-    """Seconds for which this process has seen the step of a rotation; a new leader begins to count."""
-    now, step = services.clock(), (present.step, present.since)
-    known, since = services.rotations.get(place, (step, now))
-    services.rotations[place] = (step, since if known == step else now)
-    return now - services.rotations[place][1]
 
 
 def _credentials_in(*, internal: Object | None, passwords: Object | None) -> Credentials:

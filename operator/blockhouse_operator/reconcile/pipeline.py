@@ -27,29 +27,29 @@ from blockhouse_operator.api.resource import (
     Problem,
     parse_block_aggregator,
 )
-from blockhouse_operator.api.status import BlockAggregatorStatus, SecretHash, VerifierStatus
+from blockhouse_operator.api.status import BlockAggregatorStatus, VerifierStatus
 from blockhouse_operator.decide.claims import Claimant, claims_of, conflict
 from blockhouse_operator.decide.pipeline import PipelineSeen, describe_pipeline
 from blockhouse_operator.decide.references import Reference, references, references_of_pods
 from blockhouse_operator.decide.replication_port import open_replication_port
-from blockhouse_operator.decide.secret_contents import content_hashes, restart_hash, restarting_references
 from blockhouse_operator.decide.shard_conditions import PAUSED
 from blockhouse_operator.desired.aggregator import children, oversize
 from blockhouse_operator.reconcile.backoff import Backoff
 from blockhouse_operator.reconcile.children import (
     Applied,
-    Children,
     apply_children,
     list_children,
     prune_children,
     raise_refused,
 )
 from blockhouse_operator.reconcile.clickhouse_files import prune_files, publish_files, read_files
-from blockhouse_operator.reconcile.credentials import ensure_credentials, secrets_salt
+from blockhouse_operator.reconcile.credentials import ensure_credentials
+from blockhouse_operator.reconcile.parts_login import PartsLoginStep
 from blockhouse_operator.reconcile.report import report, with_times
 from blockhouse_operator.reconcile.scope import Scope
+from blockhouse_operator.reconcile.secret_hashes import secret_hashes
 from blockhouse_operator.reconcile.services import Services, proven
-from blockhouse_operator.reconcile.shard_ingests import ShardIngests, given_spec
+from blockhouse_operator.reconcile.shard_ingests import ShardIngests
 from blockhouse_operator.reconcile.surplus import remove_surplus, surplus_shards
 from blockhouse_operator.reconcile.undisputed import Undisputed, accepted_before
 from blockhouse_operator.reconcile.users import publish_users
@@ -116,7 +116,7 @@ class PipelineReconciler:
         shards = await list_children(services.kubernetes, [SHARD_INGEST], pipeline.namespace, own)
         verifier, silence = await self._verdict(services, pipeline, contents)
         files = (await read_files(services, pipeline, contents, shards)).plan
-        _, given = await _hashes(pipeline, contents, missing, shards)
+        _, given = await secret_hashes(pipeline, contents, missing, shards)
         pipeline = replace(pipeline, files=files.config, secrets_hash=given)
         seen = PipelineSeen(
             shards=tuple(await self._shards.observed(pipeline, shards)),
@@ -145,17 +145,25 @@ class PipelineReconciler:
             self._reported.add(place)
             await services.kubernetes.emit(live, warning=True, reason=reason, message=message, at=services.now())
 
+    async def _report_step(self, services: Services, live: Object, step: PartsLoginStep) -> None:
+        if step.begun:
+            at = services.now()
+            await services.kubernetes.emit(live, warning=False, reason="PartsPassword", message=step.begun, at=at)
+        if step.waits:
+            await self._warn_once(services, live, "PartsPasswordWaits", step.waits)
+
     async def _reconcile(self, services: Services, pipeline: BlockAggregator, live: Object) -> float:
         contents = Contents(services.kubernetes, pipeline.namespace, services.folder)
         missing = await contents.read((*references_of_pods(pipeline.spec), *references(_cluster_login(pipeline))))
         applied = Applied()
         credentials = await ensure_credentials(services, pipeline, applied)
-        unpublished = await publish_users(services, pipeline, contents, credentials, applied)
+        unpublished, step = await publish_users(services, pipeline, contents, credentials, applied)
+        await self._report_step(services, live, step)
         own = labels.of_pipeline(pipeline.name)
         shards = await list_children(services.kubernetes, [SHARD_INGEST], pipeline.namespace, own)
         files = await read_files(services, pipeline, contents, shards)
         await publish_files(services, pipeline, files, applied)
-        hashes, given = await _hashes(pipeline, contents, missing, shards)
+        hashes, given = await secret_hashes(pipeline, contents, missing, shards)
         pipeline = replace(pipeline, files=files.plan.config, secrets_hash=given)
         due = self._shards.due(pipeline, shards) if not files.plan.held else []
         manifests = children(pipeline, services.zones, due)
@@ -183,8 +191,7 @@ class PipelineReconciler:
         )
         after = await self._write_status(services, pipeline, live, seen)
         raise_refused(pipeline.name, applied)
-        settled = credentials is None or not credentials.step
-        return self._next(pipeline, after, applied, settled=settled)
+        return self._next(pipeline, after, applied, settled=step.settled and not (credentials and credentials.step))
 
     def _next(
         self, pipeline: BlockAggregator, status: BlockAggregatorStatus, applied: Applied, *, settled: bool
@@ -270,21 +277,6 @@ def _usable(live: Object) -> BlockAggregator:
 def _elsewhere(services: Services, pipeline: BlockAggregator) -> bool:
     """Whether the verifier runs where another operator serves the first zone."""
     return services.zones is not None and pipeline.spec.zones[0].name not in services.zones
-
-
-async def _hashes(
-    pipeline: BlockAggregator, contents: Contents, missing: Sequence[str], shards: Children
-) -> tuple[tuple[SecretHash, ...], str]:
-    """Of what pods read, which was read before, and what shards are given for it. While something is missing, for no
-    restarted pod could start, and before the pipeline has the key of such hashes, all stays as it was."""
-    former, last = given_spec(shards), pipeline.status.secrets
-    given = former.secrets_hash if former is not None else ""
-    salt = await secrets_salt(contents, pipeline.name)
-    if missing or not salt:
-        return last, given
-    found = contents.found(restarting_references(pipeline.spec))
-    hashes = content_hashes(names.internal_secret(pipeline.name), found, salt)
-    return hashes, restart_hash(pipeline.spec, last, hashes, given)
 
 
 def _cluster_login(pipeline: BlockAggregator) -> PasswordSecretRef | None:

@@ -138,8 +138,8 @@ class Services:
     """By namespace and name of a pipeline: which of its shards were not in its spec any more when that was read."""
     remembered: dict[str, Credentials] = field(default_factory=dict, repr=False)
     """Credentials of pipelines as they were last, by namespace and name: a Secret that is lost is created again."""
-    rotations: dict[str, tuple[tuple[str, float], float]] = field(default_factory=dict)
-    """By namespace and name of a pipeline: the step of its credentials' rotation, and since when it has been seen."""
+    rotations: dict[str, tuple[object, float]] = field(default_factory=dict, repr=False)
+    """By namespace and name of a pipeline, and of what: the step of a rotation, and since when it has been seen."""
 
     pauses: Pauses = field(default_factory=Pauses)
     """Which pipelines are paused."""
@@ -172,6 +172,13 @@ class Services:
     def now(self) -> str:
         """RFC 3339, in seconds, as Kubernetes writes times."""
         return self.wall().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def waited(self, place: str, step: object) -> float:
+        """Seconds for which this process has seen a rotation at its present step; a new leader begins to count."""
+        now = self.clock()
+        known, since = self.rotations.get(place, (step, now))
+        self.rotations[place] = (step, since if known == step else now)
+        return now - self.rotations[place][1]
 
     def rollout_lock(self, namespace: str, pipeline: str) -> asyncio.Lock:
         """Held while it is counted how many shards restart and one more is noted."""

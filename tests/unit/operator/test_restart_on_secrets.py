@@ -15,7 +15,7 @@ from blockhouse_operator.adapters.kinds import BLOCK_AGGREGATOR, SHARD_INGEST
 from e2e.memory.fleet import NAME, NAMESPACE, Fleet
 from e2e.memory.wire import Refused, Reply, Sent
 
-PARTS = {"name": "parts", "key": "word"}
+PASSWORD = {"name": "loader", "key": "word"}
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
             yield made
 
 
-def give(fleet: Fleet, word: str, name: str = "parts") -> None:
+def give(fleet: Fleet, word: str, name: str = "loader") -> None:
     data = {"word": base64.b64encode(word.encode()).decode()}
     metadata = {"name": name, "namespace": NAMESPACE}
     fleet.api.put("secrets", {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
@@ -41,7 +41,8 @@ def give(fleet: Fleet, word: str, name: str = "parts") -> None:
 def declare(fleet: Fleet, on_change: str, **fields: Any) -> None:
     found = copy.deepcopy(fleet.api.of(BLOCK_AGGREGATOR.plural)[NAMESPACE, NAME])
     found["spec"]["rollout"] = {"onSecretChange": on_change}
-    found["spec"]["clickhouse"]["managed"]["interserverSecretRef"] = PARTS
+    login = {"mechanism": "PLAIN", "username": "loader", "secretRef": PASSWORD}
+    found["spec"]["kafka"]["clusters"][0]["sasl"] = login
     found["spec"] |= fields
     found["metadata"]["generation"] = found["metadata"].get("generation", 1) + 1
     fleet.api.put(BLOCK_AGGREGATOR.plural, found)
@@ -76,7 +77,7 @@ async def test_another_content_restarts_every_pod_once(fleet: Fleet) -> None:
     assert len(after) == len(before)
     assert before.isdisjoint(after)
     assert verifier(fleet) != watched
-    assert {name for name, found in reported(fleet).items() if found != hashes[name]} == {"parts"}
+    assert {name for name, found in reported(fleet).items() if found != hashes[name]} == {"loader"}
     await settled(fleet)
     fleet.restart()
     async with fleet.watched():
@@ -98,7 +99,7 @@ async def test_nothing_restarts_where_it_is_not_asked_for_and_for_turning_it_on(
 async def test_a_secret_that_comes_back_restarts_pods_only_with_another_content(fleet: Fleet) -> None:
     before = pods(fleet)
     for word in ("one", "two"):
-        fleet.api.remove("secrets", (NAMESPACE, "parts"))
+        fleet.api.remove("secrets", (NAMESPACE, "loader"))
         fleet.now += 120
         await fleet.both()
         await fleet.both()
