@@ -1,8 +1,9 @@
-"""A login over TLS with client certificates, by the client of `topics`, `load` and the operator."""
+"""A login over TLS with client certificates: by the client of `topics`, `load` and the operator, and by a member."""
 
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from e2e.cluster.pki import Authority
 from e2e.stack import StackSpec
 from e2e.stack.kafka import KafkaClusterServers, kafka_cluster
 from tests.integration.kafka_authority import authority_of_brokers
+from tests.integration.kafka_recorder import member, settings_of
 
 pytestmark = pytest.mark.integration
 
@@ -59,3 +61,35 @@ def test_brokers_are_asked_over_tls_and_what_keeps_a_client_out_is_named(
     ) as refused:
         brokers(password="wrong-one")
     assert "wrong-one" not in str(refused.value)
+
+
+def test_a_member_that_cannot_connect_takes_certificates_that_were_replaced(
+    kafka: KafkaClusterServers, authority: Authority, tmp_path: Path
+) -> None:
+    (mounted := tmp_path / "mounted").mkdir()
+    (secret := tmp_path / "password").write_text(PASSWORD)
+    mount(authority, mounted)
+    tls = Tls(ca_file=mounted / "ca.crt", cert_file=mounted / "tls.crt", key_file=mounted / "tls.key")
+    sasl = Sasl(mechanism="SCRAM-SHA-256", username=USER, password=SecretRef(file=secret))
+    cluster = KafkaCluster(name="a", bootstrap_servers=kafka.sasl_bootstrap, sasl=sasl, tls=tls)
+    kafka.create_topic("events", partitions=1)
+    _, settings = settings_of(kafka.sasl_bootstrap, "events", "group")
+    with member(cluster, settings, "r1") as (_, heard):
+        heard.owns(1)
+        later = authority_of_brokers(tmp_path / "later")
+        for name in ("server.pem", "ca.crt"):
+            shutil.copyfile(later.folder / name, authority.folder / name)
+        for broker in kafka.brokers:
+            broker.restart()
+        heard.wait(lambda: bool(heard.failures))
+
+        mount(later, mounted)
+        heard.wait(lambda: heard.recoveries == 1)
+        heard.owns(1)
+
+
+def mount(authority: Authority, folder: Path) -> None:
+    """Let a client have the certificates of this authority, as a kubelet brings them."""
+    certificate, key = authority.issue("member", "/CN=aggregator")
+    for file, name in ((authority.certificate, "ca.crt"), (certificate, "tls.crt"), (key, "tls.key")):
+        shutil.copyfile(file, folder / name)

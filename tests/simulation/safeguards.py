@@ -39,6 +39,7 @@ OUTSIDE = {
     "fresh-duplicate-taken-for-stored": "every simulated row names its topic, so that no block is another's:"
     " test_a_fresh_block_that_the_server_knows_already_is_not_called_stored",
     "invariant-skipped": "no simulated world has a defect of the driver",
+    "kafka-certificates-": "no simulated client has a certificate",
     "lag-decided-by-the-window": "a simulated worker never decides by the window when its replica cannot answer",
     "last-part-waited-for": "no part is lost with its quorum in a simulated world",
     "late-first-insert": "the proof before the first byte refuses the same inserts",

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # typ
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Permanent, Retryable
 from blockhouse.kafka_errors import LoginRefusal, translate
-from blockhouse.kafka_login import Login
+from blockhouse.kafka_login import Certificates, Login
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.connecting import admin_client
 
@@ -101,6 +101,7 @@ class ClusterFacts:
         self._admin = self._connect()
 
     def _connect(self) -> AdminClient:
+        self._certificates = Certificates(self._cluster)
         return admin_client(self._cluster, {"client.id": "blockhouse-facts", "error_cb": self._refusal.note})
 
     def topic(self, topic: str) -> TopicFacts:
@@ -230,7 +231,7 @@ class ClusterFacts:
             return answer
         except KafkaException as error:
             admin.poll(0)  # in which it reports that its login is refused
-            if error.args[0].code() in CLIENT_ENDING:
+            if error.args[0].code() in CLIENT_ENDING or self._certificates.replaced():
                 self._admin = self._connect()
             raise translate(self._refusal.behind(error), doing) from error
         except FutureTimeoutError as error:

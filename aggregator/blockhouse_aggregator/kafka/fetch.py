@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Blocked, BlockhouseError, Retryable
 from blockhouse.kafka_errors import LoginRefusal, translate
-from blockhouse.kafka_login import Login
+from blockhouse.kafka_login import Certificates, Login
 from blockhouse.streams import StreamId
 
 _QUERY_SECONDS = 10.0
@@ -115,7 +115,7 @@ class StreamReader:
         self.stream = stream
         self._partition = TopicPartition(stream.topic, stream.partition)
         config = settings(cluster, group, prefetch_bytes, fetch_wait)
-        self._refusal = LoginRefusal()
+        self._refusal, self._certificates = LoginRefusal(), Certificates(cluster)
         try:
             self._consumer = Consumer({**config, "error_cb": self._note})
         except KafkaException as error:  # the client refuses its settings, e.g. an unreadable certificate
@@ -160,6 +160,11 @@ class StreamReader:
             return self._position
         _, high = self._consumer.get_watermark_offsets(self._partition, cached=True)
         return max(self._position, high)
+
+    @property
+    def outdated(self) -> bool:
+        """Whether its cluster's certificates were replaced since: once it cannot connect, another one can."""
+        return self._certificates.replaced()
 
     def seek(self, offset: int, leader_epoch: int | None = None) -> None:
         """Continue at `offset`; keeps what is prefetched when it already is the position.

@@ -50,6 +50,11 @@ class Health:
         elif error.code() not in _IGNORED and not self._explained():
             self._suspicion = error
 
+    @property
+    def failing(self) -> bool:
+        """Whether the cluster does not answer, or refuses us."""
+        return self._failure is not None
+
     def absent(self, error: BlockhouseError) -> None:
         """There is no session, for `error`; one that is opened later is probed, and so found to be well."""
         self._fail(error)

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import BlockhouseError, Retryable
 from blockhouse.kafka_errors import LoginRefusal, translate
-from blockhouse.kafka_login import Login
+from blockhouse.kafka_login import Certificates, Login
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.connecting import admin_client
 from blockhouse_aggregator.kafka.facts import CLIENT_ENDING, NO_SUCH_OFFSET
@@ -41,6 +41,7 @@ class LogEnds:
         self._admin = self._connect()
 
     def _connect(self) -> AdminClient:
+        self._certificates = Certificates(self._cluster)
         return admin_client(self._cluster, {"client.id": "blockhouse-log-ends", "error_cb": self._refusal.note})
 
     def latest(self, streams: Collection[StreamId]) -> Mapping[StreamId, Ends]:
@@ -84,6 +85,6 @@ class LogEnds:
 
     def _failure(self, error: KafkaException, stream: StreamId) -> BlockhouseError:
         self._admin.poll(0)  # in which it reports that its login is refused
-        if error.args[0].code() in CLIENT_ENDING:
+        if error.args[0].code() in CLIENT_ENDING or self._certificates.replaced():
             self._admin = self._connect()
         return translate(self._refusal.behind(error), f"reading the end of {stream} in cluster {self._name}")

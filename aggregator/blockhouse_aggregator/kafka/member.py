@@ -26,7 +26,7 @@ from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.config.pipeline import Kafka
 from blockhouse.errors import BlockhouseError, Permanent, Retryable
 from blockhouse.kafka_errors import translate
-from blockhouse.kafka_login import Login
+from blockhouse.kafka_login import Certificates, Login
 from blockhouse.streams import StreamId
 from blockhouse_aggregator.kafka.coverage import Coverage
 from blockhouse_aggregator.kafka.group import (
@@ -82,6 +82,8 @@ class GroupMember:
         """When to try once more what failed for want of a secret or a certificate."""
         self._health = Health(listener, cluster.name)
         self._coverage = Coverage(cluster, kafka, instance_id)
+        self._certificates = Certificates(cluster)
+        """Those that the session's client has."""
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=f"kafka-member-{cluster.name}", daemon=True)
         self._thread.start()
@@ -165,6 +167,9 @@ class GroupMember:
             elif session.replaced():
                 log.warning("member_replaced", cluster=self._cluster.name, group=self._kafka.group)
                 self._rejoin("lost")
+            elif self._health.failing and self._certificates.replaced():
+                log.info("certificates_replaced", cluster=self._cluster.name, group=self._kafka.group)
+                self._rejoin()
             else:
                 self._health.check(session)
                 if self._coverage.overdue():
@@ -180,6 +185,7 @@ class GroupMember:
             self._open()
 
     def _open(self) -> None:
+        self._certificates = Certificates(self._cluster)
         try:
             self._session = Session(
                 settings(self._cluster, self._kafka, self._instance_id),

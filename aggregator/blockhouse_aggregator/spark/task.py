@@ -102,6 +102,14 @@ class _Lease:
             reader = _readers[self._spec.stream] = StreamReader(self._spec.cluster, self._spec.stream)
         return reader
 
+    def _drop_outdated_reader(self) -> None:
+        """The next order gets one that has the certificates of now."""
+        reader = _readers.get(self._spec.stream)
+        if reader is not None and reader.outdated:
+            del _readers[self._spec.stream]
+            self._scanner = None
+            reader.close()
+
     def _bury(self, letters: Sequence[DeadLetter]) -> None:
         """Returns when the dead-letter topic has all of them."""
         self._letters.write(letters, self._topic_id)
@@ -142,6 +150,7 @@ class _Lease:
         except BlockhouseError as error:
             if self._scanner is not None:
                 self._scanner.lose_place()  # where the reader stands is uncertain now: the next order seeks
+            self._drop_outdated_reader()
             reason = error.reason or type(error).__name__
             self._gate.send(Trouble(reason=reason, message=str(error), retryable=isinstance(error, Retryable)))
             return

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from blockhouse.config.endpoints import KafkaCluster, Sasl
+from blockhouse.config.endpoints import KafkaCluster, Sasl, Tls
 from blockhouse.config.secrets import SecretRef
-from blockhouse.kafka_login import LOOK_SECONDS, Login
+from blockhouse.kafka_login import LOOK_SECONDS, Certificates, Login
 
 
 class Client:
@@ -80,3 +80,24 @@ def test_a_cluster_without_login_needs_none() -> None:
     client.now = LOOK_SECONDS
     kept.refresh(client)
     assert not client.given
+
+
+@pytest.mark.parametrize("name", ["ca_file", "cert_file", "key_file"])
+def test_any_file_of_another_content_replaces_certificates(tmp_path: Path, name: str) -> None:
+    files = {field: tmp_path / field for field in ("ca_file", "cert_file", "key_file")}
+    for file in files.values():
+        file.write_text("first")
+    cluster = KafkaCluster(name="a", bootstrap_servers="localhost:9092", tls=Tls(**files))
+    certificates = Certificates(cluster)
+    files[name].write_text("first")
+    assert not certificates.replaced()
+    files[name].write_text("second")
+    assert certificates.replaced()
+    assert not Certificates(cluster).replaced(), "those are what another client has"
+    files[name].unlink()
+    assert not certificates.replaced(), "there is nothing to make another client with"
+
+
+def test_without_files_nothing_is_ever_replaced() -> None:
+    assert not Certificates(KafkaCluster(name="a", bootstrap_servers="localhost:9092")).replaced()
+    assert not Certificates(KafkaCluster(name="a", bootstrap_servers="localhost:9092", tls=Tls())).replaced()
