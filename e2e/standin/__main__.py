@@ -18,6 +18,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from e2e.standin import REPLICAS_HOST, SERIES, SHIM
+from e2e.standin.credentials import follow
 
 _LIBRARY = "_chdb.abi3.so"
 _PIPE = "until"
@@ -37,6 +38,7 @@ def main(config: Path) -> int:
     # All threads inherit this, those of the engine too: the signal waits for us.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     engine = _engine(int(tree.findtext("http_port", "0")))
+    follow(config)
     os.chdir(config.parent)  # where the engine looks for config.xml
     until = os.open(pipe, os.O_RDWR)
     failures: list[BaseException] = []

@@ -4,7 +4,8 @@
  * address at which other replicas may fetch parts, and it takes itself for a program without ZooKeeper. The code for both
  * is in the library; this file makes five changes to the loaded copy in memory, never to the file:
  *
- *   1. Context::getInterserverIOAddress answers with our address, and fills in scheme and (no) credentials.
+ *   1. Context::getInterserverIOAddress answers with our address, and fills in scheme and credentials. The code that
+ *      reads these from a configuration is not in the library; what checks and uses them is.
  *   2., 3. The second HTTP port that is opened serves replicas instead of queries.
  *   4. system.zookeeper exists.
  *   5. Tables of the Kafka engine can be created: clickhouse-local's registry of them believes that the server is ending.
@@ -17,6 +18,7 @@
 #include <link.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -47,11 +49,33 @@ static char address[23];
 static uint16_t port;
 static struct string no_name[2]; /* one pair of empty user and password: no one has to log in */
 static struct credentials anonymous = {.begin = no_name, .end = no_name + 2, .capacity = no_name + 2};
+static struct credentials *given = &anonymous;
+static char *shared_part; /* the ContextSharedPart, once it is known */
 
 static void assign(void *string, const char *text) {
     memset(string, 0, sizeof(struct string));
     memcpy(string, text, strlen(text));
     ((char *)string)[23] = (char)strlen(text);
+}
+
+static void give_credentials(void) { /* without an owner, so that no reader ever frees them */
+    if (shared_part != NULL)
+        __atomic_store_n((void **)(shared_part + CREDENTIALS), given, __ATOMIC_SEQ_CST);
+}
+
+/* From now on the server gives its peers the first of `count` pairs of user and password, and accepts each. 0, or 1
+ * where one is too long. What was given before is never freed: a request may still read it. */
+int set_credentials(const char *const *texts, size_t count) {
+    struct string *pairs = calloc(2 * count, sizeof *pairs);
+    struct credentials *made = calloc(1, sizeof *made);
+    for (size_t n = 0; n < 2 * count; n++) {
+        if (strlen(texts[n]) > 22) return 1;
+        assign(&pairs[n], texts[n]);
+    }
+    *made = (struct credentials){pairs[0], pairs[1], pairs, pairs + 2 * count, pairs + 2 * count};
+    given = made;
+    give_credentials();
+    return 0;
 }
 
 static void *own_address(void *answer, char **context) {
@@ -60,7 +84,9 @@ static void *own_address(void *answer, char **context) {
         assign(shared + SCHEME, "http");
         assign(shared + HOST, address);
         *(uint16_t *)(shared + PORT) = port;
-        *(struct shared_pointer *)(shared + CREDENTIALS) = (struct shared_pointer){&anonymous, NULL};
+        *(struct shared_pointer *)(shared + CREDENTIALS) = (struct shared_pointer){given, NULL};
+        shared_part = shared;
+        give_credentials(); /* others may have been given meanwhile */
     }
     assign(answer, address);
     *(uint16_t *)((char *)answer + sizeof(struct string)) = port;

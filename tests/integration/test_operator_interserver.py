@@ -24,7 +24,7 @@ from e2e.standin import REPLICAS_HOST
 from tests.integration.pod_server import PodServer, replica_of, running
 from tests.unit.operator.resources import pipeline
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.clickhouse]
 
 OF_ENVIRONMENT, PASSWORD, NEXT = "of-the-environment", "between-replicas", "between-them-later"
 VERSION = StackSpec().clickhouse
