@@ -1,6 +1,6 @@
 # The ways to build, check and try Blockhouse. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup lock generate lint test unit seen browser certify demo demo-mirror chaos alerts simulate mutate bench images e2e e2e-faults e2e-node docs clean
+.PHONY: help setup lock generate lint test unit seen browser certify demo demo-mirror chaos alerts simulate mutate bench images e2e e2e-faults e2e-node scale docs clean
 
 BIN := .venv/bin
 ARGS ?=
@@ -71,6 +71,10 @@ e2e-node: setup ## The operator, ClickHouse and PySpark as real pods; needs root
 	@scripts/setup images node
 	@scripts/cluster-binaries >/dev/null
 	@$(BIN)/pytest -q -m node --timeout=1800 e2e/scenarios $(ARGS)
+
+scale: setup ## What the operator costs by its number of shards, on a real Kubernetes API (ARGS="--shards 50")
+	@scripts/cluster-binaries kube kwok helm >/dev/null
+	@$(BIN)/python bench/operator_scale.py $(ARGS)
 
 docs: setup ## The pages as a site that works without internet: build/docs/index.html
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)

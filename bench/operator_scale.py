@@ -11,6 +11,9 @@ Then, while all shards are idle: how soon a field of one shard that another user
 again (the median of several shards), how long a reconcile of every shard takes at this `--resync`, and how long an
 operator that is started again needs for that, with what it wrote meanwhile.
 
+The exit code is 1 where idle shards cost more than the bars of `bench/operator_bars.py`, for which no machine is too
+slow.
+
 With several sizes there is a table with the slope: what each further shard adds, between one size and the next. Linear
 means that it stays the same. On a machine that does other work at the same time only the times are worthless.
 `bench/operator_idle.py` measures idle reconciles without any server.
@@ -33,6 +36,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 from rich.table import Table
 
+from bench.operator_bars import broken
 from e2e.cluster import Cluster, ClusterError, ClusterSpec, Zone
 from e2e.cluster.surroundings import Surroundings
 from e2e.scenarios.operator import OperatorProcess
@@ -100,6 +104,11 @@ def main(
         reactions.append(reaction)
         show(found)
         show_reactions([figures.shards for figures in found], reactions)
+    faults = [fault for one in found for fault in broken(one.shards, one.quiet_requests, one.quiet_writes, one.memory)]
+    for fault in faults:
+        out.print(fault, style="red")
+    if faults:
+        raise typer.Exit(1)
 
 
 def measure(shards: int, timeout: float) -> tuple[Figures, Reactions]:
