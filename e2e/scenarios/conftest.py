@@ -10,18 +10,18 @@ import itertools
 import os
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
 
-from e2e.cluster import Access, Cluster, GivenCluster
+from e2e.cluster import GivenCluster
 from e2e.cluster.given import VARIABLE
 from e2e.cluster.surroundings import Surroundings
 from e2e.node import NodeCluster
 from e2e.scenarios.place import NAMESPACE, Place, keep_story
 from e2e.scenarios.resources import companions
-from e2e.scenarios.site import CHART, RELEASE, SYSTEM, Site
+from e2e.scenarios.site import CHART, RELEASE, SYSTEM, Site, open_site
 from e2e.scenarios.story import Story
+from e2e.scenarios.version import Version, later_version
 
 _numbers = itertools.count(1)
 
@@ -52,17 +52,14 @@ def given(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config)
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory, given: GivenCluster | None) -> Iterator[Site]:
-    folder = tmp_path_factory.mktemp("site")
-    with ExitStack() as stack:
-        surroundings = stack.enter_context(Surroundings(folder / "surroundings"))
-        cluster: Access = given or stack.enter_context(Cluster(folder / "cluster"))
-        site = Site(folder, cluster, surroundings)
-        try:
-            site.install()
-            site.simulator.start()
-            yield site
-        finally:
-            site.close()
+    with open_site(tmp_path_factory.mktemp("site"), given) as site:
+        yield site
+
+
+@pytest.fixture(scope="module")
+def newer(tmp_path_factory: pytest.TempPathFactory) -> Version:
+    """A later version than ours."""
+    return later_version(tmp_path_factory.mktemp("newer"))
 
 
 @pytest.fixture

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from e2e.cluster.surroundings import Surroundings
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
+from e2e.scenarios.version import OURS, Version
 
 Manifest = dict[str, Any]
 
 
-def example(name: str = "two-datacenters", kind: str = "BlockAggregator") -> Manifest:
+def example(name: str = "two-datacenters", kind: str = "BlockAggregator", version: Version = OURS) -> Manifest:
     """The first resource of the kind in an example file."""
-    documents: list[Manifest] = list(yaml.safe_load_all((EXAMPLES / f"{name}.yaml").read_text()))
+    documents: list[Manifest] = list(yaml.safe_load_all((version.examples / f"{name}.yaml").read_text()))
     return next(document for document in documents if document["kind"] == kind)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,13 @@ from e2e.cluster import Access, Cluster, ClusterError, GivenCluster, Request
 from e2e.cluster.surroundings import Surroundings
 from e2e.scenarios.operator import OperatorProcess
 from e2e.scenarios.resources import Manifest
+from e2e.scenarios.version import OURS, Version
 from e2e.simulator import Simulator
 from e2e.stack.ports import Ports
 from e2e.stack.process import wait_until
 from e2e.stack.server import Server
 
-CHART = Path(__file__).parents[2] / "charts" / "blockhouse"
+CHART = OURS.chart
 RELEASE = "blockhouse"
 SYSTEM = "blockhouse-system"
 
@@ -33,8 +34,10 @@ class Site:
         self._ports = Ports()
         self.simulator = Simulator(folder / "simulator", kubeconfig=cluster.kubeconfig, port=self._ports["simulator"])
         self._operators = 0
+        self.version: Version = OURS
+        """Whose chart is installed, and whose operators are started."""
         self.program: type[OperatorProcess] = OperatorProcess
-        """What an operator is: another version of it, for a test of upgrades."""
+        """What an operator is: one with another way to the API server, or with another clock."""
         self._kept: list[OperatorProcess] = []
         """Operators that are started again when they have lost their lease, as a Deployment does it."""
         self._vanishing: list[str] = []
@@ -43,7 +46,7 @@ class Site:
     def install(self, *arguments: str, release: str = RELEASE) -> None:
         """Installs the chart. Its Deployment has no pods: the operators are processes of ours."""
         self.cluster.helm(
-            *("upgrade", "--install", release, str(CHART), "--namespace", SYSTEM, "--create-namespace"),
+            *("upgrade", "--install", release, str(self.version.chart), "--namespace", SYSTEM, "--create-namespace"),
             *("--set", "replicas=0", *arguments),
             *(("--set", "crds.install=false") if isinstance(self.cluster, GivenCluster) else ()),
         )
@@ -91,11 +94,10 @@ class Site:
             port=self._ports[f"operator-{self._operators}"],
             arguments=(
                 *("--lease-namespace", SYSTEM, "--lease-name", account, "--resync", "5s"),
-                *("--aggregator-url", self.simulator.aggregator_url, "--verifier-url", self.simulator.verifier_url),
-                *("--mirror-url", self.simulator.mirror_url, "--clickhouse-url", self.simulator.clickhouse_url),
                 *arguments,
             ),
         )
+        operator.variables = {**self.version.variables, **self.simulator.ways}
         operator.start()
         if lead:
             try:
@@ -211,6 +213,22 @@ class Site:
         finally:
             self.simulator.kill()
             self._ports.release()
+
+
+@contextmanager
+def open_site(folder: Path, given: GivenCluster | None = None, version: Version = OURS) -> Iterator[Site]:
+    """A site with its simulator and the chart of a version. Its cluster is one of its own, unless one is given."""
+    with ExitStack() as stack:
+        surroundings = stack.enter_context(Surroundings(folder / "surroundings"))
+        cluster: Access = given or stack.enter_context(Cluster(folder / "cluster"))
+        site = Site(folder, cluster, surroundings)
+        site.version = version
+        try:
+            site.install()
+            site.simulator.start()
+            yield site
+        finally:
+            site.close()
 
 
 def last_words(server: Server) -> str:

@@ -33,6 +33,17 @@ def pods(cluster: Access, pipeline: str, namespace: str) -> list[dict[str, Any]]
     return found
 
 
+def variables(pod: dict[str, Any]) -> set[str]:
+    """Names of the variables of a pod, or of a pod's template."""
+    return {variable["name"] for container in pod["spec"]["containers"] for variable in container.get("env", ())}
+
+
+def templates(cluster: Access, pipeline: str, namespace: str) -> list[set[str]]:
+    """Names of the variables that the next pod of each replica has."""
+    found = cluster.get("statefulsets", "-n", namespace, "-l", f"{LABEL}={pipeline}")["items"]
+    return [variables(stateful_set["spec"]["template"]) for stateful_set in found]
+
+
 def essence(cluster: Access, pipeline: str, namespace: str) -> dict[str, Any]:
     """Children by kind and name, without what Kubernetes assigns or counts, and without secret texts.
 

@@ -14,9 +14,13 @@ from e2e.simulator.watching import PodWatch
 def main(
     kubeconfig: Annotated[str, typer.Option(help="Whose pods to play.")],
     port: Annotated[int, typer.Option(help="Where to listen on loopback.")],
+    elsewhere: Annotated[
+        list[str] | None,
+        typer.Option(help="IMAGE=URL: programs of that image answer at URL/NAMESPACE/NAME. Repeatable."),
+    ] = None,
 ) -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    cluster = PodWatch(kubeconfig)
+    cluster = PodWatch(kubeconfig, dict(each.split("=", 1) for each in elsewhere or ()))
     asyncio.run(SimulatorServer(port).run(cluster.follow_pods, cluster.follow_suspensions))
 
 

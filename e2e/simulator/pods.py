@@ -6,7 +6,7 @@ So what the operator renders is read by the models that the real programs read i
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 from xml.etree.ElementTree import fromstring
@@ -32,6 +32,10 @@ CLICKHOUSE = "simulator.blockhouse.test/clickhouse"
 """Version of the ClickHouse that is played in the pod; without, none answers."""
 
 
+_FILES = {"configMap": "ConfigMap", "secret": "Secret"}
+_VARIABLES = {"configMapKeyRef": "ConfigMap", "secretKeyRef": "Secret"}
+
+
 class Unusable(ValueError):
     """The pod's container would not start with what it is given; the text is the reason."""
 
@@ -42,6 +46,12 @@ def command_of(pod: Json, program: str) -> list[str]:
         if container["name"] == program:
             return [*container.get("command", ()), *container.get("args", ())]
     return []
+
+
+def image_of(pod: Json, program: str) -> str:
+    """The image of the container `program`."""
+    image: str = _container(pod, program).get("image", "")
+    return image
 
 
 def configuration(pod: Json, program: str, lookup: Lookup) -> Config:
@@ -123,6 +133,36 @@ def claim_of(pod: Json) -> str:
     """Name of the claim of the volume with ClickHouse's data; empty without one."""
     volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes", ())}
     return str(volumes.get("data", {}).get("persistentVolumeClaim", {}).get("claimName", ""))
+
+
+def missing(pod: Json, lookup: Lookup) -> list[str]:
+    """What volumes and variables refer to that is not there: without it no container of the pod could start again."""
+    found: list[str] = []
+    for kind, name, key in _required(pod):
+        try:
+            content = lookup(kind, name)
+        except KeyError:
+            found.append(f"{kind} {name}")
+            continue
+        if key and key not in content:
+            found.append(f"key {key} of {kind} {name}")
+    return sorted(set(found))
+
+
+def _required(pod: Json) -> Iterator[tuple[str, str, str]]:
+    """(kind, name, key) of ConfigMaps and Secrets; without a key where all of it is read."""
+    for volume in pod["spec"].get("volumes", ()):
+        for source in volume.get("projected", {}).get("sources", ()) or (volume,):
+            for field, kind in _FILES.items():
+                if (given := source.get(field)) is not None and not given.get("optional"):
+                    name = given.get("secretName") or given["name"]
+                    yield from ((kind, name, item["key"]) for item in given.get("items") or ({"key": ""},))
+    for container in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]):
+        for variable in container.get("env", ()):
+            for field, kind in _VARIABLES.items():
+                given = variable.get("valueFrom", {}).get(field)
+                if given is not None and not given.get("optional"):
+                    yield kind, given["name"], given["key"]
 
 
 def texts(kind: str, value: Json) -> Content:

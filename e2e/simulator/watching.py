@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -32,9 +33,11 @@ SELECTOR = "app.kubernetes.io/part-of=blockhouse"
 class PodWatch:
     """Follows the pods of one cluster. Runs on a thread; the world belongs to the event loop."""
 
-    def __init__(self, kubeconfig: str) -> None:
+    def __init__(self, kubeconfig: str, elsewhere: Mapping[str, str]) -> None:
+        """`elsewhere` has base URLs by image, of other simulators that play the programs of that image."""
         config.load_kube_config(kubeconfig)  # type: ignore[no-untyped-call]
         self._core = client.CoreV1Api()
+        self._elsewhere = elsewhere
         self._started: dict[str, Program] = {}
         self._machines = Machines()
 
@@ -70,6 +73,8 @@ class PodWatch:
             return
         annotations = metadata.get("annotations") or {}
         play, elsewhere = Play(annotations.get(pods.ANNOTATION, Play.WELL)), annotations.get(pods.ELSEWHERE, "")
+        if other := self._elsewhere.get(pods.image_of(pod, program)):
+            elsewhere = f"{other}/{'/'.join(key)}"
         current = replace(started, play=play, elsewhere=elsewhere)
         if self._started.get(uid) != current:
             self._started[uid] = current

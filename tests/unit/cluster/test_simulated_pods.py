@@ -43,6 +43,10 @@ def pod(**changes: Any) -> dict[str, Any]:
     return {"metadata": {}, "spec": {"containers": [container | changes], "volumes": volumes}}
 
 
+def from_secret(name: str, key: str, **options: Any) -> dict[str, Any]:
+    return {"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": name, "key": key, **options}}}
+
+
 def test_the_configuration_is_found_where_it_is_mounted() -> None:
     config = pods.configuration(pod(), "aggregator", lookup)
     assert isinstance(config, AggregatorConfig)
@@ -89,3 +93,42 @@ def test_a_pod_lives_while_its_container_is_ready(change: dict[str, Any], live: 
     assert pods.is_live(found, "aggregator") is live
     found["metadata"] = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
     assert not pods.is_live(found, "aggregator")
+
+
+@pytest.mark.parametrize(
+    ("change", "lacking"),
+    [
+        ({}, []),
+        ({"env": [from_secret("internal", "token")]}, []),
+        ({"env": [from_secret("internal", "password")]}, ["key password of Secret internal"]),
+        ({"env": [from_secret("internal", "password", optional=True)]}, []),
+        ({"env": [from_secret("gone", "token")]}, ["Secret gone"]),
+    ],
+)
+def test_a_pod_could_start_again_while_all_that_it_refers_to_is_there(
+    change: dict[str, Any], lacking: list[str]
+) -> None:
+    assert pods.missing(pod(**change), lookup) == lacking
+
+
+def test_a_file_that_is_there_no_more_keeps_a_pod_from_starting_again() -> None:
+    files: dict[tuple[str, str], pods.Content] = {**CONTENT, ("ConfigMap", "shard"): {"other.yaml": ""}}
+
+    assert pods.missing(pod(), lambda kind, name: files[kind, name]) == ["key r.yaml of ConfigMap shard"]
+
+
+def test_a_projected_source_that_is_gone_is_named_unless_it_is_optional() -> None:
+    def without_secrets(kind: str, name: str) -> pods.Content:
+        if kind == "Secret":
+            raise KeyError(name)
+        return CONTENT[kind, name]
+
+    found = pod()
+    assert pods.missing(found, without_secrets) == ["Secret internal"]
+    found["spec"]["volumes"][1]["projected"]["sources"][0]["secret"]["optional"] = True
+    assert pods.missing(found, without_secrets) == []
+
+
+def test_a_program_is_known_by_its_image() -> None:
+    assert pods.image_of(pod(image="blockhouse/aggregator:0.1.0"), "aggregator") == "blockhouse/aggregator:0.1.0"
+    assert pods.image_of(pod(), "aggregator") == ""
