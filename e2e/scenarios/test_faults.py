@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import ClassVar
 
 import pytest
@@ -18,6 +18,8 @@ from e2e.chaos.delay import DelayProxies
 from e2e.scenarios.fleet import Bounds, Fleet
 from e2e.scenarios.operator import OperatorProcess
 from e2e.scenarios.site import SYSTEM, Site
+from e2e.scenarios.state import templates
+from e2e.scenarios.version import LATER_FIELD, LATER_VARIABLE, OURS, Version
 from e2e.stack.server import Server
 
 pytestmark = [
@@ -146,6 +148,36 @@ def test_operators_with_clocks_a_quarter_of_an_hour_apart(fleet: Fleet) -> None:
         finally:
             first.kill()
             sweep()
+
+
+def test_chart_and_operator_are_upgraded_in_the_middle(fleet: Fleet, newer: Version) -> None:
+    """No webhook and no conversion: the definitions change, which ends the watches, then the operator that follows
+    takes over, and would create every pod in another way. It continues the restart, and begins none."""
+    site, running = fleet.site, ExitStack()
+    try:
+        running.enter_context(site.operator("former"))
+        with fleet.rolling(Bounds(writes=90, lists=30)) as roll:
+            roll.wait_evicted(2)
+            site.version = newer
+            site.install()
+            with site.operator("newer", lead=False) as later:
+                running.close()
+                site.wait("the newer operator leads", lambda: later.state == "leading", timeout=60)
+                roll.wait_evicted(4)
+                fleet.heal()
+                assert LATER_FIELD in defined(site), "the chart brought no other definition"
+                for name in fleet.pipelines:
+                    assert all(LATER_VARIABLE in found for found in templates(site.cluster, name, fleet.namespace))
+    finally:
+        running.close()
+        site.version = OURS
+        site.install()
+
+
+def defined(site: Site) -> set[str]:
+    """Fields of the spec of a BlockAggregator."""
+    (version,) = site.cluster.get("crd", "blockaggregators.ingest.blockhouse.dev")["spec"]["versions"]
+    return set(version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"])
 
 
 @contextmanager
