@@ -19,6 +19,8 @@ from e2e.simulator.pods import CLICKHOUSE
 pytestmark = pytest.mark.own_cluster("its pods are played by nodes of KWOK's")
 
 OLDEST, CURRENT = "18.16", "26.9"
+MERGED, LATER = ("all_0_5_2",), "all_6_6_0"
+"""What others have instead of PARTS, and what they got while a replica was away."""
 
 
 def claim(site: Site, replica: str, namespace: str) -> dict[str, str]:
@@ -119,21 +121,22 @@ def test_a_volume_that_returns_is_registered_again_by_a_server_that_can(site: Si
     with site.operator(), nodes(site, f"/clickhouse/{name}/db.clicks") as table:
         site.apply(pipeline)
         site.wait_settled(name, namespace)
-        for replica in every:
-            table.register_part(replica, PARTS[0])
+        for replica, parts in zip(every, (MERGED, MERGED, PARTS), strict=True):
+            for part in parts:
+                table.register_part(replica, part)
         uid, first = claim(site, every[2], namespace)["uid"], pod(site, name, every[0], namespace)
         remove_last(site, pipeline)
         assert table.replicas() == every[:2]
         assert note(site, every[2], namespace) == "copied"
         for replica in every[:2]:
-            table.register_part(replica, PARTS[1])
+            table.register_part(replica, LATER)
 
         site.apply(pipeline)
 
         site.wait("it is registered again", lambda: table.replicas() == every, timeout=90)
         site.wait("that is noted", lambda: not note(site, every[2], namespace))
         site.wait_settled(name, namespace)
-        check_whole(table, every, *PARTS)
+        assert table.parts(every[2]) == {*PARTS, *MERGED, LATER}, "what is on its volume, and what it missed"
         assert claim(site, every[2], namespace)["uid"] == uid
         assert pod(site, name, every[0], namespace) == first
         assert "ReplicaRestored" in events(site, namespace)
