@@ -44,7 +44,8 @@ class TableGaps:
     ) -> TableAt:
         """The table at the replica. Raises Permanent for a DDL that cannot be used."""
         known = replace(by_status(replica, table), ddl=declaration_digest(ddl))
-        if replica.aggregator is None:
+        if replica.aggregator is None:  # when it answers again, its volume may be another one
+            self._same.pop((shard.uid, replica.name, table), None)
             return known
         key, now = (shard.uid, replica.name, table), services.clock()
         seen = _seen(replica, table)

@@ -15,6 +15,7 @@ from blockhouse_operator.api.parts import Table
 from blockhouse_operator.api.resource import ClickHouseShardIngest, Resource
 from blockhouse_operator.api.status import ClickHouseShardIngestStatus
 from blockhouse_operator.decide.seen import Gap, ReplicaSeen, TableSeen
+from blockhouse_operator.reconcile.table_gaps import TableGaps
 from blockhouse_operator.reconcile.tables import TableKeeper
 from tests.unit.operator.shard_world import consuming, shard, spec_of
 
@@ -72,3 +73,22 @@ async def test_only_what_waits_for_a_person_is_reported_as_blocked(
     (status,) = await TableKeeper().keep(SERVICES, resource, {}, seen, contents)
     assert status.state == reason.value
     assert found.why in status.message
+
+
+async def test_a_table_is_compared_again_once_its_aggregator_was_silent() -> None:
+    """It may have come back with another volume, on which the table is not."""
+    asked: list[str] = []
+
+    async def gap(base: str, *_: object) -> Gap:
+        asked.append(base)
+        return Gap(True)
+
+    services: Any = SimpleNamespace(**{**vars(SERVICES), "http": SimpleNamespace(gap=gap)})
+    spec: Any = SimpleNamespace(uid="u", namespace="n")
+    answering = knowing(consuming("r1"), TableSeen(TABLE, schema_revision=1))
+    gaps, login = TableGaps(), AdminLogin("")
+
+    for replica in (answering, answering, replace(answering, aggregator=None), answering):
+        await gaps.at(services, spec, replica, TABLE, DDL, login)
+
+    assert len(asked) == 2
