@@ -20,7 +20,7 @@ pytestmark = pytest.mark.own_cluster("its pods are played by nodes of KWOK's")
 
 OLDEST, CURRENT = "18.16", "26.9"
 MERGED, LATER = ("all_0_5_2",), "all_6_6_0"
-"""What others have instead of PARTS, and what they got while a replica was away."""
+"""What others have instead of PARTS, and what they got while a replica was not there."""
 
 
 def claim(site: Site, replica: str, namespace: str) -> dict[str, str]:
