@@ -22,7 +22,7 @@ from tests.integration.test_runtime_poison import reasons
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(600)]
 
 BAD = b"\x0a\xff"
-LONG = "120s"
+LONG = "600s"
 
 
 @dataclass(frozen=True)

@@ -127,6 +127,8 @@ class StreamReader:
         self._positioned = False
         self._failure: tuple[KafkaError, int] | None = None
         self._event: KafkaError | None = None
+        self._cut_off: KafkaError | None = None
+        """That no broker can be reached; until something is read."""
 
     def __enter__(self) -> Self:
         return self
@@ -201,7 +203,7 @@ class StreamReader:
             messages = [first]
             if max_messages > 1:
                 messages += self._consumer.consume(max_messages - 1, 0)
-        self._event = None
+        self._event = self._cut_off = None
         self._refusal.over()
         # A mapped C method costs 20 ns a message, a loop in Python five times that.
         if any(map(Message.error, messages)):
@@ -274,8 +276,12 @@ class StreamReader:
         self._refusal.note(error)
         if error.code() in _EXPLAINING:
             self._event = error
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._cut_off = error
 
     def _raise_event(self) -> None:
         event, self._event = self._event, None
+        if event is None and self._cut_off is not None and self.outdated:
+            event = self._cut_off  # which the client reports once, however often it fails to connect
         if event is not None:
             raise translate(self._refusal.behind(event), f"reading stream {self.stream} at {self._position}")

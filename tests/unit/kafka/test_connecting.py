@@ -110,3 +110,24 @@ def test_a_member_that_left_does_not_come_back_with_its_password(tmp_path: Path)
         assert member._open_again_at is None
     finally:
         member.close(leave=False)
+
+
+def read_until_it_fails(reader: StreamReader) -> None:
+    while True:
+        reader.read(1, 0.1)
+
+
+def test_a_reader_that_no_broker_accepts_fails_again_once_its_certificates_were_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client reports once that it cannot connect, however often it tries: another lease may have heard it."""
+    reader = StreamReader(KafkaCluster(name="a", bootstrap_servers=NOWHERE), STREAM)
+    reader.seek(0)
+    with pytest.raises(Retryable, match="no broker can be reached"):
+        read_until_it_fails(reader)
+    reader.seek(0)
+    assert reader.read(1, 0) == []
+    monkeypatch.setattr(StreamReader, "outdated", True)
+    with pytest.raises(Retryable, match="no broker can be reached"):
+        reader.read(1, 0)
+    reader.close()
