@@ -27,7 +27,7 @@ def content(site: Site, secret: str, namespace: str) -> dict[str, str]:
 
 
 def check_accepted(before: dict[str, dict[str, str]], after: dict[str, dict[str, str]]) -> None:
-    """Contents of the Secrets: the new ones are accepted beside those of before, which are used."""
+    """Contents of the Secrets: the new ones are accepted beside the former ones, which are used."""
     internal, read, passwords = names.own_secrets(NAME)
     token, password = before[internal]["token"], before[passwords]["password"]
     assert after[internal]["former-token"] == token

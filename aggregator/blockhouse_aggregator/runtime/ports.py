@@ -118,7 +118,7 @@ class Shard(Protocol):
         ...
 
     async def fingerprints(self) -> Mapping[str, int]:
-        """A number for each table that differs when its columns do."""
+        """A number for each table that differs when its columns do, or how or where it was created."""
         ...
 
     async def quorum(self, table: ServerTable) -> QuorumSnapshot:

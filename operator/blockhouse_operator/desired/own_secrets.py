@@ -1,7 +1,7 @@
 """The Secrets with a pipeline's own credentials, apart from each other: who may read one may not read the others.
 
 Pods mount the token of the admin APIs alone: their servers know the one that only reads by it, and ClickHouse has the
-passwords from a Secret of files. So none of these can change a pod. Pods of before the passwords were in files have
+passwords from a Secret of files. So none of these can change a pod. Pods made before the passwords were in files have
 one in their environment, from the Secret of the token: it stays there as well until they are gone.
 """
 
@@ -19,13 +19,13 @@ from blockhouse_operator.desired.manifest import Manifest, manifest
 PASSWORDS = ("password", "password-b")
 """Keys of the passwords of USERS."""
 MOVED = "passwords"
-"""Key in the Secret of the admin token: the name of the Secret that has the passwords. Operators of before had them
+"""Key in the Secret of the admin token: the name of the Secret that has the passwords. Earlier operators had them
 beside the token, and leave this key out."""
 
 
 def own_secrets(pipeline: BlockAggregator, credentials: Credentials, *, both: bool) -> tuple[Manifest, ...]:
     """The manifests in the order in which they are applied: passwords are kept before a step counts on them, or before
-    they go from where operators of before had them; there they stay as well if `both`. The values are given by the
+    they go from where earlier operators had them; there they stay as well if `both`. The values are given by the
     caller, from a source of true randomness."""
     return (
         password_secret(pipeline, credentials),

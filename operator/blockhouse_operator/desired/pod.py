@@ -270,7 +270,7 @@ def _clickhouse_files(spec: ClickHouseShardIngestSpec, managed: ManagedClickHous
         {"secret": {"name": names.clickhouse_secret(spec.pipeline), "items": secret}},
     ]
     if managed.interserver_secret_ref is not None:
-        # Without it, as an operator of before leaves that Secret, servers have the password from their environment.
+        # Without it, as an earlier operator leaves that Secret, servers have the password from their environment.
         item = {"key": parts_login.FILE, "path": f"config.d/{parts_login.FILE}"}
         found.append({"secret": {"name": names.clickhouse_secret(spec.pipeline), "optional": True, "items": [item]}})
     if settings := managed.settings_from:

@@ -16,6 +16,13 @@ class Backoff:
     def __init__(self) -> None:
         self._same: dict[Place, int] = {}
 
+    def next(self, place: Place, seconds: float, resync: float, *, settled: bool, changed: bool) -> float:
+        """Seconds until the next reconcile: `resync` where the resource is `settled`, else as `after`."""
+        if settled:
+            self.forget(place)
+            return resync
+        return self.after(place, seconds, resync, changed=changed)
+
     def after(self, place: Place, seconds: float, longest: float, *, changed: bool) -> float:
         """`seconds` after a change, then twice as long each time, `longest` at most."""
         self._same[place] = 0 if changed else self._same.get(place, -1) + 1

@@ -129,12 +129,12 @@ class ClusterTopics:
         """In a thread. Reads again after what it did, so that the status shows what is, not what was asked for. Nothing
         is done that was taken back while the cluster did not answer: partitions that are added stay."""
         seen = observe_topics(self._cluster, read)
-        wishes = {topic.name: topic for topic in desired}
+        by_name = {topic.name: topic for topic in desired}
         refused: dict[str, TopicStatus] = {}
         steps = plan_topics(desired, seen).steps
         for step in steps:
             log.info("topic_step", cluster=self._cluster.name, topic=step.topic, step=_words(step))
-            if self._services.dry_run or step.topic in refused or not self._wished(wishes[step.topic]):
+            if self._services.dry_run or step.topic in refused or not self._still_desired(by_name[step.topic]):
                 continue
             try:
                 carry_out(self._cluster, [step], self._services.fence)
@@ -144,7 +144,7 @@ class ClusterTopics:
             seen = observe_topics(self._cluster, read)
         return {topic.name: refused.get(topic.name) or self._read(topic, seen) for topic in desired}, seen
 
-    def _wished(self, desired: DesiredTopic) -> bool:
+    def _still_desired(self, desired: DesiredTopic) -> bool:
         """Whether no shard has asked for something else of the topic since."""
         question = self._questions.get(desired.name)
         return question is None or question.desired == desired

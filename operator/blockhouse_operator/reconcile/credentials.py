@@ -63,7 +63,7 @@ async def ensure_credentials(services: Services, pipeline: BlockAggregator, appl
 
 def _credentials_in(*, internal: Object | None, passwords: Object | None) -> Credentials:
     """The content of the Secrets, with an empty text for what is missing. Passwords beside the token count where an
-    operator of before wrote that Secret last: they are then the newest there are."""
+    operator before this version wrote that Secret last: they are then the newest there are."""
     data, kept = _data(internal), _data(passwords)
     if MOVED not in data and any(data.get(key) for key in PASSWORDS):
         kept = data

@@ -135,12 +135,13 @@ class MirrorReconciler:
 
     def _next(self, mirror: KafkaMirror, status: KafkaMirrorStatus, applied: Applied, *, asked: bool) -> float:
         """`asked`: no request for even tasks is left to be passed on."""
-        place, resync = (mirror.namespace, mirror.name), self._services.resync
-        if asked and _calm(status.conditions) and not applied.ending:
-            self._backoff.forget(place)
-            return resync
-        changed = status != mirror.status or bool(applied.written)
-        return self._backoff.after(place, SOON, resync, changed=changed)
+        return self._backoff.next(
+            (mirror.namespace, mirror.name),
+            SOON,
+            self._services.resync,
+            settled=asked and _calm(status.conditions) and not applied.ending,
+            changed=status != mirror.status or bool(applied.written),
+        )
 
     async def _disputed(self, mirror: KafkaMirror, live: Object) -> MirrorSeen:
         """As far as other mirrors are concerned."""

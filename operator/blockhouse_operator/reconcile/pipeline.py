@@ -196,12 +196,13 @@ class PipelineReconciler:
     def _next(
         self, pipeline: BlockAggregator, status: BlockAggregatorStatus, applied: Applied, *, settled: bool
     ) -> float:
-        place, resync = (pipeline.namespace, pipeline.name), self._services.resync
-        if settled and _calm(status.conditions) and not applied.ending:
-            self._backoff.forget(place)
-            return resync
-        changed = status != pipeline.status or bool(applied.written)
-        return self._backoff.after(place, SOON, resync, changed=changed)
+        return self._backoff.next(
+            (pipeline.namespace, pipeline.name),
+            SOON,
+            self._services.resync,
+            settled=settled and _calm(status.conditions) and not applied.ending,
+            changed=status != pipeline.status or bool(applied.written),
+        )
 
     async def _disputed(self, services: Services, pipeline: BlockAggregator, live: Object) -> PipelineSeen:
         """As far as other pipelines are concerned, which nothing is created for before."""

@@ -31,7 +31,7 @@ PIPELINE = pipeline()
 SECRET = names.internal_secret("events")
 READ, PASSWORD = names.read_secret("events"), names.password_secret("events")
 FORMER = {"token": "t", "password": "p", "salt": "s"}
-"""Content of the one Secret of operators of before."""
+"""Content of the one Secret of earlier operators."""
 
 
 class FakeKubernetes:

@@ -108,7 +108,7 @@ def test_a_size_that_is_refused_is_asked_for_later_each_time_until_it_is_taken_b
 
 
 def test_partitions_are_taken_back_before_any_kafka_cluster_could_add_them(site: Site, namespace: str) -> None:
-    """While the request of before is still on its way to clusters that do not answer."""
+    """While the earlier request is still on its way to clusters that do not answer."""
     name = "thought"
     pipeline = pipeline_of(site, namespace, name)
     with site.operator():
@@ -122,7 +122,7 @@ def test_partitions_are_taken_back_before_any_kafka_cluster_could_add_them(site:
         def topics() -> dict[str, int]:
             return {topic["cluster"]: topic["partitions"] for topic in shard()["status"]["topics"]}
 
-        def wished(partitions: int) -> bool:
+        def asked(partitions: int) -> bool:
             found = shard()
             seen = found["status"]["observedGeneration"] == found["metadata"]["generation"]
             return bool(seen and found["spec"]["kafka"]["topic"]["partitions"] == partitions)
@@ -133,9 +133,9 @@ def test_partitions_are_taken_back_before_any_kafka_cluster_could_add_them(site:
                 broker.freeze()
                 frozen.callback(broker.thaw)
             site.apply(patched(pipeline, kafka__topic__partitions=8))
-            site.wait("it is asked for", lambda: wished(8))
+            site.wait("it is asked for", lambda: asked(8))
             site.apply(pipeline)
-            site.wait("it is taken back", lambda: wished(4))
+            site.wait("it is taken back", lambda: asked(4))
         site.wait_settled(name, namespace)
 
         site.wait_condition(name, namespace, "TopicsProvisioned", "True", "AsSpecified")
