@@ -4,6 +4,8 @@
 
 BIN := .venv/bin
 ARGS ?=
+# Each worker has a cluster of its own; one that is given has room for one operator.
+E2E_WORKERS := $(if $(BLOCKHOUSE_E2E_KUBECONFIG),-n 0,-n 2 --dist loadgroup)
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,7 +63,7 @@ bench: setup ## Measure the whole path against its limits
 
 e2e: setup ## The operator on a real Kubernetes API with fake nodes (SEED=n repeats a run)
 	@[ -n "$(BLOCKHOUSE_E2E_KUBECONFIG)" ] || scripts/cluster-binaries kube kwok helm >/dev/null
-	@$(BIN)/pytest -q -m "not node and not faults" --timeout=1800 e2e/scenarios $(ARGS)
+	@$(BIN)/pytest -q $(E2E_WORKERS) -m "not node and not faults" --timeout=1800 e2e/scenarios $(ARGS)
 
 e2e-faults: setup ## The API server down, frozen, cut off, slow, the operator killed, clocks apart: in a rolling restart
 	@scripts/cluster-binaries kube kwok helm >/dev/null

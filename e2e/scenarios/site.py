@@ -144,13 +144,19 @@ class Site:
         return found
 
     def wait_settled(self, name: str, namespace: str, *, timeout: float = 600) -> None:
-        """Waits until it is Ready, every pod runs the newest revision and nothing is being created any more."""
+        """Waits until it is Ready, every pod runs the newest revision and nothing is being created any more.
+
+        A table that one replica has makes a shard Ready: the others may load it before the last one is created.
+        """
         self.wait_ready(name, namespace, timeout=timeout)
 
         def settled() -> bool:
             found = self.cluster.get("ba", name, "-n", namespace)
             counts, conditions = found["status"]["replicas"], found["status"]["conditions"]
-            under_way = any(one["type"] == "Reconciling" and one["status"] == "True" for one in conditions)
+            under_way = any(
+                (one["type"], one["status"]) == ("Reconciling", "True") or one["reason"] == "SchemaChanging"
+                for one in conditions
+            )
             return bool(is_ready(found) and not under_way and counts["updated"] == counts["ready"] == counts["desired"])
 
         self.wait(f"{namespace}/{name} has settled", settled, timeout=timeout)

@@ -31,7 +31,7 @@ from e2e.scenarios.resources import example
 from e2e.stack.ports import Ports
 from e2e.stack.process import wait_until
 
-pytestmark = pytest.mark.core
+pytestmark = [pytest.mark.core, pytest.mark.xdist_group("definitions")]  # its API server is started once
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE = "blockhouse-definitions"

@@ -23,7 +23,10 @@ from e2e.scenarios.site import Site
 from e2e.stack.kafka import KafkaClusterServers, kafka_cluster
 from e2e.stack.process import wait_until
 
-pytestmark = pytest.mark.own_cluster("its operators are processes of this machine")
+pytestmark = [
+    pytest.mark.own_cluster("its operators are processes of this machine"),
+    pytest.mark.xdist_group("moves"),  # its brokers are started once
+]
 
 BROKERS = (1, 2, 3)
 SMALL_FETCHES = {"replica.fetch.max.bytes": "65536", "replica.fetch.response.max.bytes": "262144"}
