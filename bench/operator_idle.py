@@ -31,7 +31,7 @@ ROUNDS = 5
 MINUTE = 61.0
 WHOLE = 2050
 
-out = Console()
+out = Console(width=140)
 
 
 @dataclass(frozen=True)

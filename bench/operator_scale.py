@@ -54,7 +54,7 @@ ZONES, REPLICAS = ("dc-a", "dc-b"), 4
 PODS_OF_A_NODE = 40
 """A fake node has 256 cores (`e2e.cluster.nodes`), a pod of the example asks for six."""
 
-out = Console()
+out = Console(width=140)
 
 
 @dataclass(frozen=True)

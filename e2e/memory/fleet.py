@@ -6,7 +6,7 @@ import asyncio
 import base64
 import copy
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from itertools import count
@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.contract.rollouts import declaration_digest
-from blockhouse.errors import Retryable
+from blockhouse.errors import Permanent, Retryable
 from blockhouse.fleet.model import PartitionState
 from blockhouse.fleet.topics import ClusterSeen, CreateTopic, TopicStep
 from blockhouse.placement.model import Broker, TopicPartition
@@ -109,7 +109,7 @@ class Kafka:
         self.topics: dict[str, dict[str, CreateTopic]] = {}
         self.observations = 0
 
-    def observe(self, cluster: KafkaCluster, topics: Sequence[str]) -> ClusterSeen:
+    def observe(self, cluster: KafkaCluster, topics: Sequence[str], _known: ClusterSeen | None = None) -> ClusterSeen:
         self.observations += 1
         there = self.topics.get(cluster.name, {})
         partitions = {
@@ -119,10 +119,11 @@ class Kafka:
         }
         return ClusterSeen(BROKERS, partitions, {name: dict(there[name].config) for name in topics if name in there})
 
-    def carry_out(self, cluster: KafkaCluster, steps: Sequence[TopicStep], _fence: object) -> None:
+    def carry_out(self, cluster: KafkaCluster, steps: Iterable[TopicStep], _fence: object) -> dict[str, Permanent]:
         for step in steps:
             assert isinstance(step, CreateTopic)
             self.topics.setdefault(cluster.name, {})[step.topic] = step
+        return {}
 
     @contextmanager
     def here(self) -> Iterator[None]:

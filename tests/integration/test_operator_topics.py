@@ -12,7 +12,7 @@ import pytest
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Permanent, Retryable
 from blockhouse.fleet.kafka_admin import KafkaFleet
-from blockhouse.fleet.topics import CreateTopic, DesiredTopic, TopicPlan, plan_topics
+from blockhouse.fleet.topics import CreateTopic, DesiredTopic, SetConfig, TopicPlan, plan_topics
 from blockhouse_operator.adapters.fence import OpenFence
 from blockhouse_operator.adapters.topics import carry_out, delete_topics, observe_topics
 from blockhouse_operator.api.conditions import ConditionType, Reason, find
@@ -78,6 +78,34 @@ def test_steps_that_another_operator_took_first_do_no_harm(stack: Stack, names: 
     carry_out(cluster, grow, OpenFence())
 
     assert wait_until(lambda: partitions(cluster, desired.name) == 3, timeout=60)
+
+
+def test_single_topics_are_read_into_what_is_known_of_the_cluster(stack: Stack, names: Names) -> None:
+    cluster = KafkaCluster(name="a", bootstrap_servers=stack.kafka["a"].bootstrap)
+    first, second = (DesiredTopic(f"{names.topic}-{number}", 2, 1, rack_aware=False) for number in (1, 2))
+    carry_out(cluster, plan_topics([first], observe_topics(cluster, [])).steps, OpenFence())
+    assert wait_until(lambda: partitions(cluster, first.name) == 2, timeout=60)
+    known = observe_topics(cluster, [first.name])
+    carry_out(cluster, plan_topics([second], known).steps, OpenFence())
+
+    read = [second.name, "not-there"]
+    assert wait_until(lambda: len(observe_topics(cluster, read, known).of_topic(second.name)) == 2, timeout=60)
+    seen = observe_topics(cluster, read, known)
+    assert seen.of_topic(first.name) == known.of_topic(first.name)
+    assert (seen.of_topic("not-there"), set(seen.configs)) == ((), {second.name})
+    delete_topics(cluster, [first.name], OpenFence())
+    assert wait_until(lambda: not observe_topics(cluster, [first.name], known).of_topic(first.name), timeout=60)
+
+
+def test_a_topic_that_is_refused_keeps_no_other_from_its_steps(stack: Stack, names: Names) -> None:
+    cluster = KafkaCluster(name="a", bootstrap_servers=stack.kafka["a"].bootstrap)
+    refused, made = f"{names.topic}-refused", f"{names.topic}-made"
+    steps = [CreateTopic(refused, 1, 9, {}, None), SetConfig(refused, {}), CreateTopic(made, 1, 1, {}, None)]
+
+    assert set(carry_out(cluster, steps, OpenFence())) == {refused}
+
+    assert wait_until(lambda: partitions(cluster, made) == 1, timeout=60)
+    assert partitions(cluster, refused) == 0
 
 
 def test_a_cluster_that_does_not_answer_is_named() -> None:

@@ -68,15 +68,15 @@ class KafkaFleet:
         """The id of every topic: another one under the same name has another id."""
         return {topic["name"]: str(topic["topic_id"]) for topic in self._ask("describe_topics")}
 
-    def partitions(self) -> dict[TopicPartition, PartitionState]:
-        """Replicas, leader (None without one) and replicas in sync of every partition."""
+    def partitions(self, topics: Sequence[str] | None = None) -> dict[TopicPartition, PartitionState]:
+        """Replicas, leader (None without one) and replicas in sync of every partition, or of those of `topics`."""
         return {
             TopicPartition(topic["name"], partition["partition_index"]): PartitionState(
                 replicas=tuple(partition["replica_nodes"]),
                 leader=partition["leader_id"] if partition["leader_id"] >= 0 else None,
                 in_sync=frozenset(partition["isr_nodes"]),
             )
-            for topic in self._ask("describe_topics")
+            for topic in self._ask("describe_topics", *([] if topics is None else [list(topics)]))
             for partition in topic["partitions"]
         }
 

@@ -5,25 +5,34 @@ Connections are not kept between observations: a rotated password counts at once
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from blockhouse.config.endpoints import KafkaCluster
+from blockhouse.errors import Permanent
 from blockhouse.fleet import topic_steps
 from blockhouse.fleet.kafka_admin import KafkaFleet
 from blockhouse.fleet.topics import ClusterSeen, TopicStep
 from blockhouse_operator.adapters.fence import Fence
 
 
-def observe_topics(cluster: KafkaCluster, topics: Sequence[str]) -> ClusterSeen:
+def observe_topics(cluster: KafkaCluster, topics: Sequence[str], known: ClusterSeen | None = None) -> ClusterSeen:
     """As `topic_steps.observe`."""
     with KafkaFleet(cluster) as fleet:
-        return topic_steps.observe(fleet, topics)
+        return topic_steps.observe(fleet, topics, known)
 
 
-def carry_out(cluster: KafkaCluster, steps: Sequence[TopicStep], fence: Fence) -> None:
-    """As `topic_steps.carry_out`; the fence is asked before each step."""
+def carry_out(cluster: KafkaCluster, steps: Iterable[TopicStep], fence: Fence) -> dict[str, Permanent]:
+    """As `topic_steps.carry_out`; the fence is asked before each step. Returns what was refused, by topic: no further
+    step of such a topic is taken, those of the others are."""
+    refused: dict[str, Permanent] = {}
     with KafkaFleet(cluster) as fleet:
-        topic_steps.carry_out(fleet, steps, fence.check)
+        for step in steps:
+            if step.topic not in refused:
+                try:
+                    topic_steps.carry_out(fleet, [step], fence.check)
+                except Permanent as error:
+                    refused[step.topic] = error
+    return refused
 
 
 def delete_topics(cluster: KafkaCluster, topics: Sequence[str], fence: Fence) -> None:

@@ -55,9 +55,13 @@ class TableLook:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create the table at this replica, or record the schema of one that is not known yet."""
+    """Create the table at this replica and at `others`, or record the schema of one that is not known yet.
+
+    Nothing that is there is changed by it: it may be decided by old reports of a watch.
+    """
 
     replica: str
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +121,10 @@ def plan_table(look: TableLook) -> TablePlan:
         return _change(look, known, lacking, holders, revision)
     if missing:
         # Only now: a replica that is created joins the columns that the others have.
-        ours = [at for at in missing if at.served]
+        ours = [at.replica for at in missing if at.served]
         text = f"creating it at {', '.join(at.replica for at in missing)}"
-        return TablePlan(Create(ours[0].replica) if ours else None, Reason.SCHEMA_CHANGING, text)
+        step = Create(ours[0], tuple(ours[1:])) if ours else None
+        return TablePlan(step, Reason.SCHEMA_CHANGING, text)
     if holders:
         text = "releasing it: all columns are there"
         return TablePlan(Release(look.asked), Reason.SCHEMA_CHANGING, text, revision)

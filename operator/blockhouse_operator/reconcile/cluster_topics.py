@@ -1,8 +1,9 @@
 """The topics of one Kafka cluster, observed once for all shards, and repaired together.
 
 A cluster of thousands of partitions must not be read by each of thousands of shards: the first that asks has it read,
-those that ask meanwhile wait for the same answer, and the next ones find it here. Only the topic of a shard that asks
-is ever changed, and always by a fresh observation: new topics are placed with each other in mind.
+those that ask meanwhile wait for the same answer, and the next ones find it here; of topics that are not known yet, or
+lack something, only these are read. Only the topic of a shard that asks is ever changed, and always by what was read of
+it just then: new topics are placed with each other in mind.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from blockhouse_operator.reconcile.services import Services
 log = structlog.get_logger(__name__)
 
 LOOK_AGAIN_SECONDS = 60.0
-"""How long an observation counts for topics that are as specified. Settings of all of them are read so often, and of
-single topics in between: it is these that take most of the time."""
+"""How long an observation counts for topics that are as specified. All topics are read so often, and single ones in
+between."""
 TROUBLE_LASTS_SECONDS = 5.0
 """The same for others: a person may be repairing them."""
 PATIENCE_SECONDS = 2.0
@@ -109,8 +110,9 @@ class ClusterTopics:
 
         async def ask() -> None:
             nonlocal found
-            found, seen = await asyncio.to_thread(self._repair, desired, sorted(read))
-            if whole or self._seen is None:
+            known = None if whole else self._seen
+            found, seen = await asyncio.to_thread(self._repair, desired, sorted(read), known)
+            if known is None or self._seen is None:
                 self._seen, self._seen_at = seen, self._services.clock()
             else:  # settings of the other topics are as old as before
                 self._seen = replace(seen, configs={**self._seen.configs, **seen.configs})
@@ -124,25 +126,21 @@ class ClusterTopics:
         return found
 
     def _repair(
-        self, desired: Sequence[DesiredTopic], read: Sequence[str]
+        self, desired: Sequence[DesiredTopic], read: Sequence[str], known: ClusterSeen | None
     ) -> tuple[dict[str, TopicStatus], ClusterSeen]:
         """In a thread. Reads again after what it did, so that the status shows what is, not what was asked for. Nothing
         is done that was taken back while the cluster did not answer: partitions that are added stay."""
-        seen = observe_topics(self._cluster, read)
-        by_name = {topic.name: topic for topic in desired}
-        refused: dict[str, TopicStatus] = {}
-        steps = plan_topics(desired, seen).steps
+        seen = observe_topics(self._cluster, read, known)
+        steps, refused = plan_topics(desired, seen).steps, {}
         for step in steps:
             log.info("topic_step", cluster=self._cluster.name, topic=step.topic, step=_words(step))
-            if self._services.dry_run or step.topic in refused or not self._still_desired(by_name[step.topic]):
-                continue
-            try:
-                carry_out(self._cluster, [step], self._services.fence)
-            except Permanent as error:
-                refused[step.topic] = self._failed(Reason.TOPIC_FAILED, error)
         if steps and not self._services.dry_run:
-            seen = observe_topics(self._cluster, read)
-        return {topic.name: refused.get(topic.name) or self._read(topic, seen) for topic in desired}, seen
+            by_name = {topic.name: topic for topic in desired}
+            due = (step for step in steps if self._still_desired(by_name[step.topic]))  # when its turn has come
+            refused = carry_out(self._cluster, due, self._services.fence)
+            seen = observe_topics(self._cluster, read, seen)
+        failed = {topic: self._failed(Reason.TOPIC_FAILED, error) for topic, error in refused.items()}
+        return {topic.name: failed.get(topic.name) or self._read(topic, seen) for topic in desired}, seen
 
     def _still_desired(self, desired: DesiredTopic) -> bool:
         """Whether no shard has asked for something else of the topic since."""
@@ -152,7 +150,7 @@ class ClusterTopics:
     def _read(self, desired: DesiredTopic, seen: ClusterSeen) -> TopicStatus:
         if desired.name in seen.unread:
             try:
-                seen = observe_topics(self._cluster, [desired.name])
+                seen = observe_topics(self._cluster, [desired.name], seen)
             except Permanent as error:
                 return self._failed(Reason.TOPIC_FAILED, error)
         return self._status(desired, seen)

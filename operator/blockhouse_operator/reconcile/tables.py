@@ -155,7 +155,8 @@ class TableKeeper:
 
     async def _take(self, current: _TableReconcile, plan: TablePlan, step: TableStep) -> TablePlan:
         services, shard, table, ddl, login = current.services, current.shard, current.table, current.ddl, current.login
-        services.must_be_fresh()
+        if not isinstance(step, Create):
+            services.must_be_fresh()
         log.info("table_step", shard=shard.name, table=table, step=type(step).__name__, why=plan.message)
         if services.dry_run:
             return plan
@@ -165,7 +166,7 @@ class TableKeeper:
                 case PauseTable():
                     await http.hold(base, login, table, ROLLOUT)
                 case Create():
-                    await http.apply(base, login, table, ddl, ROLLOUT)
+                    await self._create(current, step)
                 case Alter():
                     rolling = shard.spec.rollout.strategy == "RollingRestart"
                     await http.apply(base, login, table, ddl, ROLLOUT, restart=rolling)
@@ -181,6 +182,19 @@ class TableKeeper:
             at=services.now(),
         )
         return plan
+
+    async def _create(self, current: _TableReconcile, step: Create) -> None:
+        """At one replica after the other, for the first records its columns. One that fails stops no other; raises the
+        first error."""
+        services, failed = current.services, []
+        for replica in (step.replica, *step.others):
+            base = admin_base(services, current.shard, current.seen, replica)
+            try:
+                await services.http.apply(base, current.login, current.table, current.ddl, ROLLOUT)
+            except (Retryable, Blocked, Permanent) as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
 
 
 def _undeclared(table: Table, seen: ShardSeen) -> tuple[Reason, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,11 +27,13 @@ SHARDS = 200
 
 @dataclass
 class Cluster:
-    """A Kafka cluster in memory, in place of the adapter; `observed` are the topics of each observation."""
+    """A Kafka cluster in memory, in place of the adapter; `observed` are the topics of each observation,
+    `whole` counts those in which every topic was read."""
 
     topics: dict[str, list[tuple[int, ...]]] = field(default_factory=dict)
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
     observed: list[list[str]] = field(default_factory=list)
+    whole: int = 0
     steps: list[TopicStep] = field(default_factory=list)
     refused: set[str] = field(default_factory=set)
     unread: set[str] = field(default_factory=set)
@@ -39,9 +41,10 @@ class Cluster:
     answers: threading.Event = field(default_factory=threading.Event)
     now: float = 0.0
 
-    def observe(self, cluster: KafkaCluster, topics: Sequence[str]) -> ClusterSeen:
+    def observe(self, cluster: KafkaCluster, topics: Sequence[str], known: ClusterSeen | None = None) -> ClusterSeen:
         assert self.answers.wait(60)
         self.observed.append(list(topics))
+        self.whole += known is None
         if self.silent:
             raise Retryable("no answer")
         if self.unread & set(topics) and len(topics) == 1:
@@ -50,21 +53,29 @@ class Cluster:
             TopicPartition(name, number): PartitionState(replicas, replicas[0], frozenset(replicas))
             for name, sets in self.topics.items()
             for number, replicas in enumerate(sets)
+            if known is None or name in topics
         }
+        if known is not None:
+            partitions |= {key: state for key, state in known.partitions.items() if key.topic not in topics}
         read = {name: self.configs.get(name, {}) for name in topics if name in self.topics and name not in self.unread}
         return ClusterSeen(BROKERS, partitions, read, frozenset(self.unread & set(topics)))
 
-    def carry_out(self, cluster: KafkaCluster, steps: Sequence[TopicStep], fence: Fence) -> None:
+    def carry_out(self, cluster: KafkaCluster, steps: Iterable[TopicStep], fence: Fence) -> dict[str, Permanent]:
+        refused: dict[str, Permanent] = {}
         for step in steps:
             fence.check()
             if step.topic in self.refused:
-                raise Permanent(f"{step.topic}: no", reason="Refused")
+                refused[step.topic] = Permanent(f"{step.topic}: no", reason="Refused")
+                continue
             self.steps.append(step)
             match step:
                 case CreateTopic(topic=topic, sets=sets):
                     self.topics[topic] = list(sets or ())
                 case SetConfig(topic=topic, config=config):
                     self.configs[topic] = dict(config)
+                case _:
+                    raise AssertionError(f"not played: {step}")
+        return refused
 
 
 @pytest.fixture
@@ -161,6 +172,18 @@ async def test_missing_topics_are_created_together_and_spread_over_the_brokers(k
     leaders = [replicas[0] for sets in kafka.topics.values() for replicas in sets]
     assert sorted(leaders) == [1, 2, 3, 4]
     assert len(kafka.observed) == 2
+
+
+async def test_shards_that_are_created_one_after_another_do_not_have_the_whole_cluster_read_each(
+    kafka: Cluster,
+) -> None:
+    topics = of(kafka)
+    for number in range(SHARDS):
+        assert await states(topics, number) == ["AsSpecified"]
+
+    assert kafka.whole == 1
+    leaders = [replicas[0] for sets in kafka.topics.values() for replicas in sets]
+    assert max(map(leaders.count, BROKERS)) - min(map(leaders.count, BROKERS)) <= 1, "placed with each other in mind"
 
 
 async def test_a_topic_of_a_shard_that_no_longer_asks_is_neither_made_again_nor_read_for_long(kafka: Cluster) -> None:

@@ -35,10 +35,11 @@ def test_a_table_as_declared_needs_nothing() -> None:
     assert (plan.step, plan.reason, plan.revision) == (None, Reason.AS_SPECIFIED, 1)
 
 
-def test_a_missing_table_is_created_at_each_replica() -> None:
+def test_a_missing_table_is_created_at_each_replica_of_ours() -> None:
     first, second = both(gap=MISSING, revision=0)
-    assert plan_table(look(first, second)).step == Create("r1")
+    assert plan_table(look(first, second)).step == Create("r1", ("r2",))
     assert plan_table(look(replace(first, gap=SAME), second)).step == Create("r2")
+    assert plan_table(look(first, replace(second, served=False))).step == Create("r1")
 
 
 def test_a_replica_is_created_only_when_the_others_have_their_columns() -> None:

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from blockhouse.errors import Retryable
 from blockhouse_operator.adapters.pipeline_http import AdminLogin
+from blockhouse_operator.adapters.refusals import Unproven
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.parts import Table
 from blockhouse_operator.api.resource import ClickHouseShardIngest, Resource
@@ -41,6 +43,22 @@ def knowing(replica: ReplicaSeen, table: TableSeen) -> ReplicaSeen:
     return replace(replica, aggregator=replace(replica.aggregator, tables=(table,)))
 
 
+def resource_of(ddl: str | None) -> ClickHouseShardIngest:
+    """A shard of two replicas with that table."""
+    return Resource(
+        kind="ClickHouseShardIngest",
+        name="events-0",
+        namespace="default",
+        uid="shard",
+        generation=1,
+        spec=spec_of(2).model_copy(update={"tables": (Table(name=TABLE, ddl=ddl),)}),
+        status=ClickHouseShardIngestStatus(),
+    )
+
+
+CONTENTS: Any = SimpleNamespace(declaration=lambda table: table.ddl, admin_login=lambda *_: AdminLogin())
+
+
 @pytest.mark.parametrize("ddl", [DDL, None], ids=["declared", "undeclared"])
 @pytest.mark.parametrize(
     ("found", "reason"),
@@ -57,22 +75,63 @@ def knowing(replica: ReplicaSeen, table: TableSeen) -> ReplicaSeen:
 async def test_only_what_waits_for_a_person_is_reported_as_blocked(
     ddl: str | None, found: TableSeen, reason: Reason
 ) -> None:
-    spec = spec_of(2).model_copy(update={"tables": (Table(name=TABLE, ddl=ddl),)})
-    resource: ClickHouseShardIngest = Resource(
-        kind="ClickHouseShardIngest",
-        name="events-0",
-        namespace="default",
-        uid="shard",
-        generation=1,
-        spec=spec,
-        status=ClickHouseShardIngestStatus(),
-    )
-    first, second = (consuming(replica.name) for replica in spec.replicas)
+    resource = resource_of(ddl)
+    first, second = (consuming(replica.name) for replica in resource.spec.replicas)
     seen = shard(knowing(first, TableSeen(TABLE, schema_revision=1)), knowing(second, found))
-    contents: Any = SimpleNamespace(declaration=lambda table: table.ddl, admin_login=lambda *_: AdminLogin())
-    (status,) = await TableKeeper().keep(SERVICES, resource, {}, seen, contents)
+    (status,) = await TableKeeper().keep(SERVICES, resource, {}, seen, CONTENTS)
     assert status.state == reason.value
     assert found.why in status.message
+
+
+class Http:
+    """Aggregators without the table, of which those of `failing` cannot create it."""
+
+    def __init__(self, *failing: str) -> None:
+        self.created: list[str] = []
+        self._failing = failing
+
+    async def gap(self, base: str, *_: object) -> Gap:
+        return Gap(base in self.created)
+
+    async def apply(self, base: str, *_: object) -> None:
+        if base in self._failing:
+            raise Retryable(f"{base} has no room")
+        self.created.append(base)
+
+
+class Reports:
+    """Of an API server that takes Events."""
+
+    async def emit(self, *_: object, **__: object) -> None:
+        return
+
+
+async def created(http: Http) -> str:
+    """What is reported of the table after one reconcile by what the watches have reported."""
+
+    def must_be_fresh() -> None:
+        raise Unproven("it changes what is there")
+
+    known = {**vars(SERVICES), "http": http, "kubernetes": Reports(), "must_be_fresh": must_be_fresh}
+    services, resource = SimpleNamespace(**known), resource_of(DDL)
+    seen = shard(*(consuming(replica.name) for replica in resource.spec.replicas))
+    (status,) = await TableKeeper().keep(services, resource, {}, seen, CONTENTS)  # type: ignore[arg-type]
+    assert status.state == Reason.SCHEMA_CHANGING.value
+    return status.message
+
+
+async def test_a_table_is_created_at_every_replica_in_one_reconcile_and_by_what_watches_report() -> None:
+    """Nothing that is there is changed by it, and a shard that is created would list all its objects for each replica
+    otherwise."""
+    http = Http()
+    await created(http)
+    assert http.created == ["http://events-0-dc-a-0", "http://events-0-dc-a-1"]
+
+
+async def test_a_replica_that_cannot_create_it_keeps_no_other_from_it() -> None:
+    http = Http("http://events-0-dc-a-0")
+    assert "http://events-0-dc-a-0 has no room" in await created(http)
+    assert http.created == ["http://events-0-dc-a-1"]
 
 
 async def test_a_table_is_compared_again_once_its_aggregator_was_silent() -> None:
