@@ -176,7 +176,7 @@ class ApiServer:
     def _change(self, plural: str, collection: Collection, live: dict[str, Any], below: str, sent: Sent) -> Reply:
         after, body = copy.deepcopy(live), sent.body
         if isinstance(body, list):
-            _check(live, {"resourceVersion": body[0]["value"]})
+            _check(live, {"resourceVersion": body[0]["value"]}, code=422)  # as a real one answers a failed `test`
             after["spec"] = body[1]["value"]
         elif below == "status":
             _check(live, {key: body["metadata"][key] for key in ("uid", "resourceVersion") if key in body["metadata"]})
@@ -247,7 +247,7 @@ def _owned_data(live: Mapping[str, Any]) -> set[str]:
     return {key.removeprefix("f:") for found in fields for key in found["fieldsV1"].get("f:data", {})}
 
 
-def _check(live: Mapping[str, Any], preconditions: Mapping[str, str]) -> None:
+def _check(live: Mapping[str, Any], preconditions: Mapping[str, str], *, code: int = 409) -> None:
     for key, value in preconditions.items():
         if live["metadata"].get(key) != value:
-            raise Refused(409, f"{key} is {live['metadata'].get(key)}, not {value}")
+            raise Refused(code, f"{key} is {live['metadata'].get(key)}, not {value}")

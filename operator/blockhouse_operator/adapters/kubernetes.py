@@ -132,7 +132,8 @@ class Kubernetes:
         return "created" if live is None else "changed"
 
     async def replace_spec(self, live: Object, spec: Mapping[str, Any], *, why: str) -> None:
-        """Give an object exactly this spec, no matter who owns its fields, if it is still as it was observed."""
+        """Give an object exactly this spec, no matter who owns its fields, if it is still as it was observed: so it may
+        be decided by what the watches reported of it."""
         meta = live["metadata"]
         body = [
             {"op": "test", "path": "/metadata/resourceVersion", "value": meta["resourceVersion"]},
@@ -145,6 +146,7 @@ class Kubernetes:
             body,
             content_type="application/json-patch+json",
             why=why,
+            changes=False,
         )
 
     async def put(self, manifest: Object, live: Object | None, *, why: str) -> None:

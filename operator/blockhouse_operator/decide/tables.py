@@ -123,8 +123,7 @@ def plan_table(look: TableLook) -> TablePlan:
         # Only now: a replica that is created joins the columns that the others have.
         ours = [at.replica for at in missing if at.served]
         text = f"creating it at {', '.join(at.replica for at in missing)}"
-        step = Create(ours[0], tuple(ours[1:])) if ours else None
-        return TablePlan(step, Reason.SCHEMA_CHANGING, text)
+        return TablePlan(Create(ours[0], tuple(ours[1:])) if ours else None, Reason.SCHEMA_CHANGING, text)
     if holders:
         text = "releasing it: all columns are there"
         return TablePlan(Release(look.asked), Reason.SCHEMA_CHANGING, text, revision)

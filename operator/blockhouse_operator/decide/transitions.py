@@ -1,11 +1,11 @@
-"""Which changes of conditions are worth an Event: those of state and of reason, in the order of the conditions."""
+"""What conditions state: whether all is as it should be, and which changes of them are worth an Event."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from blockhouse_operator.api.conditions import NORMALLY_FALSE, Condition, ConditionType
+from blockhouse_operator.api.conditions import NORMALLY_FALSE, Condition, ConditionType, Reason
 
 OF_A_CHANGE = frozenset(
     {ConditionType.RECONCILING, ConditionType.SUSPENDED, ConditionType.PAUSED, ConditionType.EXECUTING}
@@ -74,3 +74,11 @@ def _bad(condition: Condition) -> bool:
     if condition.type in NORMALLY_FALSE:
         return condition.status == "True" and condition.type in BAD_WHEN_TRUE
     return condition.status == "False"
+
+
+def calm(conditions: Sequence[Condition]) -> bool:
+    """Whether nothing is on its way: what they are about is ready or suspended, and not being changed."""
+    by_type = {found.type: found for found in conditions}
+    ready = by_type.get(ConditionType.READY.value)
+    settled = ready is not None and (ready.status == "True" or ready.reason == Reason.SUSPENDED.value)
+    return settled and ConditionType.RECONCILING.value not in by_type

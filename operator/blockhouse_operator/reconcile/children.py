@@ -6,7 +6,7 @@ Volume claims are never pruned: only the plan of a removal, which knows where th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -31,6 +31,8 @@ class Applied:
     refused: list[str] = field(default_factory=list)
     ending: list[str] = field(default_factory=list)
     """Objects being deleted: they are created again once they are gone."""
+    left: list[str] = field(default_factory=list)
+    """Objects that were not compared, for it took too long."""
 
     def add(self, other: Applied) -> None:
         """Add how other objects went."""
@@ -38,6 +40,7 @@ class Applied:
         self.taken += other.taken
         self.refused += other.refused
         self.ending += other.ending
+        self.left += other.left
 
 
 def raise_refused(name: str, applied: Applied) -> None:
@@ -58,13 +61,21 @@ async def list_children(
 
 
 async def apply_children(
-    kubernetes: Kubernetes, manifests: Sequence[Object], live: Children, owners: Collection[str]
+    kubernetes: Kubernetes,
+    manifests: Sequence[Object],
+    live: Children,
+    owners: Collection[str],
+    over: Callable[[], bool] = lambda: False,
 ) -> Applied:
-    """In order; `owners` are UIDs of which one may control a child. One object that is refused stops no other."""
+    """In order; `owners` are UIDs of which one may control a child. One object that is refused stops no other. Once it
+    is `over`, the others are left as they are."""
     applied = Applied()
     for manifest in manifests:
         await asyncio.sleep(0)  # thousands that are as they should be must not keep the lease from being renewed
         name = f"{manifest['kind']} {manifest['metadata']['name']}"
+        if over():
+            applied.left.append(name)
+            continue
         found = live.get((manifest["kind"], manifest["metadata"]["name"]))
         try:
             if found is None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import structlog
-
 from blockhouse.errors import Retryable
 from blockhouse_operator.adapters.kinds import (
     BLOCK_AGGREGATOR,
@@ -19,7 +17,7 @@ from blockhouse_operator.adapters.kinds import (
 )
 from blockhouse_operator.adapters.secrets import Contents
 from blockhouse_operator.api import labels, names
-from blockhouse_operator.api.conditions import Condition, ConditionType, Reason, condition
+from blockhouse_operator.api.conditions import ConditionType, Reason, condition
 from blockhouse_operator.api.references import PasswordSecretRef
 from blockhouse_operator.api.resource import (
     BlockAggregator,
@@ -33,10 +31,12 @@ from blockhouse_operator.decide.pipeline import PipelineSeen, describe_pipeline
 from blockhouse_operator.decide.references import Reference, references, references_of_pods
 from blockhouse_operator.decide.replication_port import open_replication_port
 from blockhouse_operator.decide.shard_conditions import PAUSED
+from blockhouse_operator.decide.transitions import calm
 from blockhouse_operator.desired.aggregator import children, oversize
 from blockhouse_operator.reconcile.backoff import Backoff
 from blockhouse_operator.reconcile.children import (
     Applied,
+    Children,
     apply_children,
     list_children,
     prune_children,
@@ -54,10 +54,10 @@ from blockhouse_operator.reconcile.surplus import remove_surplus, surplus_shards
 from blockhouse_operator.reconcile.undisputed import Undisputed, accepted_before
 from blockhouse_operator.reconcile.users import publish_users
 
-log = structlog.get_logger(__name__)
-
 SOON = 10.0
 """Seconds after which a pipeline that is not as it should be is reconciled again, at first."""
+APPLYING_SECONDS = 10.0
+"""For so long one reconcile writes shards: then the spec is read again, for it may ask for something else by now."""
 VERIFIER_KINDS = (DEPLOYMENT, SERVICE, CONFIG_MAP, SERVICE_ACCOUNT)
 
 
@@ -166,9 +166,7 @@ class PipelineReconciler:
         hashes, given = await secret_hashes(pipeline, contents, missing, shards)
         pipeline = replace(pipeline, files=files.plan.config, secrets_hash=given)
         due = self._shards.due(pipeline, shards) if not files.plan.held else []
-        manifests = children(pipeline, services.zones, due)
-        applied.add(await apply_children(services.kubernetes, manifests, shards, pipeline.owners()))
-        await self._shards.restore(services, pipeline, due, shards, applied)
+        manifests = await self._apply(services, pipeline, due, shards, applied)
         removal = await remove_surplus(services, self._services, pipeline, shards)
         await self._prune(services, pipeline, manifests)
         verifier, silence = await self._verdict(services, pipeline, contents)
@@ -193,14 +191,28 @@ class PipelineReconciler:
         raise_refused(pipeline.name, applied)
         return self._next(pipeline, after, applied, settled=step.settled and not (credentials and credentials.step))
 
+    async def _apply(
+        self, services: Services, pipeline: BlockAggregator, due: Sequence[int], shards: Children, applied: Applied
+    ) -> Sequence[Object]:
+        """Write these shards and what belongs to the pipeline, for APPLYING_SECONDS at most. Returns all manifests."""
+        manifests, until = children(pipeline, services.zones, due), services.clock() + APPLYING_SECONDS
+        written = await apply_children(
+            services.kubernetes, manifests, shards, pipeline.owners(), over=lambda: services.clock() > until
+        )
+        applied.add(written)
+        await self._shards.restore(services, pipeline, due, shards, applied)
+        return manifests
+
     def _next(
         self, pipeline: BlockAggregator, status: BlockAggregatorStatus, applied: Applied, *, settled: bool
     ) -> float:
+        if applied.left:
+            return 0.0
         return self._backoff.next(
             (pipeline.namespace, pipeline.name),
             SOON,
             self._services.resync,
-            settled=settled and _calm(status.conditions) and not applied.ending,
+            settled=settled and calm(status.conditions) and not applied.ending,
             changed=status != pipeline.status or bool(applied.written),
         )
 
@@ -283,10 +295,3 @@ def _elsewhere(services: Services, pipeline: BlockAggregator) -> bool:
 def _cluster_login(pipeline: BlockAggregator) -> PasswordSecretRef | None:
     managed = pipeline.spec.clickhouse.managed
     return managed.cluster_secret_ref if managed is not None else None
-
-
-def _calm(conditions: Sequence[Condition]) -> bool:
-    by_type = {found.type: found for found in conditions}
-    ready = by_type.get(ConditionType.READY.value)
-    settled = ready is not None and (ready.status == "True" or ready.reason == Reason.SUSPENDED.value)
-    return settled and ConditionType.RECONCILING.value not in by_type

@@ -11,7 +11,9 @@ from collections.abc import Hashable, Sequence
 
 import structlog
 
+from blockhouse.errors import Permanent
 from blockhouse_operator.adapters.kinds import SHARD_INGEST, Object
+from blockhouse_operator.adapters.refusals import Unproven
 from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.resolve import resolve
 from blockhouse_operator.api.resource import BlockAggregator, InvalidSpec, parse_shard_ingest
@@ -39,8 +41,10 @@ class ShardIngests:
     async def restore(
         self, services: Services, pipeline: BlockAggregator, numbers: Sequence[int], shards: Children, applied: Applied
     ) -> None:
-        """Replace the spec of each of those shards that differs although the apply found nothing to write."""
-        touched = {*applied.written, *applied.ending}
+        """Replace the spec of each of those shards that differs although the apply found nothing to write. It is
+        replaced as it was seen, or not at all: so not all of them have to be read again for one that another changed.
+        Raises Unproven where one has changed since the watches reported it."""
+        touched = {*applied.written, *applied.ending, *applied.left}
         for number in numbers:
             await asyncio.sleep(0)  # the lease has to be renewed meanwhile
             name = names.shard_ingest(pipeline.name, number)
@@ -55,12 +59,14 @@ class ShardIngests:
     def states(self, pipeline: BlockAggregator, shards: Children, applied: Applied) -> list[ShardState]:
         """Every shard of the spec. The status of one that was written in this reconcile is about its spec of before."""
         found = []
-        touched = {*applied.written, *applied.ending} if not applied.refused and not applied.taken else None
+        whole = not applied.refused and not applied.taken
+        touched = {*applied.written, *applied.ending, *applied.left} if whole else None
+        behind = {*applied.written, *applied.left}
         for number in range(pipeline.spec.shards):
             place = (SHARD_INGEST.name, names.shard_ingest(pipeline.name, number))
             state = self._state(pipeline, number, shards)
             if state is None:
-                state = _state_of(pipeline, number, shards.get(place), written=" ".join(place) in applied.written)
+                state = _state_of(pipeline, number, shards.get(place), written=" ".join(place) in behind)
                 if place in shards and touched is not None and " ".join(place) not in touched:
                     self._known[pipeline.namespace, place[1]] = (_version(pipeline, shards[place]), state)
             found.append(state)
@@ -115,7 +121,12 @@ async def _restore(
 ) -> None:
     shown = ", ".join(changed[:5])
     spec = shard_ingest(pipeline, number)["spec"]
-    await services.kubernetes.replace_spec(live, spec, why=f"changed by another manager: {shown}")
+    try:
+        await services.kubernetes.replace_spec(live, spec, why=f"changed by another manager: {shown}")
+    except Permanent as error:
+        if services.fresh:
+            raise
+        raise Unproven(f"shard {names.shard_ingest(pipeline.name, number)} is another one by now: {error}") from error
     await services.kubernetes.emit(
         live,
         warning=True,
