@@ -51,8 +51,8 @@ CHANGED = 5
 ON_TIME = 5.0
 """Seconds that a key may be overdue at an operator that has caught up."""
 ZONES, REPLICAS = ("dc-a", "dc-b"), 4
-PODS_OF_A_NODE = 40
-"""A fake node has 256 cores (`e2e.cluster.nodes`), a pod of the example asks for six."""
+PODS_OF_A_NODE = 1000
+"""A fake node has room for twice as many (`e2e.cluster.nodes`). Each node costs the API server requests of its own."""
 
 out = Console(width=140)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from e2e.cluster.spec import Zone
 
-ROOM = {"cpu": "256", "memory": "1Ti", "pods": "2000", "ephemeral-storage": "1Ti"}
+ROOM = {"cpu": "16000", "memory": "64Ti", "pods": "2000", "ephemeral-storage": "64Ti"}
 
 
 def fake_nodes(zones: Sequence[Zone]) -> list[dict[str, Any]]:
