@@ -160,6 +160,8 @@ class ApiServer:
     def _apply(self, plural: str, collection: Collection, place: Place, sent: Sent) -> Reply:
         before = collection.objects.get(place)
         given = json.loads(json.dumps(sent.body))
+        if (version := given["metadata"].pop("resourceVersion", None)) is not None:
+            _check(before or {"metadata": {}}, {"resourceVersion": version})
         after = merged(before or {}, given)
         for key in _owned_data(before or {}) - given.get("data", {}).keys():
             after["data"].pop(key)

@@ -25,7 +25,7 @@ from blockhouse_operator.adapters.fence import Fence
 from blockhouse_operator.adapters.figures import NO_ANSWER, Figures
 from blockhouse_operator.adapters.kinds import EVENT, POD, Address, Kind, Object, address_of, kind_of
 from blockhouse_operator.adapters.refusals import NotFound, Unproven, refusal
-from blockhouse_operator.adapters.store import Stores
+from blockhouse_operator.adapters.store import Place, Stores
 from blockhouse_operator.api.labels import FIELD_MANAGER
 
 log = structlog.get_logger(__name__)
@@ -86,25 +86,37 @@ class Kubernetes:
             store.answered(found, asked)
         return found
 
-    async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | None = None) -> list[Object]:
-        """Every object of the kind with these labels, page by page; all namespaces without `namespace`."""
+    async def list(
+        self,
+        kind: Kind,
+        namespace: str | None,
+        labels: Mapping[str, str] | None = None,
+        part: Callable[[Object], Object] = lambda found: found,
+    ) -> list[Object]:
+        """Every object of the kind with these labels, page by page; all namespaces without `namespace`. Of each its
+        `part` is kept: thousands of whole ones take hundreds of megabytes."""
         store = self.stores.of(kind, namespace)
         if store is not None and not self.fresh and (known := store.list(namespace, labels or {})) is not None:
-            return known
+            return list(map(part, known))
         query, asked = {"limit": str(PAGE)}, store.asked() if store is not None else 0
         if labels:
             query["labelSelector"] = ",".join(f"{key}={value}" for key, value in labels.items())
         found: list[Object] = []
+        there: set[Place] = set()
         while True:
             page = await self._request("GET", kind.path(namespace), query)
-            # Items of a list carry neither; a caller that gets one alone needs them.
-            found += [{"apiVersion": kind.api_version, "kind": kind.name, **item} for item in page["items"]]
+            for item in page["items"]:
+                # Items of a list carry neither; a caller that gets one alone needs them.
+                whole = {"apiVersion": kind.api_version, "kind": kind.name, **item}
+                found.append(part(whole))
+                if store is not None:
+                    there.add(store.answered(whole, asked))
             more = page["metadata"].get("continue")
             if not more:
                 break
             query["continue"] = more
         if store is not None:
-            store.read(namespace, labels or {}, found, asked)
+            store.read(namespace, labels or {}, there)
         return found
 
     async def proxied(
@@ -114,20 +126,27 @@ class Kubernetes:
         name = f"https:{pod}:{port}" if secure else f"{pod}:{port}"
         return await self._request("GET", POD.path(namespace, name, f"proxy{path}"), headers=headers)
 
-    async def apply(self, manifest: Object, live: Object | None) -> Written:
-        """Make what we own of the object as in the manifest; no request where it is so already."""
+    async def apply(self, manifest: Object, live: Object | None, *, alone: bool = False) -> Written:
+        """Make what we own of the object as in the manifest; no request where it is so already.
+
+        `alone`: no other object that the watches report decides about it. Then it is changed by what they reported of
+        it, if it is still as it was: raises Conflict where it has changed since.
+        """
         kind, meta = kind_of(manifest), manifest["metadata"]
         differences = drifted(manifest, live, FIELD_MANAGER) if live is not None else ()
         if live is not None and not differences:
             return "unchanged"
+        body = manifest
+        if live is not None and alone and not self.fresh:
+            body = {**manifest, "metadata": {**meta, "resourceVersion": live["metadata"]["resourceVersion"]}}
         await self._write(
             "PATCH",
             Address(kind, meta.get("namespace", ""), meta["name"]),
             {"fieldManager": FIELD_MANAGER, "force": "true"},
-            manifest,
+            body,
             content_type=APPLY,
             why="missing" if live is None else f"differs: {', '.join(differences[:5])}",
-            changes=live is not None,
+            changes=live is not None and not alone,
         )
         return "created" if live is None else "changed"
 

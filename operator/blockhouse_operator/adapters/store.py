@@ -11,7 +11,7 @@ from __future__ import annotations
 import marshal
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from sys import intern
 from typing import NamedTuple
 
@@ -116,24 +116,22 @@ class Store:
             self._note(place)
         return self._doubted
 
-    def answered(self, found: Object, asked: int) -> None:
-        """The API server answered with this object a request of that moment."""
+    def answered(self, found: Object, asked: int) -> Place:
+        """The API server answered with this object, of this place, a request of that moment."""
         version, place = _version(found), _place(found)
         known = self._entries.get(place)
         if not self._covers(found) or (known is None and version <= self._version):
-            return  # the watch was further already, and has reported it gone
+            return place  # the watch was further already, and has reported it gone
         if known is None or known.version < version:
             self._put(place, version, found)
         if self._doubts.get(place, asked + 1) <= asked and self._entries[place].version == version:
             del self._doubts[place]
+        return place
 
-    def read(self, namespace: str | None, labels: Mapping[str, str], found: Sequence[Object], asked: int) -> None:
-        """The API server was asked for all objects with these labels, and answered with those."""
-        there = {_place(item) for item in found}
+    def read(self, namespace: str | None, labels: Mapping[str, str], there: Collection[Place]) -> None:
+        """The API server was asked for all objects with these labels, and has `answered` with those."""
         for place in [place for place in self._matching(namespace, labels) if place not in there]:
             self.doubt(place)
-        for item in found:
-            self.answered(item, asked)
 
     def get(self, place: Place) -> Object | None:
         """The object; None where only the API server knows."""

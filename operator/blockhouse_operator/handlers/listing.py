@@ -84,8 +84,14 @@ class Listing:
 
     async def _listed(self, kind: Kind, scope: str | None) -> list[Object]:
         try:
-            return await self._services.kubernetes.list(kind, scope)
+            return await self._services.kubernetes.list(kind, scope, part=_without_spec)
         except NotFound:
             if kind not in (KAFKA_REASSIGNMENT, KAFKA_MIRROR):
                 raise
             return []  # its definition came with a later version than the others, and is not installed
+
+
+def _without_spec(found: Object) -> Object:
+    """What is needed of thousands."""
+    meta = {key: value for key, value in found["metadata"].items() if key != "managedFields"}
+    return {"kind": found["kind"], "metadata": meta, "status": found.get("status") or {}}

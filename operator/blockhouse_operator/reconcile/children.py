@@ -66,9 +66,11 @@ async def apply_children(
     live: Children,
     owners: Collection[str],
     over: Callable[[], bool] = lambda: False,
+    *,
+    alone: bool = False,
 ) -> Applied:
     """In order; `owners` are UIDs of which one may control a child. One object that is refused stops no other. Once it
-    is `over`, the others are left as they are."""
+    is `over`, the others are left as they are. `alone` as in `Kubernetes.apply`."""
     applied = Applied()
     for manifest in manifests:
         await asyncio.sleep(0)  # thousands that are as they should be must not keep the lease from being renewed
@@ -86,7 +88,7 @@ async def apply_children(
                 applied.taken.append(f"{name} {whose}; rename this pipeline, or remove that object")
             elif found is not None and found["metadata"].get("deletionTimestamp"):
                 applied.ending.append(name)
-            elif await kubernetes.apply(manifest, found) != "unchanged":
+            elif await kubernetes.apply(manifest, found, alone=alone) != "unchanged":
                 applied.written.append(name)
         except Permanent as error:
             log.warning("apply_refused", object=name, error=str(error))

@@ -194,12 +194,11 @@ class PipelineReconciler:
     async def _apply(
         self, services: Services, pipeline: BlockAggregator, due: Sequence[int], shards: Children, applied: Applied
     ) -> Sequence[Object]:
-        """Write these shards and what belongs to the pipeline, for APPLYING_SECONDS at most. Returns all manifests."""
+        """Write these shards and what belongs to the pipeline, for APPLYING_SECONDS at most, by its spec alone, which
+        was read. Returns all manifests."""
         manifests, until = children(pipeline, services.zones, due), services.clock() + APPLYING_SECONDS
-        written = await apply_children(
-            services.kubernetes, manifests, shards, pipeline.owners(), over=lambda: services.clock() > until
-        )
-        applied.add(written)
+        about = (manifests, shards, pipeline.owners(), lambda: services.clock() > until)
+        applied.add(await apply_children(services.kubernetes, *about, alone=True))
         await self._shards.restore(services, pipeline, due, shards, applied)
         return manifests
 

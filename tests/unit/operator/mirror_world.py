@@ -65,7 +65,7 @@ class World:
         found = [found for (name, _), found in self.objects.items() if name == kind.name]
         return [each for each in found if (given or {}).items() <= each["metadata"].get("labels", {}).items()]
 
-    async def apply(self, manifest: Any, live: Any) -> str:
+    async def apply(self, manifest: Any, live: Any, **_: bool) -> str:
         if manifest["kind"] in self.refused:
             raise Permanent("not allowed", reason="Forbidden")
         if live is not None and all(live.get(key) == value for key, value in manifest.items()):

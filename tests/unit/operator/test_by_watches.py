@@ -130,14 +130,42 @@ async def test_a_shard_that_has_changed_since_it_was_reported_is_read_again(flee
     assert now["metadata"]["annotations"] == {RESTART: "of this shard alone"}
 
 
+async def test_a_change_of_the_spec_reaches_the_shards_without_all_of_them_being_read(fleet: Fleet) -> None:
+    outdate(fleet)
+    await fleet.caught_up()
+
+    await fleet.pipeline()
+
+    assert images(fleet) == ["blockhouse/aggregator:other"] * 2
+    assert not sent(fleet, "GET", "clickhouseshardingests")
+
+
+async def test_a_shard_that_has_changed_meanwhile_is_read_before_its_spec_is_changed(fleet: Fleet) -> None:
+    outdate(fleet)
+    await fleet.caught_up()
+    fleet.api.silent = True
+    suspend(fleet)
+
+    await fleet.pipeline()
+
+    assert images(fleet) == ["blockhouse/aggregator:other"] * 2
+    assert sent(fleet, "GET", "clickhouseshardingests"), "refused, and then decided by all"
+
+
+def images(fleet: Fleet) -> list[str]:
+    """Of the aggregators, by shard."""
+    found = fleet.api.of("clickhouseshardingests")
+    return [found[NAMESPACE, f"{NAME}-{number}"]["spec"]["aggregator"]["image"] for number in range(fleet.shards)]
+
+
 async def test_a_change_of_many_shards_is_interrupted_to_read_the_spec_again(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Thousands take a quarter of an hour: what is asked for meanwhile must not wait for so long."""
     apply = Kubernetes.apply
 
-    async def slow(self: Kubernetes, manifest: Any, live: Any) -> str:
-        written = await apply(self, manifest, live)
+    async def slow(self: Kubernetes, manifest: Any, live: Any, **options: bool) -> str:
+        written = await apply(self, manifest, live, **options)
         fleet.now += (written != "unchanged") * 2 * APPLYING_SECONDS
         return written
 
@@ -145,19 +173,15 @@ async def test_a_change_of_many_shards_is_interrupted_to_read_the_spec_again(
     outdate(fleet)
     await fleet.caught_up()
 
-    def images() -> list[str]:
-        found = fleet.api.of("clickhouseshardingests")
-        return [found[NAMESPACE, f"{NAME}-{number}"]["spec"]["aggregator"]["image"] for number in range(fleet.shards)]
-
     assert await fleet.pipeline() == 0.0
-    assert images().count("blockhouse/aggregator:other") == 1
+    assert images(fleet).count("blockhouse/aggregator:other") == 1
     conditions = fleet.api.of(BLOCK_AGGREGATOR.plural)[NAMESPACE, NAME]["status"]["conditions"]
     assert [c["message"] for c in conditions if c["type"] == "Reconciling"] == ["2 shards are behind the spec"]
     outdate(fleet, "newer")
     await fleet.caught_up()
     for _ in range(3):
         await fleet.pipeline()
-    assert images() == ["blockhouse/aggregator:newer"] * 2
+    assert images(fleet) == ["blockhouse/aggregator:newer"] * 2
 
 
 async def test_a_rollout_comes_to_its_end(fleet: Fleet) -> None:

@@ -46,7 +46,7 @@ async def test_what_is_not_described_is_deleted_but_never_a_volume_claim() -> No
 class Unchanged:
     """An API server that has everything already."""
 
-    async def apply(self, manifest: Any, live: Any) -> str:
+    async def apply(self, manifest: Any, live: Any, **_: bool) -> str:
         return "unchanged"
 
 

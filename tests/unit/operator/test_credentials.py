@@ -56,7 +56,7 @@ class FakeKubernetes:
         data = {key: b64encode(value.encode()).decode() for key, value in content.items()}
         self.secrets[name] = {"metadata": {"labels": labels.CHILD, "name": name}, "data": data}
 
-    async def apply(self, manifest: Any, live: Any) -> str:
+    async def apply(self, manifest: Any, live: Any, **_: bool) -> str:
         if manifest == live:
             return "unchanged"
         self.writes += 1

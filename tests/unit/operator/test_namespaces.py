@@ -35,7 +35,7 @@ class Api:
         self.errors: dict[str | None, Exception] = {}
         self.asked: list[str | None] = []
 
-    async def list(self, kind: Kind, namespace: str | None, labels: object = None) -> list[dict[str, Any]]:
+    async def list(self, kind: Kind, namespace: str | None, labels: object = None, **_: object) -> list[dict[str, Any]]:
         self.asked.append(namespace)
         if namespace in self.errors:
             raise self.errors[namespace]

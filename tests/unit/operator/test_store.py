@@ -77,10 +77,15 @@ def test_an_older_report_takes_nothing_back(store: Store) -> None:
     assert version_of(store) == "105"
 
 
+def read(store: Store, found: list[Any], asked: int) -> None:
+    """A request of that moment for all objects with LABELS, answered with those."""
+    store.read("ns", LABELS, {store.answered(each, asked) for each in found})
+
+
 def test_what_was_reported_gone_does_not_come_back_by_an_answer_that_was_on_its_way(store: Store) -> None:
     asked = store.asked()
     store.reported(pod(110), gone=True)
-    store.read("ns", LABELS, [pod(90)], asked)
+    read(store, [pod(90)], asked)
 
     assert names(store) == []
 
@@ -112,18 +117,18 @@ def test_after_a_write_that_shows_no_object_the_api_server_is_asked(store: Store
 def test_only_an_answer_to_a_later_request_settles_a_doubt(store: Store) -> None:
     before = store.asked()
     store.doubt(PLACE)
-    store.read("ns", LABELS, [pod(90)], before)
+    read(store, [pod(90)], before)
     assert names(store) is None
 
     store.reported(pod(101))
     assert names(store) is None, "an event that was on its way before the write"
 
-    store.read("ns", LABELS, [pod(101)], store.asked())
+    read(store, [pod(101)], store.asked())
     assert names(store) == ["a"]
 
 
 def test_what_a_request_did_not_find_is_not_given_any_more(store: Store) -> None:
-    store.read("ns", LABELS, [], store.asked())
+    read(store, [], store.asked())
 
     assert names(store) is None
     store.reported(pod(101), gone=True)
