@@ -10,35 +10,17 @@ from typing import Any
 import pytest
 
 from blockhouse_operator.adapters.kinds import BLOCK_AGGREGATOR
-from blockhouse_operator.adapters.kubernetes import Kubernetes
 from blockhouse_operator.api.labels import RESTART, SPEC_HASH
-from blockhouse_operator.reconcile.pipeline import APPLYING_SECONDS
 from e2e.memory.fleet import NAME, NAMESPACE, Fleet
+from tests.unit.operator.fleet_world import outdate, sent, settled
 
 POD = (NAMESPACE, f"{NAME}-0-dc-a-0-0")
 
 
 @pytest.fixture
 async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
-    """Two shards, all well, and nothing left to do."""
-    made = Fleet(2, tmp_path)
-    with made.kafka.here():
-        async with made.watched():
-            await made.settle()
-            await made.both()
-            made.api.requests.clear()
-            yield made
-
-
-def sent(fleet: Fleet, method: str, *words: str) -> list[str]:
-    return [r.path for r in fleet.api.requests if r.method == method and all(word in r.path for word in words)]
-
-
-def outdate(fleet: Fleet, tag: str = "other") -> None:
-    """A change of the spec for which pods have to be replaced."""
-    found = copy.deepcopy(fleet.api.of(BLOCK_AGGREGATOR.plural)[NAMESPACE, NAME])
-    found["spec"]["aggregator"]["image"] = f"blockhouse/aggregator:{tag}"
-    fleet.api.put(BLOCK_AGGREGATOR.plural, found)
+    async with settled(tmp_path) as made:
+        yield made
 
 
 def unready(fleet: Fleet, replica: str) -> None:
@@ -96,92 +78,6 @@ async def test_what_others_change_is_seen_and_undone(fleet: Fleet) -> None:
 
     assert fleet.api.of("services")[service]["spec"]["ports"]
     assert not fleet.api.of("clickhouseshardingests")[place]["spec"].get("suspend")
-
-
-def suspend(fleet: Fleet) -> None:
-    """The first shard, by hand."""
-    found = copy.deepcopy(fleet.api.of("clickhouseshardingests")[NAMESPACE, f"{NAME}-0"])
-    found["spec"]["suspend"] = True
-    fleet.api.put("clickhouseshardingests", found)
-
-
-async def test_a_shard_that_another_changed_is_corrected_without_all_others_being_read(fleet: Fleet) -> None:
-    suspend(fleet)
-    await fleet.caught_up()
-
-    await fleet.pipeline()
-
-    assert not fleet.api.of("clickhouseshardingests")[NAMESPACE, f"{NAME}-0"]["spec"].get("suspend")
-    assert not sent(fleet, "GET", "clickhouseshardingests")
-
-
-async def test_a_shard_that_has_changed_since_it_was_reported_is_read_again(fleet: Fleet) -> None:
-    suspend(fleet)
-    await fleet.caught_up()
-    fleet.api.silent = True
-    found = copy.deepcopy(fleet.api.of("clickhouseshardingests")[NAMESPACE, f"{NAME}-0"])
-    found["metadata"]["annotations"] = {RESTART: "of this shard alone"}
-    fleet.api.put("clickhouseshardingests", found)
-
-    await fleet.pipeline()
-
-    now = fleet.api.of("clickhouseshardingests")[NAMESPACE, f"{NAME}-0"]
-    assert not now["spec"].get("suspend")
-    assert now["metadata"]["annotations"] == {RESTART: "of this shard alone"}
-
-
-async def test_a_change_of_the_spec_reaches_the_shards_without_all_of_them_being_read(fleet: Fleet) -> None:
-    outdate(fleet)
-    await fleet.caught_up()
-
-    await fleet.pipeline()
-
-    assert images(fleet) == ["blockhouse/aggregator:other"] * 2
-    assert not sent(fleet, "GET", "clickhouseshardingests")
-
-
-async def test_a_shard_that_has_changed_meanwhile_is_read_before_its_spec_is_changed(fleet: Fleet) -> None:
-    outdate(fleet)
-    await fleet.caught_up()
-    fleet.api.silent = True
-    suspend(fleet)
-
-    await fleet.pipeline()
-
-    assert images(fleet) == ["blockhouse/aggregator:other"] * 2
-    assert sent(fleet, "GET", "clickhouseshardingests"), "refused, and then decided by all"
-
-
-def images(fleet: Fleet) -> list[str]:
-    """Of the aggregators, by shard."""
-    found = fleet.api.of("clickhouseshardingests")
-    return [found[NAMESPACE, f"{NAME}-{number}"]["spec"]["aggregator"]["image"] for number in range(fleet.shards)]
-
-
-async def test_a_change_of_many_shards_is_interrupted_to_read_the_spec_again(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Thousands take a quarter of an hour: what is asked for meanwhile must not wait for so long."""
-    apply = Kubernetes.apply
-
-    async def slow(self: Kubernetes, manifest: Any, live: Any, **options: bool) -> str:
-        written = await apply(self, manifest, live, **options)
-        fleet.now += (written != "unchanged") * 2 * APPLYING_SECONDS
-        return written
-
-    monkeypatch.setattr(Kubernetes, "apply", slow)
-    outdate(fleet)
-    await fleet.caught_up()
-
-    assert await fleet.pipeline() == 0.0
-    assert images(fleet).count("blockhouse/aggregator:other") == 1
-    conditions = fleet.api.of(BLOCK_AGGREGATOR.plural)[NAMESPACE, NAME]["status"]["conditions"]
-    assert [c["message"] for c in conditions if c["type"] == "Reconciling"] == ["2 shards are behind the spec"]
-    outdate(fleet, "newer")
-    await fleet.caught_up()
-    for _ in range(3):
-        await fleet.pipeline()
-    assert images(fleet) == ["blockhouse/aggregator:newer"] * 2
 
 
 async def test_a_rollout_comes_to_its_end(fleet: Fleet) -> None:

@@ -11,20 +11,15 @@ import pytest
 
 from blockhouse_operator.adapters.kinds import BLOCK_AGGREGATOR
 from e2e.memory.fleet import NAME, NAMESPACE, Fleet
+from tests.unit.operator.fleet_world import settled
 
 KINDS = ("blockaggregators", "clickhouseshardingests")
 
 
 @pytest.fixture
 async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
-    """Two shards, all well, and nothing left to do."""
-    made = Fleet(2, tmp_path)
-    with made.kafka.here():
-        async with made.watched():
-            await made.settle()
-            await made.both()
-            made.api.requests.clear()
-            yield made
+    async with settled(tmp_path) as made:
+        yield made
 
 
 def change(fleet: Fleet, **fields: Any) -> None:
