@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from blockhouse_operator.api import labels
 from e2e.cluster import Cluster, Request
@@ -89,12 +90,21 @@ class Fleet:
 
 @dataclass(frozen=True)
 class Roll:
-    """One restart of all replicas of ROLLING. `before` has the uids of all replicas' pods."""
+    """One restart of all replicas of ROLLING. `before` has the uids of all replicas' pods.
+
+    `ready` are times, as `Request.at`, at which an API server that was started in it had become ready: before that it
+    may know no roles, and refuses every request.
+    """
 
     fleet: Fleet
     history: PodHistory
     began: int
     before: dict[str, str]
+    ready: list[str] = field(default_factory=list)
+
+    def start_api_server(self) -> None:
+        self.fleet.cluster.api.start()
+        self.ready.append(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
 
     def evicted(self) -> Counter[str]:
         """How often operators ended each pod; the API server agreed."""
@@ -120,7 +130,8 @@ class Roll:
         assert kept.items() <= self.before.items(), "nothing was asked of this pipeline"
         assert writes.total() <= bounds.writes, writes
         assert lists["pods"] <= bounds.lists, lists
-        assert [str(r) for r in self._asked() if r.code in (401, 403)] == []
+        refused = [str(r) for r in self._asked() if r.code in (401, 403) and r.at > max(self.ready, default="")]
+        assert refused == [], refused
 
     def _renewed(self) -> bool:
         present = self.history.present()

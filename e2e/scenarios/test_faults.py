@@ -53,7 +53,7 @@ def test_the_api_server_is_down_for_two_minutes(fleet: Fleet) -> None:
         try:
             fleet.endure(DOWN_SECONDS)
         finally:
-            fleet.cluster.api.start()
+            roll.start_api_server()
 
 
 def test_the_api_server_freezes_with_every_connection_open(fleet: Fleet) -> None:
