@@ -92,19 +92,20 @@ class Fleet:
 class Roll:
     """One restart of all replicas of ROLLING. `before` has the uids of all replicas' pods.
 
-    `ready` are times, as `Request.at`, at which an API server that was started in it had become ready: before that it
-    may know no roles, and refuses every request.
+    `starts` are times, as `Request.at`, between which an API server was starting: before it is ready it may know no
+    roles, and refuses every request.
     """
 
     fleet: Fleet
     history: PodHistory
     began: int
     before: dict[str, str]
-    ready: list[str] = field(default_factory=list)
+    starts: list[tuple[str, str]] = field(default_factory=list)
 
     def start_api_server(self) -> None:
+        began = _now()
         self.fleet.cluster.api.start()
-        self.ready.append(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+        self.starts.append((began, _now()))
 
     def evicted(self) -> Counter[str]:
         """How often operators ended each pod; the API server agreed."""
@@ -130,8 +131,11 @@ class Roll:
         assert kept.items() <= self.before.items(), "nothing was asked of this pipeline"
         assert writes.total() <= bounds.writes, writes
         assert lists["pods"] <= bounds.lists, lists
-        refused = [str(r) for r in self._asked() if r.code in (401, 403) and r.at > max(self.ready, default="")]
+        refused = [str(r) for r in self._asked() if r.code in (401, 403) and not self._starting(r.at)]
         assert refused == [], refused
+
+    def _starting(self, at: str) -> bool:
+        return any(began <= at <= ready for began, ready in self.starts)
 
     def _renewed(self) -> bool:
         present = self.history.present()
@@ -150,6 +154,10 @@ class Roll:
         for request in self.fleet.cluster.audit.requests(since=self.began):
             if request.user.endswith("-operator"):
                 yield request
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def ends_a_pod(request: Request) -> bool:

@@ -136,7 +136,7 @@ class ClusterTopics:
             log.info("topic_step", cluster=self._cluster.name, topic=step.topic, step=_words(step))
         if steps and not self._services.dry_run:
             by_name = {topic.name: topic for topic in desired}
-            due = (step for step in steps if self._still_desired(by_name[step.topic]))  # at that moment
+            due = (step for step in steps if self._still_desired(by_name[step.topic]))  # when it is taken
             refused = carry_out(self._cluster, due, self._services.fence)
             seen = observe_topics(self._cluster, read, seen)
         failed = {topic: self._failed(Reason.TOPIC_FAILED, error) for topic, error in refused.items()}

@@ -73,6 +73,7 @@ class PipelineReconciler:
         self._reported: set[tuple[str, str]] = set()
         self._undisputed = Undisputed()
         self._backoff = Backoff()
+        self._left: dict[str, frozenset[str]] = {}
 
     async def reconcile(self, namespace: str, name: str) -> float | None:
         """Returns after how many seconds it wants the next reconcile; None when it is gone or going: its children go by
@@ -93,8 +94,7 @@ class PipelineReconciler:
         except InvalidSpec as error:
             await self._refuse(services, live, error)
             return services.resync
-        zones = [zone.name for zone in pipeline.spec.zones]
-        if other := await self._scope.other(namespace, zones):
+        if other := await self._scope.other(namespace, [zone.name for zone in pipeline.spec.zones]):
             await self._leave(services, live, other)
             return services.resync
         seen = await self._disputed(services, pipeline, live)
@@ -194,11 +194,15 @@ class PipelineReconciler:
     async def _apply(
         self, services: Services, pipeline: BlockAggregator, due: Sequence[int], shards: Children, applied: Applied
     ) -> Sequence[Object]:
-        """Write these shards and what belongs to the pipeline, for APPLYING_SECONDS at most, by its spec alone, which
-        was read. Returns all manifests."""
-        manifests, until = children(pipeline, services.zones, due), services.clock() + APPLYING_SECONDS
+        """Write these shards and what belongs to the pipeline, by its spec alone, which was read, for APPLYING_SECONDS
+        at most. What was left before comes first: what is refused keeps nothing waiting. Returns all manifests."""
+        left = self._left.get(pipeline.uid, frozenset())
+        made, until = children(pipeline, services.zones, due), services.clock() + APPLYING_SECONDS
+        manifests = sorted(made, key=lambda one: f"{one['kind']} {one['metadata']['name']}" not in left)
         about = (manifests, shards, pipeline.owners(), lambda: services.clock() > until)
-        applied.add(await apply_children(services.kubernetes, *about, alone=True))
+        written = await apply_children(services.kubernetes, *about, alone=True)
+        self._left[pipeline.uid] = frozenset(written.left)
+        applied.add(written)
         await self._shards.restore(services, pipeline, due, shards, applied)
         return manifests
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from blockhouse.errors import Permanent, Retryable
 from blockhouse_operator.adapters.kinds import BLOCK_AGGREGATOR
 from blockhouse_operator.adapters.kubernetes import Kubernetes
 from blockhouse_operator.api.labels import RESTART
@@ -53,6 +54,21 @@ async def test_a_shard_that_has_changed_since_it_was_reported_is_read_again(flee
     now = fleet.api.of("clickhouseshardingests")[NAMESPACE, f"{NAME}-0"]
     assert not now["spec"].get("suspend")
     assert now["metadata"]["annotations"] == {RESTART: "of this shard alone"}
+
+
+async def test_a_shard_is_not_corrected_to_what_its_pipeline_was_before(fleet: Fleet) -> None:
+    """Both were suspended, and only the shard was reported: the pipeline is never taken from a watch."""
+    suspend(fleet)
+    await fleet.caught_up()
+    fleet.api.silent = True
+    found = copy.deepcopy(fleet.api.of(BLOCK_AGGREGATOR.plural)[NAMESPACE, NAME])
+    found["spec"]["suspend"] = True
+    fleet.api.put(BLOCK_AGGREGATOR.plural, found)
+
+    await fleet.pipeline()
+
+    shards = fleet.api.of("clickhouseshardingests")
+    assert all(shards[NAMESPACE, f"{NAME}-{number}"]["spec"].get("suspend") for number in (0, 1))
 
 
 async def test_a_change_of_the_spec_reaches_the_shards_without_all_of_them_being_read(fleet: Fleet) -> None:
@@ -101,3 +117,25 @@ async def test_a_change_of_many_shards_is_interrupted_to_read_the_spec_again(
     for _ in range(3):
         await fleet.pipeline()
     assert images(fleet) == ["blockhouse/aggregator:newer"] * 2
+
+
+async def test_shards_that_are_refused_keep_no_other_from_its_change(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time they take all the seconds there are."""
+    apply = Kubernetes.apply
+
+    async def refused(self: Kubernetes, manifest: Any, live: Any, **options: bool) -> str:
+        if manifest["metadata"]["name"] == f"{NAME}-0":
+            fleet.now += 2 * APPLYING_SECONDS
+            raise Permanent("a webhook refuses it", reason="Forbidden")
+        return await apply(self, manifest, live, **options)
+
+    monkeypatch.setattr(Kubernetes, "apply", refused)
+    outdate(fleet)
+    await fleet.caught_up()
+    for _ in range(2):
+        with pytest.raises(Retryable, match="a webhook refuses it"):
+            await fleet.pipeline()
+
+    assert images(fleet)[1] == "blockhouse/aggregator:other"

@@ -113,9 +113,10 @@ async def created(http: Http) -> str:
         raise Unproven("it changes what is there")
 
     known = {**vars(SERVICES), "http": http, "kubernetes": Reports(), "must_be_fresh": must_be_fresh}
-    services, resource = SimpleNamespace(**known), resource_of(DDL)
+    services: Any = SimpleNamespace(**known)
+    resource = resource_of(DDL)
     seen = shard(*(consuming(replica.name) for replica in resource.spec.replicas))
-    (status,) = await TableKeeper().keep(services, resource, {}, seen, CONTENTS)  # type: ignore[arg-type]
+    (status,) = await TableKeeper().keep(services, resource, {}, seen, CONTENTS)
     assert status.state == Reason.SCHEMA_CHANGING.value
     return status.message
 
