@@ -30,8 +30,10 @@ def opened(stack: Stack, names: Names) -> Iterator[Opener]:
     with ExitStack() as closing:
 
         def open_(holder: str) -> tuple[Session, TableLocks]:
-            root = names.zookeeper_root
-            config = ZooKeeper(servers=stack.zookeeper.connect, root=root, session_timeout_seconds=SESSION_SECONDS)
+            # Twice, as an ensemble has several servers: one that accepts a connection while it starts may never answer
+            # it, for which a client waits its session's timeout divided by the servers.
+            servers = f"{stack.zookeeper.connect},{stack.zookeeper.connect}"
+            config = ZooKeeper(servers=servers, root=names.zookeeper_root, session_timeout_seconds=SESSION_SECONDS)
             session = closing.enter_context(Session(config, timeout=15.0))
             return session, TableLocks(session, "01", holder=holder)
 
