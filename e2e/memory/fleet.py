@@ -109,7 +109,7 @@ class Kafka:
         self.topics: dict[str, dict[str, CreateTopic]] = {}
         self.observations = 0
 
-    def observe(self, cluster: KafkaCluster, topics: Sequence[str], _known: ClusterSeen | None = None) -> ClusterSeen:
+    def observe(self, cluster: KafkaCluster, topics: Sequence[str], *_: object) -> ClusterSeen:
         self.observations += 1
         there = self.topics.get(cluster.name, {})
         partitions = {

@@ -97,6 +97,22 @@ def test_single_topics_are_read_into_what_is_known_of_the_cluster(stack: Stack, 
     assert wait_until(lambda: not observe_topics(cluster, [first.name], known).of_topic(first.name), timeout=60)
 
 
+def test_only_settings_by_which_a_topic_is_judged_are_read(stack: Stack, names: Names) -> None:
+    cluster = KafkaCluster(name="a", bootstrap_servers=stack.kafka["a"].bootstrap)
+    compacted = {"retention.ms": "1000000", "segment.ms": "7000000", "cleanup.policy": "compact"}
+    made = DesiredTopic(names.topic, 1, 1, compacted, rack_aware=False)
+    carry_out(cluster, plan_topics([made], observe_topics(cluster, [])).steps, OpenFence())
+    assert wait_until(lambda: partitions(cluster, names.topic) == 1, timeout=60)
+    desired = replace(made, config={"retention.ms": "2000000"})
+
+    seen = observe_topics(cluster, [names.topic], settings=desired.judged_by)
+
+    assert seen.configs == {names.topic: {"retention.ms": "1000000", "cleanup.policy": "compact"}}
+    plan = plan_topics([desired], seen)
+    assert plan.steps == (SetConfig(names.topic, {"retention.ms": "2000000"}),)
+    assert any("compacted" in fault for fault in plan.faults)
+
+
 def test_a_topic_that_is_refused_keeps_no_other_from_its_steps(stack: Stack, names: Names) -> None:
     cluster = KafkaCluster(name="a", bootstrap_servers=stack.kafka["a"].bootstrap)
     refused, made = f"{names.topic}-refused", f"{names.topic}-made"

@@ -149,14 +149,17 @@ class KafkaFleet:
             words, request, reason=ClusterAuthorizationFailedError.__name__, right=denials.right_of(request)
         )
 
-    def topic_configs(self, topics: Collection[str], unread: list[str] | None = None) -> dict[str, dict[str, str]]:
-        """What each of these existing topics has set for itself, as the broker spells it; defaults are left out.
+    def topic_configs(
+        self, topics: Collection[str], unread: list[str] | None = None, only: Collection[str] | None = None
+    ) -> dict[str, dict[str, str]]:
+        """What each of these existing topics has set for itself, as the broker spells it, of `only` those settings;
+        defaults are left out.
 
         Raises Permanent where settings may not be read; or adds those topics to `unread`.
         """
         return {
             topic: {name: setting.value for name, setting in found.items() if setting.source is SettingSource.TOPIC}
-            for topic, found in settings.describe(self._requests, settings.TOPIC, topics, unread=unread).items()
+            for topic, found in settings.describe(self._requests, settings.TOPIC, topics, only, unread).items()
         }
 
     def topic_settings(self, topics: Collection[str], only: Collection[str]) -> dict[str, dict[str, Setting]]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from blockhouse.fleet.kafka_admin import KafkaFleet
 from blockhouse.fleet.topics import AddPartitions, ClusterSeen, CreateTopic, SetConfig, TopicStep
 
 
-def observe(fleet: KafkaFleet, topics: Sequence[str], known: ClusterSeen | None = None) -> ClusterSeen:
-    """Brokers, all partitions, and settings of `topics`. With `known` only these topics are read, and the others are as
-    they were in it. Raises Retryable when the cluster does not answer, Permanent when it refuses us; asked for one
-    topic alone also where its settings may not be read."""
+def observe(
+    fleet: KafkaFleet, topics: Sequence[str], known: ClusterSeen | None = None, settings: Collection[str] | None = None
+) -> ClusterSeen:
+    """Brokers, all partitions, and `settings` of `topics`, or all of theirs. With `known` only these topics are read,
+    and the others are as they were in it. Raises Retryable when the cluster does not answer, Permanent when it refuses
+    us; asked for one topic alone also where its settings may not be read."""
     brokers, partitions = fleet.brokers(), fleet.partitions(None if known is None else topics)
     existing = {key.topic for key in partitions}
     if known is not None:
@@ -19,7 +21,7 @@ def observe(fleet: KafkaFleet, topics: Sequence[str], known: ClusterSeen | None 
         partitions |= {key: state for key, state in known.partitions.items() if key.topic not in others}
     unread: list[str] = []
     found = [topic for topic in topics if topic in existing]
-    configs = fleet.topic_configs(found, unread if len(topics) > 1 else None)
+    configs = fleet.topic_configs(found, unread if len(topics) > 1 else None, settings)
     return ClusterSeen(brokers, partitions, configs, frozenset(unread))
 
 

@@ -15,6 +15,8 @@ from blockhouse.fleet.model import PartitionState
 from blockhouse.placement.model import Broker, InvalidInput, PartitionMap, ReplicaSet, TopicPartition
 from blockhouse.placement.topics import assign_partitions
 
+_CLEANUP = "cleanup.policy"
+
 
 @dataclass(frozen=True, slots=True)
 class DesiredTopic:
@@ -26,10 +28,16 @@ class DesiredTopic:
     config: Mapping[str, str] = field(default_factory=dict)
     rack_aware: bool = True
 
+    @property
+    def judged_by(self) -> frozenset[str]:
+        """The settings of a live topic by which `plan_topics` decides."""
+        return frozenset({_CLEANUP, *self.config})
+
 
 @dataclass(frozen=True)
 class ClusterSeen:
-    """One Kafka cluster at one moment: live brokers, every partition of every topic, settings of the desired topics.
+    """One Kafka cluster at one moment: live brokers, every partition of every topic, settings of the desired topics
+    (those that were asked for).
 
     `unread` are desired topics that exist and whose settings may not be read.
     """
@@ -129,7 +137,7 @@ def _place_missing(
 
 
 def _faults(topic: DesiredTopic, seen: ClusterSeen, config: Mapping[str, str]) -> Iterator[str]:
-    if "compact" in config.get("cleanup.policy", "") and "cleanup.policy" not in topic.config:
+    if "compact" in config.get(_CLEANUP, "") and _CLEANUP not in topic.config:
         yield f"topic {topic.name} is compacted and cannot be loaded exactly once; set cleanup.policy=delete"
     partitions = seen.of_topic(topic.name)
     have = len(partitions)

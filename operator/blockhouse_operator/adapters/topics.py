@@ -5,7 +5,7 @@ Connections are not kept between observations: a rotated password counts at once
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Permanent
@@ -15,10 +15,15 @@ from blockhouse.fleet.topics import ClusterSeen, TopicStep
 from blockhouse_operator.adapters.fence import Fence
 
 
-def observe_topics(cluster: KafkaCluster, topics: Sequence[str], known: ClusterSeen | None = None) -> ClusterSeen:
+def observe_topics(
+    cluster: KafkaCluster,
+    topics: Sequence[str],
+    known: ClusterSeen | None = None,
+    settings: Collection[str] | None = None,
+) -> ClusterSeen:
     """As `topic_steps.observe`."""
     with KafkaFleet(cluster) as fleet:
-        return topic_steps.observe(fleet, topics, known)
+        return topic_steps.observe(fleet, topics, known, settings)
 
 
 def carry_out(cluster: KafkaCluster, steps: Iterable[TopicStep], fence: Fence) -> dict[str, Permanent]:

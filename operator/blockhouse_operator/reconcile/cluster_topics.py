@@ -51,6 +51,7 @@ class ClusterTopics:
         self._services = services
         self._cluster = cluster
         self._asked: dict[str, float] = {}
+        self._judged_by: frozenset[str] = frozenset()
         self._questions: dict[str, _Question] = {}
         self._seen: ClusterSeen | None = None
         self._seen_at = float("-inf")
@@ -60,6 +61,7 @@ class ClusterTopics:
         """How the topic is, after what it lacked was added; None where the cluster takes longer than PATIENCE_SECONDS:
         it is asked all the same, and the answer is there at one of the next calls."""
         self._asked[desired.name] = self._services.clock()
+        self._judged_by |= desired.judged_by
         question = self._questions.get(desired.name)
         if question is None or question.desired != desired:
             if known := self._known(desired):
@@ -130,7 +132,7 @@ class ClusterTopics:
     ) -> tuple[dict[str, TopicStatus], ClusterSeen]:
         """In a thread. Reads again after what it did, so that the status shows what is, not what was asked for. Nothing
         is done that was taken back while the cluster did not answer: partitions that are added stay."""
-        seen = observe_topics(self._cluster, read, known)
+        seen = self._observe(read, known)
         steps, refused = plan_topics(desired, seen).steps, {}
         for step in steps:
             log.info("topic_step", cluster=self._cluster.name, topic=step.topic, step=_words(step))
@@ -138,9 +140,13 @@ class ClusterTopics:
             by_name = {topic.name: topic for topic in desired}
             due = (step for step in steps if self._still_desired(by_name[step.topic]))  # when it is taken
             refused = carry_out(self._cluster, due, self._services.fence)
-            seen = observe_topics(self._cluster, read, seen)
+            seen = self._observe(read, seen)
         failed = {topic: self._failed(Reason.TOPIC_FAILED, error) for topic, error in refused.items()}
         return {topic.name: failed.get(topic.name) or self._read(topic, seen) for topic in desired}, seen
+
+    def _observe(self, topics: Sequence[str], known: ClusterSeen | None) -> ClusterSeen:
+        """Without settings that nobody asks for: of each topic a broker has over thirty."""
+        return observe_topics(self._cluster, topics, known, self._judged_by)
 
     def _still_desired(self, desired: DesiredTopic) -> bool:
         """Whether no shard has asked for something else of the topic since."""
@@ -150,7 +156,7 @@ class ClusterTopics:
     def _read(self, desired: DesiredTopic, seen: ClusterSeen) -> TopicStatus:
         if desired.name in seen.unread:
             try:
-                seen = observe_topics(self._cluster, [desired.name], seen)
+                seen = self._observe([desired.name], seen)
             except Permanent as error:
                 return self._failed(Reason.TOPIC_FAILED, error)
         return self._status(desired, seen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -41,7 +41,9 @@ class Cluster:
     answers: threading.Event = field(default_factory=threading.Event)
     now: float = 0.0
 
-    def observe(self, cluster: KafkaCluster, topics: Sequence[str], known: ClusterSeen | None = None) -> ClusterSeen:
+    def observe(
+        self, cluster: KafkaCluster, topics: Sequence[str], known: ClusterSeen | None, settings: Collection[str]
+    ) -> ClusterSeen:
         assert self.answers.wait(60)
         self.observed.append(list(topics))
         self.whole += known is None
@@ -57,7 +59,11 @@ class Cluster:
         }
         if known is not None:
             partitions |= {key: state for key, state in known.partitions.items() if key.topic not in topics}
-        read = {name: self.configs.get(name, {}) for name in topics if name in self.topics and name not in self.unread}
+        read = {
+            name: {key: value for key, value in self.configs.get(name, {}).items() if key in settings}
+            for name in topics
+            if name in self.topics and name not in self.unread
+        }
         return ClusterSeen(BROKERS, partitions, read, frozenset(self.unread & set(topics)))
 
     def carry_out(self, cluster: KafkaCluster, steps: Iterable[TopicStep], fence: Fence) -> dict[str, Permanent]:
