@@ -5,7 +5,7 @@
 BIN := .venv/bin
 ARGS ?=
 # Each worker has a cluster of its own; one that is given has room for one operator.
-E2E_WORKERS := $(if $(BLOCKHOUSE_E2E_KUBECONFIG),-n 0,-n 2 --dist loadgroup)
+E2E_WORKERS := $(if $(BLOCKHOUSE_E2E_KUBECONFIG),-n 0,-n 3 --dist loadgroup)
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -27,6 +27,8 @@ _numbers = itertools.count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Of several processes none is to begin a long one when the others are at their last.
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
     if not os.environ.get(VARIABLE):
         return
     for item in items:

@@ -56,6 +56,7 @@ def field(found: dict[str, Any], path: str) -> Any:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.own_cluster("its pods are played by nodes of KWOK's")
 @pytest.mark.core
 def test_a_pipeline_lives(site: Site, home: str) -> None:

@@ -58,6 +58,7 @@ def tasks(site: Site, namespace: str) -> tuple[int, int]:
     return found.get("assigned", 0), found.get("running", 0)
 
 
+@pytest.mark.long
 def test_a_mirror_moves_records_through_its_whole_life(site: Site, namespace: str, tmp_path: Path) -> None:
     source, topic = site.surroundings.kafka["a"], f"{namespace}-events"
     source.create_topic(topic, partitions=PARTITIONS)

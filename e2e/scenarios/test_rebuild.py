@@ -235,6 +235,7 @@ def test_a_volume_that_was_lost_is_cloned_once_others_are_proven_to_have_its_dat
         assert "Rebuilding" in story.reasons("Reconciling", f"csi/{name}-0")
 
 
+@pytest.mark.long
 def test_a_replica_whose_node_is_lost_with_its_local_volume_is_cloned_on_another(site: Site, namespace: str) -> None:
     name = "nodeless"
     mine, other = every = [f"{name}-0-main-{index}" for index in (0, 1)]

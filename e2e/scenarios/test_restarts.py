@@ -29,6 +29,7 @@ def pipeline(site: Site, name: str, namespace: str) -> Manifest:
     return patched(at_home(example(), site.surroundings, name=name, namespace=namespace), shards=1)
 
 
+@pytest.mark.long
 @pytest.mark.own_cluster("the audit log is the judge")
 @pytest.mark.core
 def test_an_operator_killed_anywhere_leads_to_the_same_end(site: Site, namespace: str) -> None:
@@ -77,6 +78,7 @@ def rested(site: Site, *, reads: int = 200) -> None:
     site.wait("the operator comes to rest", quiet, timeout=300)
 
 
+@pytest.mark.long
 @pytest.mark.own_cluster("the audit log is the judge")
 @pytest.mark.core
 def test_a_frozen_leader_writes_nothing_when_it_thaws(site: Site, namespace: str) -> None:

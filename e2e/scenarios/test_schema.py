@@ -120,6 +120,7 @@ def test_a_bad_change_leaves_the_old_revision_serving_and_is_reported(site: Site
         site.wait_condition(name, namespace, "SchemaUpToDate", "True")
 
 
+@pytest.mark.long
 def test_an_operator_killed_after_every_step_is_followed_by_one_that_continues(site: Site, namespace: str) -> None:
     name = "steps"
     manifest = pipeline(site, name, namespace)
