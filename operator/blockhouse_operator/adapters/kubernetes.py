@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, Literal
 
@@ -24,6 +24,7 @@ from blockhouse_operator.adapters.events import Events
 from blockhouse_operator.adapters.fence import Fence
 from blockhouse_operator.adapters.figures import NO_ANSWER, Figures
 from blockhouse_operator.adapters.kinds import EVENT, POD, Address, Kind, Object, address_of, kind_of
+from blockhouse_operator.adapters.packed import PackedObjects, Packer
 from blockhouse_operator.adapters.refusals import NotFound, Unproven, refusal
 from blockhouse_operator.adapters.store import Place, Stores
 from blockhouse_operator.api.labels import FIELD_MANAGER
@@ -93,31 +94,41 @@ class Kubernetes:
         labels: Mapping[str, str] | None = None,
         part: Callable[[Object], Object] = lambda found: found,
     ) -> list[Object]:
-        """Every object of the kind with these labels, page by page; all namespaces without `namespace`. Of each its
-        `part` is kept: thousands of whole ones take hundreds of megabytes."""
+        """Every object of the kind with these labels; all namespaces without `namespace`. Of each its `part` is kept:
+        thousands of whole ones take hundreds of megabytes."""
         store = self.stores.of(kind, namespace)
         if store is not None and not self.fresh and (known := store.list(namespace, labels or {})) is not None:
-            return list(map(part, known))
+            return [part(each.unpacked()) for each in known]
+        return [part(each) async for each in self._listed(kind, namespace, labels or {})]
+
+    async def packed(self, kind: Kind, namespace: str, labels: Mapping[str, str]) -> PackedObjects:
+        """As `list`, of thousands."""
+        store, packer = self.stores.of(kind, namespace), Packer(kind)
+        if store is not None and not self.fresh and (known := store.list(namespace, labels)) is not None:
+            return PackedObjects(kind, known)
+        return PackedObjects(kind, [packer.pack(each) async for each in self._listed(kind, namespace, labels)])
+
+    async def _listed(self, kind: Kind, namespace: str | None, labels: Mapping[str, str]) -> AsyncIterator[Object]:
+        """By requests, page by page."""
+        store = self.stores.of(kind, namespace)
         query, asked = {"limit": str(PAGE)}, store.asked() if store is not None else 0
         if labels:
             query["labelSelector"] = ",".join(f"{key}={value}" for key, value in labels.items())
-        found: list[Object] = []
         there: set[Place] = set()
         while True:
             page = await self._request("GET", kind.path(namespace), query)
             for item in page["items"]:
                 # Items of a list carry neither; a caller that gets one alone needs them.
                 whole = {"apiVersion": kind.api_version, "kind": kind.name, **item}
-                found.append(part(whole))
                 if store is not None:
                     there.add(store.answered(whole, asked))
+                yield whole
             more = page["metadata"].get("continue")
             if not more:
                 break
             query["continue"] = more
         if store is not None:
-            store.read(namespace, labels or {}, there)
-        return found
+            store.read(namespace, labels, there)
 
     async def proxied(
         self, namespace: str, pod: str, port: int, path: str, headers: Mapping[str, str], *, secure: bool = False

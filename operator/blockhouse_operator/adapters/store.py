@@ -2,20 +2,16 @@
 
 A store is never older than anything this process was answered: what it wrote or read itself is in it at once, and an
 older report of a watch takes nothing of it back. Where it may be behind (a write whose answer is not the object, a
-watch that is not heard) it answers nothing, and the API server is asked. Objects are kept packed: those of thousands of
-shards would take a gigabyte otherwise.
+watch that is not heard) it answers nothing, and the API server is asked.
 """
 
 from __future__ import annotations
 
-import marshal
-import zlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from sys import intern
-from typing import NamedTuple
 
 from blockhouse_operator.adapters.kinds import Kind, Object
+from blockhouse_operator.adapters.packed import Packed, Packer
 from blockhouse_operator.api.labels import PIPELINE, SHARD
 
 TRUSTED_SECONDS = 120.0
@@ -25,12 +21,6 @@ Place = tuple[str, str]
 """Namespace and name."""
 Group = tuple[str, str | None, str | None]
 """Namespace, pipeline and shard of objects, by their labels."""
-
-
-class _Entry(NamedTuple):
-    version: int
-    labels: Mapping[str, str]
-    packed: bytes
 
 
 class Store:
@@ -57,7 +47,8 @@ class Store:
         self._clock = clock
         self._changed = changed
         self._version = 0
-        self._entries: dict[Place, _Entry] = {}
+        self._entries: dict[Place, Packed] = {}
+        self._packer = Packer(kind)
         self._groups: dict[Group, set[Place]] = defaultdict(set)
         self._doubts: dict[Place, int] = {}
         self._doubted = 0
@@ -80,7 +71,7 @@ class Store:
             if known is not None and known.version <= version:
                 self._remove(place)
         elif known is None or known.version < version:
-            self._put(place, version, found)
+            self._put(place, found)
 
     def passed(self, version: str) -> None:
         """The watch has reported everything up to this version."""
@@ -123,7 +114,7 @@ class Store:
         if not self._covers(found) or (known is None and version <= self._version):
             return place  # the watch was further already, and has reported it gone
         if known is None or known.version < version:
-            self._put(place, version, found)
+            self._put(place, found)
         if self._doubts.get(place, asked + 1) <= asked and self._entries[place].version == version:
             del self._doubts[place]
         return place
@@ -137,7 +128,7 @@ class Store:
         """The object; None where only the API server knows."""
         if not self.trusted or place in self._doubts or place not in self._entries:
             return None
-        return _unpacked(self._entries[place])
+        return self._entries[place].unpacked()
 
     def version(self, place: Place) -> int | None:
         """That of the object which `get` gives."""
@@ -145,18 +136,18 @@ class Store:
             return None
         return self._entries[place].version
 
-    def list(self, namespace: str | None, labels: Mapping[str, str]) -> list[Object] | None:
+    def list(self, namespace: str | None, labels: Mapping[str, str]) -> list[Packed] | None:
         """The objects with these labels; None where only the API server knows all of them."""
         covered = self.selector.items() <= labels.items() and self.namespace in (None, namespace)
         places = list(self._matching(namespace, labels)) if covered and self.trusted else []
         if not covered or not self.trusted or any(place in self._doubts for place in places):
             return None
-        return [_unpacked(self._entries[place]) for place in places]
+        return [self._entries[place] for place in places]
 
     @property
     def size(self) -> int:
         """Bytes of the packed objects."""
-        return sum(len(entry.packed) for entry in self._entries.values())
+        return sum(len(entry.content) for entry in self._entries.values())
 
     def certain(self, group: Group) -> bool:
         """Whether everything of the group is known."""
@@ -174,14 +165,11 @@ class Store:
         selected = self.selector.items() <= (meta.get("labels") or {}).items()
         return selected and self.namespace in (None, meta.get("namespace"))
 
-    def _put(self, place: Place, version: int, found: Object) -> None:
-        labels = {intern(key): intern(value) for key, value in (found["metadata"].get("labels") or {}).items()}
+    def _put(self, place: Place, found: Object) -> None:
         if place in self._entries:
             self._ungroup(place)
-        whole = {"apiVersion": self.kind.api_version, "kind": self.kind.name, **found}
-        # marshal takes a third of the time of JSON; nothing but this process ever reads it.
-        self._entries[place] = _Entry(version, labels, zlib.compress(marshal.dumps(whole), 1))
-        self._groups[_group(place, labels)].add(place)
+        packed = self._entries[place] = self._packer.pack(found)
+        self._groups[_group(place, packed.labels)].add(place)
         self._note(place)
 
     def _remove(self, place: Place) -> None:
@@ -251,8 +239,3 @@ def _version(found: Object) -> int:
 
 def _group(place: Place, labels: Mapping[str, str]) -> Group:
     return place[0], labels.get(PIPELINE), labels.get(SHARD)
-
-
-def _unpacked(entry: _Entry) -> Object:
-    found: Object = marshal.loads(zlib.decompress(entry.packed))
-    return found

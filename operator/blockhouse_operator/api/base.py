@@ -7,12 +7,22 @@ resources: `crds/` and `docs/reference.md` are generated from them
 
 from __future__ import annotations
 
+import marshal
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
+from weakref import WeakValueDictionary
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationInfo,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from blockhouse.config.units import DURATION, PERCENT, SIZE, fraction, seconds, size_bytes
@@ -44,6 +54,30 @@ class ListMap:
     key: str = "name"
 
 
+class Shared:
+    """Parts that are in use, by their content: of thousands of shards most are equal, and take one place."""
+
+    LARGEST = 4096
+    """Bytes of a content: larger ones are whole specs, each of which is another."""
+
+    def __init__(self) -> None:
+        self._parts: WeakValueDictionary[tuple[type, bytes], Any] = WeakValueDictionary()
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def part(self, kind: type[Any], content: Any, made: Callable[[Any], Any]) -> Any:
+        """One that is equal, or a new one."""
+        try:
+            key = kind, marshal.dumps(content, 2)  # later versions write equal contents differently
+        except ValueError:  # of YAML: a date, for one
+            return made(content)
+        if len(key[1]) > self.LARGEST:
+            return made(content)
+        found = self._parts.get(key)
+        return found if found is not None else self._parts.setdefault(key, made(content))
+
+
 class Part(BaseModel):
     """One object inside a resource. Unknown fields are ignored: a newer CRD may be served to an older operator
     during an upgrade; the API server itself warns a user about fields that the CRD does not know."""
@@ -55,6 +89,14 @@ class Part(BaseModel):
     rules: ClassVar[tuple[Rule, ...]] = ()
     declared: ClassVar[tuple[Any, ...]] = ()
     """Which of its fields are settings of a program; see `declared.py`."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _shared(cls, content: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
+        """The part that was made of the same content before, where the context is a `Shared`."""
+        if not isinstance(info.context, Shared) or not isinstance(content, dict):
+            return handler(content)
+        return info.context.part(cls, content, handler)
 
     @model_validator(mode="after")
     def _markers_hold(self) -> Self:

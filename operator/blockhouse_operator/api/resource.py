@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from blockhouse.errors import BlockhouseError
 from blockhouse_operator.api import names
-from blockhouse_operator.api.base import Part
+from blockhouse_operator.api.base import Part, Shared
 from blockhouse_operator.api.clickhouse_files import MountedFile
 from blockhouse_operator.api.labels import API_VERSION
 from blockhouse_operator.api.mirror import KafkaMirrorSpec, KafkaMirrorStatus
@@ -26,6 +26,7 @@ from blockhouse_operator.api.status import BlockAggregatorStatus, ClickHouseShar
 
 Object = Mapping[str, Any]
 """A Kubernetes object as JSON."""
+_SHARED = Shared()
 Spec = TypeVar("Spec", bound=Part)
 Status = TypeVar("Status", bound=Part)
 
@@ -109,6 +110,11 @@ def parse_shard_ingest(obj: Object) -> ClickHouseShardIngest:
     return _parse(obj, "ClickHouseShardIngest", ClickHouseShardIngestSpec, ClickHouseShardIngestStatus)
 
 
+def shard_status(obj: Object) -> ClickHouseShardIngestStatus:
+    """The status of a ClickHouseShardIngest, whatever its spec is; an empty one where another version wrote it."""
+    return _status(ClickHouseShardIngestStatus, obj.get("status") or {})
+
+
 def parse_reassignment(obj: Object) -> KafkaReassignment:
     """A KafkaReassignment. Raises InvalidSpec naming every field at fault."""
     return _parse(obj, "KafkaReassignment", KafkaReassignmentSpec, KafkaReassignmentStatus)
@@ -139,7 +145,7 @@ def _parse(obj: Object, kind: str, spec: type[Spec], status: type[Status]) -> Re
 
 def _validated(model: type[Spec], content: Mapping[str, Any], subject: str) -> Spec:
     try:
-        return model.model_validate(content)
+        return model.model_validate(content, context=_SHARED)
     except ValidationError as error:
         raise invalid(subject, error) from None  # pydantic's text quotes the input
 
@@ -160,7 +166,7 @@ def invalid(subject: str, error: ValidationError) -> InvalidSpec:
 def _status(model: type[Status], content: Mapping[str, Any]) -> Status:
     """The status, or an empty one when another version wrote what we cannot read: it is rebuilt from what is seen."""
     try:
-        return model.model_validate(content)
+        return model.model_validate(content, context=_SHARED)
     except ValidationError:
         return model()
 

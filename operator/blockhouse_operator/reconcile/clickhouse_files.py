@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from blockhouse_operator.adapters.kinds import POD, SECRET, STATEFUL_SET, Object
+from blockhouse_operator.adapters.packed import PackedObjects
 from blockhouse_operator.adapters.secrets import Contents
 from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.clickhouse import ClickHouseSpec
@@ -29,7 +30,7 @@ from blockhouse_operator.desired.clickhouse_files import (
     usable_config,
     usable_users,
 )
-from blockhouse_operator.reconcile.children import Applied, Children, apply_children
+from blockhouse_operator.reconcile.children import Applied, apply_children
 from blockhouse_operator.reconcile.services import Services
 from blockhouse_operator.reconcile.shard_ingests import given_spec
 
@@ -51,7 +52,7 @@ class Files:
         return {key: value for key, value in found.items() if key.startswith(CONFIG) and key not in self.plan.data}
 
 
-async def read_files(services: Services, pipeline: BlockAggregator, contents: Contents, shards: Children) -> Files:
+async def read_files(services: Services, pipeline: BlockAggregator, contents: Contents, shards: PackedObjects) -> Files:
     """What the spec and its sources ask for. Writes nothing."""
     managed = pipeline.spec.clickhouse.managed
     if managed is None:

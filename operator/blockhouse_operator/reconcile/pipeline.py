@@ -15,6 +15,7 @@ from blockhouse_operator.adapters.kinds import (
     SHARD_INGEST,
     Object,
 )
+from blockhouse_operator.adapters.packed import PackedObjects
 from blockhouse_operator.adapters.secrets import Contents
 from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.conditions import ConditionType, Reason, condition
@@ -32,11 +33,10 @@ from blockhouse_operator.decide.references import Reference, references, referen
 from blockhouse_operator.decide.replication_port import open_replication_port
 from blockhouse_operator.decide.shard_conditions import PAUSED
 from blockhouse_operator.decide.transitions import calm
-from blockhouse_operator.desired.aggregator import children, oversize
+from blockhouse_operator.desired.aggregator import children, oversize, shard_ingest
 from blockhouse_operator.reconcile.backoff import Backoff
 from blockhouse_operator.reconcile.children import (
     Applied,
-    Children,
     apply_children,
     list_children,
     prune_children,
@@ -58,6 +58,8 @@ SOON = 10.0
 """Seconds after which a pipeline that is not as it should be is reconciled again, at first."""
 APPLYING_SECONDS = 10.0
 """For so long one reconcile writes shards: then the spec is read again, for it may ask for something else by now."""
+TOGETHER = 50
+"""Shards whose manifests are there at the same time: those of thousands take hundreds of megabytes."""
 VERIFIER_KINDS = (DEPLOYMENT, SERVICE, CONFIG_MAP, SERVICE_ACCOUNT)
 
 
@@ -113,7 +115,7 @@ class PipelineReconciler:
         contents = Contents(services.kubernetes, pipeline.namespace, services.folder)
         missing = await contents.read((*references_of_pods(pipeline.spec), *references(_cluster_login(pipeline))))
         own = labels.of_pipeline(pipeline.name)
-        shards = await list_children(services.kubernetes, [SHARD_INGEST], pipeline.namespace, own)
+        shards = await services.kubernetes.packed(SHARD_INGEST, pipeline.namespace, own)
         verifier, silence = await self._verdict(services, pipeline, contents)
         files = (await read_files(services, pipeline, contents, shards)).plan
         _, given = await secret_hashes(pipeline, contents, missing, shards)
@@ -160,7 +162,7 @@ class PipelineReconciler:
         unpublished, step = await publish_users(services, pipeline, contents, credentials, applied)
         await self._report_step(services, live, step)
         own = labels.of_pipeline(pipeline.name)
-        shards = await list_children(services.kubernetes, [SHARD_INGEST], pipeline.namespace, own)
+        shards = await services.kubernetes.packed(SHARD_INGEST, pipeline.namespace, own)
         files = await read_files(services, pipeline, contents, shards)
         await publish_files(services, pipeline, files, applied)
         hashes, given = await secret_hashes(pipeline, contents, missing, shards)
@@ -192,19 +194,31 @@ class PipelineReconciler:
         return self._next(pipeline, after, applied, settled=step.settled and not (credentials and credentials.step))
 
     async def _apply(
-        self, services: Services, pipeline: BlockAggregator, due: Sequence[int], shards: Children, applied: Applied
+        self,
+        services: Services,
+        pipeline: BlockAggregator,
+        due: Sequence[int],
+        shards: PackedObjects,
+        applied: Applied,
     ) -> Sequence[Object]:
-        """Write these shards and what belongs to the pipeline, by its spec alone, which was read, for APPLYING_SECONDS
-        at most. What was left before comes first: what is refused keeps nothing waiting. Returns all manifests."""
-        left = self._left.get(pipeline.uid, frozenset())
-        made, until = children(pipeline, services.zones, due), services.clock() + APPLYING_SECONDS
-        manifests = sorted(made, key=lambda one: f"{one['kind']} {one['metadata']['name']}" not in left)
-        about = (manifests, shards, pipeline.owners(), lambda: services.clock() > until)
-        written = await apply_children(services.kubernetes, *about, alone=True)
-        self._left[pipeline.uid] = frozenset(written.left)
-        applied.add(written)
-        await self._shards.restore(services, pipeline, due, shards, applied)
-        return manifests
+        """Write what belongs to the pipeline, and then these shards for APPLYING_SECONDS at most, by its spec alone,
+        which was read. Shards that were left before come first: what is refused keeps nothing waiting. Returns the
+        manifests but for shards."""
+        own = children(pipeline, services.zones, ())
+        applied.add(await apply_children(services.kubernetes, own, {}, pipeline.owners(), alone=True))
+        left, until = self._left.get(pipeline.uid, frozenset()), services.clock() + APPLYING_SECONDS
+        order = sorted(due, key=lambda number: _shard(pipeline, number) not in left)
+        for at in range(0, len(order), TOGETHER):
+            numbers = order[at : at + TOGETHER]
+            if services.clock() > until:
+                applied.left += [_shard(pipeline, number) for number in numbers]
+                continue
+            made = [shard_ingest(pipeline, number) for number in numbers]
+            about = (made, shards, pipeline.owners(), lambda: services.clock() > until)
+            applied.add(await apply_children(services.kubernetes, *about, alone=True))
+            await self._shards.restore(services, pipeline, numbers, shards, applied)
+        self._left[pipeline.uid] = frozenset(applied.left)
+        return own
 
     def _next(
         self, pipeline: BlockAggregator, status: BlockAggregatorStatus, applied: Applied, *, settled: bool
@@ -288,6 +302,11 @@ def _usable(live: Object) -> BlockAggregator:
     if why := oversize(pipeline):
         raise InvalidSpec(f"BlockAggregator {pipeline.name}", [Problem("spec.clickhouse.remoteServers", why)])
     return pipeline
+
+
+def _shard(pipeline: BlockAggregator, number: int) -> str:
+    """As `Applied` names it."""
+    return f"{SHARD_INGEST.name} {names.shard_ingest(pipeline.name, number)}"
 
 
 def _elsewhere(services: Services, pipeline: BlockAggregator) -> bool:

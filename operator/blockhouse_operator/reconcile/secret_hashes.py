@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from blockhouse_operator.adapters.packed import PackedObjects
 from blockhouse_operator.adapters.secrets import Contents
 from blockhouse_operator.api import names
 from blockhouse_operator.api.resource import BlockAggregator
 from blockhouse_operator.api.status import SecretHash
 from blockhouse_operator.decide.secret_contents import content_hashes, restart_hash, restarting_references
-from blockhouse_operator.reconcile.children import Children
 from blockhouse_operator.reconcile.credentials import secrets_salt
 from blockhouse_operator.reconcile.parts_login import in_use
 from blockhouse_operator.reconcile.shard_ingests import given_spec
 
 
 async def secret_hashes(
-    pipeline: BlockAggregator, contents: Contents, missing: Sequence[str], shards: Children
+    pipeline: BlockAggregator, contents: Contents, missing: Sequence[str], shards: PackedObjects
 ) -> tuple[tuple[SecretHash, ...], str]:
     """Of what pods read, which was read before, and what shards are given for it. While something is missing, for no
     restarted pod could start, and before the pipeline has the key of such hashes, all stays as it was.

@@ -12,7 +12,7 @@ from blockhouse_operator.adapters.kinds import SHARD_INGEST, Object
 from blockhouse_operator.adapters.secrets import Contents
 from blockhouse_operator.api import names
 from blockhouse_operator.api.conditions import ConditionType, Reason, condition
-from blockhouse_operator.api.resource import ClickHouseShardIngest, InvalidSpec, parse_shard_ingest
+from blockhouse_operator.api.resource import ClickHouseShardIngest, InvalidSpec, parse_shard_ingest, shard_status
 from blockhouse_operator.api.status import ClickHouseShardIngestStatus
 from blockhouse_operator.decide.references import Reference
 from blockhouse_operator.decide.removal import first_to_leave
@@ -209,17 +209,10 @@ async def refuse(services: Services, live: Object, error: InvalidSpec) -> None:
         condition(ConditionType.READY, False, Reason.INVALID_SPEC, str(error)),
         condition(ConditionType.STALLED, True, Reason.INVALID_SPEC, str(error)),
     ]
-    before = parse_status(live)
+    before = shard_status(live)
     timed = with_times(services, before.conditions, conditions, generation)
     status = before.model_copy(update={"conditions": timed, "observed_generation": generation})
     await report(services, SHARD_INGEST, live, before.conditions, status, timed)
-
-
-def parse_status(live: Object) -> ClickHouseShardIngestStatus:
-    try:
-        return ClickHouseShardIngestStatus.model_validate(live.get("status") or {})
-    except ValueError:
-        return ClickHouseShardIngestStatus()
 
 
 def _add(seen: ShardSeen, snapshot: ShardSnapshot, trouble: Mapping[str, str]) -> ShardSeen:

@@ -13,17 +13,17 @@ import structlog
 
 from blockhouse.errors import Permanent
 from blockhouse_operator.adapters.kinds import SHARD_INGEST, Object
+from blockhouse_operator.adapters.packed import PackedObjects
 from blockhouse_operator.adapters.refusals import Unproven
 from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.resolve import resolve
-from blockhouse_operator.api.resource import BlockAggregator, InvalidSpec, parse_shard_ingest
+from blockhouse_operator.api.resource import BlockAggregator, InvalidSpec, parse_shard_ingest, shard_status
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 from blockhouse_operator.decide.pipeline import ShardState
 from blockhouse_operator.decide.unchanged import differences, status_holds
 from blockhouse_operator.desired.aggregator import shard_ingest
-from blockhouse_operator.reconcile.children import Applied, Children
+from blockhouse_operator.reconcile.children import Applied
 from blockhouse_operator.reconcile.services import Services
-from blockhouse_operator.reconcile.shard import parse_status
 
 log = structlog.get_logger(__name__)
 
@@ -34,12 +34,17 @@ class ShardIngests:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], tuple[Hashable, ShardState]] = {}
 
-    def due(self, pipeline: BlockAggregator, shards: Children) -> list[int]:
+    def due(self, pipeline: BlockAggregator, shards: PackedObjects) -> list[int]:
         """Numbers of those that are to be compared."""
         return [number for number in range(pipeline.spec.shards) if self._state(pipeline, number, shards) is None]
 
     async def restore(
-        self, services: Services, pipeline: BlockAggregator, numbers: Sequence[int], shards: Children, applied: Applied
+        self,
+        services: Services,
+        pipeline: BlockAggregator,
+        numbers: Sequence[int],
+        shards: PackedObjects,
+        applied: Applied,
     ) -> None:
         """Replace the spec of each of those shards that differs although the apply found nothing to write. It is
         replaced as it was seen, or not at all: so not all of them have to be read again for one that another changed.
@@ -56,7 +61,7 @@ class ShardIngests:
                 await _restore(services, pipeline, number, live, changed)
                 applied.written.append(f"{SHARD_INGEST.name} {name}")
 
-    def states(self, pipeline: BlockAggregator, shards: Children, applied: Applied) -> list[ShardState]:
+    def states(self, pipeline: BlockAggregator, shards: PackedObjects, applied: Applied) -> list[ShardState]:
         """Every shard of the spec. The status of one that was written in this reconcile is about its spec of before."""
         found = []
         whole = not applied.refused and not applied.taken
@@ -68,11 +73,11 @@ class ShardIngests:
             if state is None:
                 state = _state_of(pipeline, number, shards.get(place), written=" ".join(place) in behind)
                 if place in shards and touched is not None and " ".join(place) not in touched:
-                    self._known[pipeline.namespace, place[1]] = (_version(pipeline, shards[place]), state)
+                    self._known[pipeline.namespace, place[1]] = (_version(pipeline, shards, place), state)
             found.append(state)
         return found
 
-    async def observed(self, pipeline: BlockAggregator, shards: Children) -> list[ShardState]:
+    async def observed(self, pipeline: BlockAggregator, shards: PackedObjects) -> list[ShardState]:
         """Every shard of the spec, left as it is: one that differs from its pipeline is behind."""
         found = []
         for number in range(pipeline.spec.shards):
@@ -82,34 +87,32 @@ class ShardIngests:
             found.append(_state_of(pipeline, number, live, written=differs))
         return found
 
-    def _state(self, pipeline: BlockAggregator, number: int, shards: Children) -> ShardState | None:
-        name = names.shard_ingest(pipeline.name, number)
-        live = shards.get((SHARD_INGEST.name, name))
-        version, state = self._known.get((pipeline.namespace, name), (None, None))
-        return state if live is not None and version == _version(pipeline, live) else None
+    def _state(self, pipeline: BlockAggregator, number: int, shards: PackedObjects) -> ShardState | None:
+        place = (SHARD_INGEST.name, names.shard_ingest(pipeline.name, number))
+        version, state = self._known.get((pipeline.namespace, place[1]), (None, None))
+        return state if place in shards and version == _version(pipeline, shards, place) else None
 
 
-def given_spec(shards: Children) -> ClickHouseShardIngestSpec | None:
+def given_spec(shards: PackedObjects) -> ClickHouseShardIngestSpec | None:
     """What the first shard was given; None where there is none that can be read."""
-    for (kind, _), live in sorted(shards.items()):
-        if kind == SHARD_INGEST.name:
-            try:
-                return parse_shard_ingest(live).spec
-            except InvalidSpec:
-                continue
+    for place in sorted(shards):
+        try:
+            return parse_shard_ingest(shards[place]).spec
+        except InvalidSpec:
+            continue
     return None
 
 
-def _version(pipeline: BlockAggregator, live: Object) -> Hashable:
+def _version(pipeline: BlockAggregator, shards: PackedObjects, place: tuple[str, str]) -> Hashable:
     """Changes whenever the shard does, or what the pipeline makes of it: an annotation changes no generation."""
     desired = (pipeline.uid, pipeline.generation, pipeline.annotations.get(labels.RESTART, ""))
-    return desired, pipeline.files, pipeline.secrets_hash, live["metadata"]["uid"], live["metadata"]["resourceVersion"]
+    return desired, pipeline.files, pipeline.secrets_hash, shards.version(place)
 
 
 def _state_of(pipeline: BlockAggregator, number: int, live: Object | None, *, written: bool) -> ShardState:
     if live is None:
-        return ShardState(number, parse_status({}), current=False)
-    status = parse_status(live)
+        return ShardState(number, shard_status({}), current=False)
+    status = shard_status(live)
     current = not written and status.observed_generation == live["metadata"].get("generation")
     return ShardState(
         number, status, current=current, holds=not current and status_holds(resolve(pipeline, number), status)

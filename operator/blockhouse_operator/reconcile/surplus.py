@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from blockhouse_operator.adapters.kinds import VOLUME_CLAIM, Object
+from blockhouse_operator.adapters.kinds import SHARD_INGEST, VOLUME_CLAIM, Object
+from blockhouse_operator.adapters.packed import PackedObjects
 from blockhouse_operator.adapters.secrets import Contents
 from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.resource import BlockAggregator, InvalidSpec, parse_shard_ingest
 from blockhouse_operator.decide.references import Reference
 from blockhouse_operator.decide.shard import drained
 from blockhouse_operator.decide.streams import expected_streams
-from blockhouse_operator.reconcile.children import Applied, Children, list_children
+from blockhouse_operator.reconcile.children import Applied, list_children
 from blockhouse_operator.reconcile.observe import observe_shard
 from blockhouse_operator.reconcile.services import Services
 from blockhouse_operator.reconcile.snapshot import KINDS, list_pods, snapshot_of
@@ -25,16 +26,17 @@ class Removal:
     draining: str = ""
 
 
-def surplus_shards(services: Services, pipeline: BlockAggregator, shards: Children) -> dict[int, Object]:
-    """Shards that exist and are not in the spec, by number. Their reconciles know it from now on."""
-    found = {int(live["metadata"]["labels"].get(labels.SHARD, "-1")): live for live in shards.values()}
-    surplus = {number: live for number, live in found.items() if number >= pipeline.spec.shards}
-    place = f"{pipeline.namespace}/{pipeline.name}"
-    services.leaving[place] = frozenset(live["metadata"]["name"] for live in surplus.values())
+def surplus_shards(services: Services, pipeline: BlockAggregator, shards: PackedObjects) -> dict[int, str]:
+    """Names of shards that exist and are not in the spec, by number. Their reconciles know it from now on."""
+    found = {int(shards.labels(place).get(labels.SHARD, "-1")): place[1] for place in shards}
+    surplus = {number: name for number, name in found.items() if number >= pipeline.spec.shards}
+    services.leaving[f"{pipeline.namespace}/{pipeline.name}"] = frozenset(surplus.values())
     return surplus
 
 
-async def remove_surplus(services: Services, fresh: Services, pipeline: BlockAggregator, shards: Children) -> Removal:
+async def remove_surplus(
+    services: Services, fresh: Services, pipeline: BlockAggregator, shards: PackedObjects
+) -> Removal:
     """Remove the surplus shard of the highest number, if the spec allows it and every message of it is stored: by what
     `fresh` reads, for nothing else states whether all is."""
     surplus = surplus_shards(services, pipeline, shards)
@@ -43,7 +45,7 @@ async def remove_surplus(services: Services, fresh: Services, pipeline: BlockAgg
         await _delete_volumes(services, pipeline, shards)
     if not left or pipeline.spec.shard_removal_policy != "Drain":
         return Removal(left, "spec.shardRemovalPolicy forbids it" if left else "")
-    last = surplus[max(left)]
+    last = shards[SHARD_INGEST.name, surplus[max(left)]]
     if last["metadata"].get("deletionTimestamp"):
         return Removal(left, "it is ending")
     waits = await _waits_for(fresh, last)
@@ -53,12 +55,12 @@ async def remove_surplus(services: Services, fresh: Services, pipeline: BlockAgg
     return Removal(left, "it is ending")
 
 
-async def _delete_volumes(services: Services, pipeline: BlockAggregator, shards: Children) -> None:
+async def _delete_volumes(services: Services, pipeline: BlockAggregator, shards: PackedObjects) -> None:
     """Volumes of shards that were removed: they belong to the pipeline, which has the policy to delete them."""
     managed = pipeline.spec.clickhouse.managed
     if managed is None or managed.storage.deletion_policy != "Delete":
         return
-    there = {found["metadata"]["labels"].get(labels.SHARD) for found in shards.values()}
+    there = {shards.labels(place).get(labels.SHARD) for place in shards}
     own = labels.of_pipeline(pipeline.name)
     for claim in await services.kubernetes.list(VOLUME_CLAIM, pipeline.namespace, own):
         meta = claim["metadata"]

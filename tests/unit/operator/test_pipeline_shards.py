@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import pytest
 from blockhouse.errors import Permanent, Retryable
 from blockhouse_operator.adapters.kinds import BLOCK_AGGREGATOR
 from blockhouse_operator.adapters.kubernetes import Kubernetes
+from blockhouse_operator.adapters.packed import Packed
 from blockhouse_operator.api.labels import RESTART
+from blockhouse_operator.reconcile import pipeline
 from blockhouse_operator.reconcile.pipeline import APPLYING_SECONDS
 from e2e.memory.fleet import NAME, NAMESPACE, Fleet
 from tests.unit.operator.fleet_world import images, outdate, sent, settled
@@ -93,8 +96,24 @@ async def test_a_shard_that_has_changed_meanwhile_is_read_before_its_spec_is_cha
     assert sent(fleet, "GET", "clickhouseshardingests"), "refused, and then decided by all"
 
 
+async def test_an_idle_pipeline_looks_into_one_shard_alone(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands, all unpacked at the same time, take hundreds of megabytes: each minute."""
+    unpacked, looked = Packed.unpacked, Counter[str]()
+
+    def counted(self: Packed) -> Any:
+        found = unpacked(self)
+        looked[found["kind"]] += 1
+        return found
+
+    monkeypatch.setattr(Packed, "unpacked", counted)
+    await fleet.pipeline()
+
+    assert looked["ClickHouseShardIngest"] == 1, "the first, by which all are known to have the same files"
+
+
+@pytest.mark.parametrize("together", [1, 50])
 async def test_a_change_of_many_shards_is_interrupted_to_read_the_spec_again(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
     """Thousands take a quarter of an hour: what is asked for meanwhile must not wait for so long."""
     apply = Kubernetes.apply
@@ -105,6 +124,7 @@ async def test_a_change_of_many_shards_is_interrupted_to_read_the_spec_again(
         return written
 
     monkeypatch.setattr(Kubernetes, "apply", slow)
+    monkeypatch.setattr(pipeline, "TOGETHER", together)
     outdate(fleet)
     await fleet.caught_up()
 
@@ -119,8 +139,9 @@ async def test_a_change_of_many_shards_is_interrupted_to_read_the_spec_again(
     assert images(fleet) == ["blockhouse/aggregator:newer"] * 2
 
 
+@pytest.mark.parametrize("together", [1, 50])
 async def test_shards_that_are_refused_keep_no_other_from_its_change(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
     """Each time they take all the seconds there are."""
     apply = Kubernetes.apply
@@ -132,6 +153,7 @@ async def test_shards_that_are_refused_keep_no_other_from_its_change(
         return await apply(self, manifest, live, **options)
 
     monkeypatch.setattr(Kubernetes, "apply", refused)
+    monkeypatch.setattr(pipeline, "TOGETHER", together)
     outdate(fleet)
     await fleet.caught_up()
     for _ in range(2):

@@ -47,7 +47,7 @@ def version_of(store: Store) -> str | None:
 
 def names(store: Store, labels: dict[str, str] = LABELS, namespace: str | None = "ns") -> list[str] | None:
     found = store.list(namespace, labels)
-    return None if found is None else sorted(item["metadata"]["name"] for item in found)
+    return None if found is None else sorted(item.name for item in found)
 
 
 def test_it_gives_objects_as_a_request_would(store: Store) -> None:
@@ -62,6 +62,19 @@ def test_it_gives_objects_as_a_request_would(store: Store) -> None:
     assert names(store, of_shard("p", 2)) == ["b"]
     assert names(store, dict(CHILD)) == names(store, dict(CHILD), None) == ["a", "b"]
     assert names(store, LABELS, "other") == []
+
+
+def test_objects_that_are_much_alike_take_little_room(store: Store) -> None:
+    text = "".join(f"setting_{number}={number * number}\n" for number in range(500))
+    before = store.size
+    made = [pod(101 + number, f"b-{number}", spec={"text": text, "number": number}) for number in range(20)]
+    for one in made:
+        store.reported(one)
+
+    assert [store.get(("ns", one["metadata"]["name"])) for one in made] == [
+        {"apiVersion": "v1", "kind": "Pod", **one} for one in made
+    ]
+    assert (store.size - before) / len(made) < len(text) / 10
 
 
 def test_it_does_not_answer_for_what_its_watch_does_not_cover(store: Store, clock: Clock) -> None:
