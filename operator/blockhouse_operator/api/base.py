@@ -93,10 +93,11 @@ class Part(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _shared(cls, content: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
-        """The part that was made of the same content before, where the context is a `Shared`."""
+        """The part of the same content that is in use, where the context is a `Shared`."""
         if not isinstance(info.context, Shared) or not isinstance(content, dict):
             return handler(content)
-        return info.context.part(cls, content, handler)
+        found: Self = info.context.part(cls, content, handler)
+        return found
 
     @model_validator(mode="after")
     def _markers_hold(self) -> Self:

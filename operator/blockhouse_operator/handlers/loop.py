@@ -207,8 +207,8 @@ class OperatorLoop:
     def _wake_shards(self, namespace: str, pipeline: str) -> None:
         """All of a pipeline that the watch has reported; the others are reconciled once it does."""
         store = self._services.kubernetes.stores.of(SHARD_INGEST, namespace)
-        for live in (store.list(namespace, {PIPELINE: pipeline}) if store is not None else None) or ():
-            self._wake_shard(namespace, live["metadata"]["name"])
+        for shard in (store.list(namespace, {PIPELINE: pipeline}) if store is not None else None) or ():
+            self._wake_shard(namespace, shard.name)
 
     def _child_observed(self, _: str, child: Object) -> None:
         key = of_child(child)

@@ -145,7 +145,7 @@ class ClusterTopics:
         return {topic.name: failed.get(topic.name) or self._read(topic, seen) for topic in desired}, seen
 
     def _observe(self, topics: Sequence[str], known: ClusterSeen | None) -> ClusterSeen:
-        """Without settings that nobody asks for: of each topic a broker has over thirty."""
+        """Without settings that no spec names: of each topic a broker has over thirty."""
         return observe_topics(self._cluster, topics, known, self._judged_by)
 
     def _still_desired(self, desired: DesiredTopic) -> bool:

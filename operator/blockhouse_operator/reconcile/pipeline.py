@@ -33,7 +33,7 @@ from blockhouse_operator.decide.references import Reference, references, referen
 from blockhouse_operator.decide.replication_port import open_replication_port
 from blockhouse_operator.decide.shard_conditions import PAUSED
 from blockhouse_operator.decide.transitions import calm
-from blockhouse_operator.desired.aggregator import children, oversize, shard_ingest
+from blockhouse_operator.desired.aggregator import children, oversize
 from blockhouse_operator.reconcile.backoff import Backoff
 from blockhouse_operator.reconcile.children import (
     Applied,
@@ -56,10 +56,6 @@ from blockhouse_operator.reconcile.users import publish_users
 
 SOON = 10.0
 """Seconds after which a pipeline that is not as it should be is reconciled again, at first."""
-APPLYING_SECONDS = 10.0
-"""For so long one reconcile writes shards: then the spec is read again, for it may ask for something else by now."""
-TOGETHER = 50
-"""Shards whose manifests are there at the same time: those of thousands take hundreds of megabytes."""
 VERIFIER_KINDS = (DEPLOYMENT, SERVICE, CONFIG_MAP, SERVICE_ACCOUNT)
 
 
@@ -75,7 +71,6 @@ class PipelineReconciler:
         self._reported: set[tuple[str, str]] = set()
         self._undisputed = Undisputed()
         self._backoff = Backoff()
-        self._left: dict[str, frozenset[str]] = {}
 
     async def reconcile(self, namespace: str, name: str) -> float | None:
         """Returns after how many seconds it wants the next reconcile; None when it is gone or going: its children go by
@@ -172,7 +167,7 @@ class PipelineReconciler:
         removal = await remove_surplus(services, self._services, pipeline, shards)
         await self._prune(services, pipeline, manifests)
         verifier, silence = await self._verdict(services, pipeline, contents)
-        states = self._shards.states(pipeline, shards, applied)
+        states = await self._shards.states(pipeline, shards, applied)
         await prune_files(services, pipeline, files, states, applied)
         seen = PipelineSeen(
             shards=tuple(states),
@@ -201,23 +196,11 @@ class PipelineReconciler:
         shards: PackedObjects,
         applied: Applied,
     ) -> Sequence[Object]:
-        """Write what belongs to the pipeline, and then these shards for APPLYING_SECONDS at most, by its spec alone,
-        which was read. Shards that were left before come first: what is refused keeps nothing waiting. Returns the
+        """Write what belongs to the pipeline, and then these shards, by its spec alone, which was read. Returns the
         manifests but for shards."""
         own = children(pipeline, services.zones, ())
         applied.add(await apply_children(services.kubernetes, own, {}, pipeline.owners(), alone=True))
-        left, until = self._left.get(pipeline.uid, frozenset()), services.clock() + APPLYING_SECONDS
-        order = sorted(due, key=lambda number: _shard(pipeline, number) not in left)
-        for at in range(0, len(order), TOGETHER):
-            numbers = order[at : at + TOGETHER]
-            if services.clock() > until:
-                applied.left += [_shard(pipeline, number) for number in numbers]
-                continue
-            made = [shard_ingest(pipeline, number) for number in numbers]
-            about = (made, shards, pipeline.owners(), lambda: services.clock() > until)
-            applied.add(await apply_children(services.kubernetes, *about, alone=True))
-            await self._shards.restore(services, pipeline, numbers, shards, applied)
-        self._left[pipeline.uid] = frozenset(applied.left)
+        await self._shards.write(services, pipeline, due, shards, applied)
         return own
 
     def _next(
@@ -302,11 +285,6 @@ def _usable(live: Object) -> BlockAggregator:
     if why := oversize(pipeline):
         raise InvalidSpec(f"BlockAggregator {pipeline.name}", [Problem("spec.clickhouse.remoteServers", why)])
     return pipeline
-
-
-def _shard(pipeline: BlockAggregator, number: int) -> str:
-    """As `Applied` names it."""
-    return f"{SHARD_INGEST.name} {names.shard_ingest(pipeline.name, number)}"
 
 
 def _elsewhere(services: Services, pipeline: BlockAggregator) -> bool:

@@ -22,10 +22,15 @@ from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 from blockhouse_operator.decide.pipeline import ShardState
 from blockhouse_operator.decide.unchanged import differences, status_holds
 from blockhouse_operator.desired.aggregator import shard_ingest
-from blockhouse_operator.reconcile.children import Applied
+from blockhouse_operator.reconcile.children import Applied, apply_children
 from blockhouse_operator.reconcile.services import Services
 
 log = structlog.get_logger(__name__)
+
+APPLYING_SECONDS = 10.0
+"""For so long one reconcile writes shards: then the spec is read again, for it may ask for something else by now."""
+TOGETHER = 50
+"""Shards whose manifests are there at the same time: those of thousands take hundreds of megabytes."""
 
 
 class ShardIngests:
@@ -33,12 +38,32 @@ class ShardIngests:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], tuple[Hashable, ShardState]] = {}
+        self._left: dict[str, frozenset[str]] = {}
+        """Of each pipeline, as `Applied` names them."""
 
     def due(self, pipeline: BlockAggregator, shards: PackedObjects) -> list[int]:
         """Numbers of those that are to be compared."""
         return [number for number in range(pipeline.spec.shards) if self._state(pipeline, number, shards) is None]
 
-    async def restore(
+    async def write(
+        self, services: Services, pipeline: BlockAggregator, due: Sequence[int], shards: PackedObjects, applied: Applied
+    ) -> None:
+        """Write these shards, by the spec alone, for APPLYING_SECONDS at most. Those that were left before come first:
+        one that is refused keeps no other waiting."""
+        left, until = self._left.get(pipeline.uid, frozenset()), services.clock() + APPLYING_SECONDS
+        order = sorted(due, key=lambda number: " ".join(_place(pipeline, number)) not in left)
+        for at in range(0, len(order), TOGETHER):
+            numbers = order[at : at + TOGETHER]
+            if services.clock() > until:
+                applied.left += [" ".join(_place(pipeline, number)) for number in numbers]
+                continue
+            made = [shard_ingest(pipeline, number) for number in numbers]
+            about = (made, shards, pipeline.owners(), lambda: services.clock() > until)
+            applied.add(await apply_children(services.kubernetes, *about, alone=True))
+            await self._restore(services, pipeline, numbers, shards, applied)
+        self._left[pipeline.uid] = frozenset(applied.left)
+
+    async def _restore(
         self,
         services: Services,
         pipeline: BlockAggregator,
@@ -52,25 +77,26 @@ class ShardIngests:
         touched = {*applied.written, *applied.ending, *applied.left}
         for number in numbers:
             await asyncio.sleep(0)  # the lease has to be renewed meanwhile
-            name = names.shard_ingest(pipeline.name, number)
-            live = shards.get((SHARD_INGEST.name, name))
-            if live is None or f"{SHARD_INGEST.name} {name}" in touched:
+            place = _place(pipeline, number)
+            live = shards.get(place)
+            if live is None or " ".join(place) in touched:
                 continue
             changed = _changed(pipeline, number, live)
             if changed:
                 await _restore(services, pipeline, number, live, changed)
-                applied.written.append(f"{SHARD_INGEST.name} {name}")
+                applied.written.append(" ".join(place))
 
-    def states(self, pipeline: BlockAggregator, shards: PackedObjects, applied: Applied) -> list[ShardState]:
+    async def states(self, pipeline: BlockAggregator, shards: PackedObjects, applied: Applied) -> list[ShardState]:
         """Every shard of the spec. The status of one that was written in this reconcile is about its spec of before."""
         found = []
         whole = not applied.refused and not applied.taken
         touched = {*applied.written, *applied.ending, *applied.left} if whole else None
         behind = {*applied.written, *applied.left}
         for number in range(pipeline.spec.shards):
-            place = (SHARD_INGEST.name, names.shard_ingest(pipeline.name, number))
+            place = _place(pipeline, number)
             state = self._state(pipeline, number, shards)
             if state is None:
+                await asyncio.sleep(0)  # as in `_restore`: the first time it takes seconds
                 state = _state_of(pipeline, number, shards.get(place), written=" ".join(place) in behind)
                 if place in shards and touched is not None and " ".join(place) not in touched:
                     self._known[pipeline.namespace, place[1]] = (_version(pipeline, shards, place), state)
@@ -82,13 +108,13 @@ class ShardIngests:
         found = []
         for number in range(pipeline.spec.shards):
             await asyncio.sleep(0)  # the lease has to be renewed meanwhile
-            live = shards.get((SHARD_INGEST.name, names.shard_ingest(pipeline.name, number)))
+            live = shards.get(_place(pipeline, number))
             differs = live is not None and bool(_changed(pipeline, number, live))
             found.append(_state_of(pipeline, number, live, written=differs))
         return found
 
     def _state(self, pipeline: BlockAggregator, number: int, shards: PackedObjects) -> ShardState | None:
-        place = (SHARD_INGEST.name, names.shard_ingest(pipeline.name, number))
+        place = _place(pipeline, number)
         version, state = self._known.get((pipeline.namespace, place[1]), (None, None))
         return state if place in shards and version == _version(pipeline, shards, place) else None
 
@@ -101,6 +127,10 @@ def given_spec(shards: PackedObjects) -> ClickHouseShardIngestSpec | None:
         except InvalidSpec:
             continue
     return None
+
+
+def _place(pipeline: BlockAggregator, number: int) -> tuple[str, str]:
+    return SHARD_INGEST.name, names.shard_ingest(pipeline.name, number)
 
 
 def _version(pipeline: BlockAggregator, shards: PackedObjects, place: tuple[str, str]) -> Hashable:

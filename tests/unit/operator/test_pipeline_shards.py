@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -11,12 +12,14 @@ from typing import Any
 import pytest
 
 from blockhouse.errors import Permanent, Retryable
-from blockhouse_operator.adapters.kinds import BLOCK_AGGREGATOR
+from blockhouse_operator.adapters.kinds import BLOCK_AGGREGATOR, SHARD_INGEST
 from blockhouse_operator.adapters.kubernetes import Kubernetes
 from blockhouse_operator.adapters.packed import Packed
-from blockhouse_operator.api.labels import RESTART
-from blockhouse_operator.reconcile import pipeline
-from blockhouse_operator.reconcile.pipeline import APPLYING_SECONDS
+from blockhouse_operator.api.labels import RESTART, of_pipeline
+from blockhouse_operator.api.resource import parse_block_aggregator
+from blockhouse_operator.reconcile import shard_ingests
+from blockhouse_operator.reconcile.children import Applied
+from blockhouse_operator.reconcile.shard_ingests import APPLYING_SECONDS, ShardIngests
 from e2e.memory.fleet import NAME, NAMESPACE, Fleet
 from tests.unit.operator.fleet_world import images, outdate, sent, settled
 
@@ -124,7 +127,7 @@ async def test_a_change_of_many_shards_is_interrupted_to_read_the_spec_again(
         return written
 
     monkeypatch.setattr(Kubernetes, "apply", slow)
-    monkeypatch.setattr(pipeline, "TOGETHER", together)
+    monkeypatch.setattr(shard_ingests, "TOGETHER", together)
     outdate(fleet)
     await fleet.caught_up()
 
@@ -153,7 +156,7 @@ async def test_shards_that_are_refused_keep_no_other_from_its_change(
         return await apply(self, manifest, live, **options)
 
     monkeypatch.setattr(Kubernetes, "apply", refused)
-    monkeypatch.setattr(pipeline, "TOGETHER", together)
+    monkeypatch.setattr(shard_ingests, "TOGETHER", together)
     outdate(fleet)
     await fleet.caught_up()
     for _ in range(2):
@@ -161,3 +164,23 @@ async def test_shards_that_are_refused_keep_no_other_from_its_change(
             await fleet.pipeline()
 
     assert images(fleet)[1] == "blockhouse/aggregator:other"
+
+
+async def test_the_lease_is_renewed_while_the_states_of_thousands_of_shards_are_read(fleet: Fleet) -> None:
+    """On a busy machine it takes half a minute after a restart: a lease would be lost meanwhile, again and again."""
+    desired = parse_block_aggregator(fleet.api.of(BLOCK_AGGREGATOR.plural)[NAMESPACE, NAME])
+    shards = await fleet.services.kubernetes.packed(SHARD_INGEST, NAMESPACE, of_pipeline(NAME))
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.create_task(other())
+    states = await ShardIngests().states(desired, shards, Applied())
+    others.cancel()
+
+    assert len(states) == fleet.shards == 2
+    assert turns >= fleet.shards

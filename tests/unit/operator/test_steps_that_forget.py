@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from blockhouse_operator.adapters.kinds import SHARD_INGEST, VOLUME_CLAIM, Kind
+from blockhouse_operator.adapters.packed import PackedObjects, Packer
 from blockhouse_operator.api import labels, names
 from blockhouse_operator.api.resource import parse_shard_ingest
 from blockhouse_operator.decide.rebuild import EndRebuild
@@ -173,16 +174,14 @@ def claim_of(number: int, owner: str = PIPELINE.uid, **more: Any) -> dict[str, A
 async def volumes_deleted(*shards: int) -> list[str]:
     """Of the volumes of shards 0 to 2 and of one of another owner, while these shards exist; the spec has one."""
     kubernetes = Recording(claim_of(0), claim_of(1), claim_of(2), claim_of(3, owner="another"))
-    live = {
-        (SHARD_INGEST.name, f"events-{number}"): {
-            "kind": SHARD_INGEST.name,
-            "metadata": {"name": f"events-{number}", "labels": {labels.SHARD: str(number)}, "deletionTimestamp": "now"},
-        }
-        for number in shards
-    }
+    ending = {"deletionTimestamp": "now", "resourceVersion": "7"}
+    live = [
+        {"metadata": {"name": f"events-{number}", "labels": {labels.SHARD: str(number)}, **ending}} for number in shards
+    ]
+    packed = PackedObjects(SHARD_INGEST, map(Packer(SHARD_INGEST).pack, live))
     draining = replace(PIPELINE, spec=PIPELINE.spec.model_copy(update={"shard_removal_policy": "Drain"}))
     services: Any = SimpleNamespace(kubernetes=kubernetes, leaving={})
-    await remove_surplus(services, services, draining, live)
+    await remove_surplus(services, services, draining, packed)
     return [name for _, name in kubernetes.deleted]
 
 

@@ -31,7 +31,7 @@ class Watched:
 
     def names(self) -> list[str] | None:
         found = self.store.list("ns", CHILD)
-        return None if found is None else sorted(item["metadata"]["name"] for item in found)
+        return None if found is None else sorted(item.name for item in found)
 
     def note(self, sort: str, found: Any) -> None:
         self.observed.append((sort, found["metadata"]["name"]))
