@@ -19,20 +19,19 @@ from tests.integration.conftest import Names
 
 pytestmark = pytest.mark.integration
 
-Opener = Callable[[str], tuple[Session, TableLocks]]
+Opener = Callable[..., tuple[Session, TableLocks]]
 SESSION_SECONDS = 30
 """Outlasts a busy machine that starts ZooKeeper again: only what a test does ends a session."""
 
 
 @pytest.fixture
 def opened(stack: Stack, names: Names) -> Iterator[Opener]:
-    """opened("r1") is a session of its own and its locks, as one aggregator has them."""
+    """opened("r1") is a session of its own and its locks, as one aggregator has them; with `addresses` of 2 it takes
+    the server for an ensemble of two."""
     with ExitStack() as closing:
 
-        def open_(holder: str) -> tuple[Session, TableLocks]:
-            # Twice, as an ensemble has several servers: one that accepts a connection while it starts may never answer
-            # it, for which a client waits its session's timeout divided by the servers.
-            servers = f"{stack.zookeeper.connect},{stack.zookeeper.connect}"
+        def open_(holder: str, addresses: int = 1) -> tuple[Session, TableLocks]:
+            servers = ",".join([stack.zookeeper.connect] * addresses)
             config = ZooKeeper(servers=servers, root=names.zookeeper_root, session_timeout_seconds=SESSION_SECONDS)
             session = closing.enter_context(Session(config, timeout=15.0))
             return session, TableLocks(session, "01", holder=holder)
@@ -137,7 +136,9 @@ def test_while_zookeeper_is_unavailable_a_lease_is_unsure_and_held_again_when_th
 
 
 def test_a_lock_released_while_zookeeper_is_unavailable_is_free_when_it_is_back(stack: Stack, opened: Opener) -> None:
-    (session, ours), (_, theirs) = opened("r1"), opened("r2")
+    # A server that accepts a connection while it starts may never answer it, for which a client waits its session's
+    # timeout divided by the servers: with one the session would expire.
+    (session, ours), (_, theirs) = opened("r1", addresses=2), opened("r2")
     lock = ours.acquire("db.clicks", timeout=30)
     assert lock is not None
     stack.zookeeper.kill()
