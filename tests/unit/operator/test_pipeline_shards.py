@@ -7,16 +7,20 @@ import copy
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, cast
 
 import pytest
 
 from blockhouse.errors import Permanent, Retryable
+from blockhouse_operator.adapters.figures import Figures
 from blockhouse_operator.adapters.kinds import BLOCK_AGGREGATOR, SHARD_INGEST
 from blockhouse_operator.adapters.kubernetes import Kubernetes
 from blockhouse_operator.adapters.packed import Packed
 from blockhouse_operator.api.labels import RESTART, of_pipeline
 from blockhouse_operator.api.resource import parse_block_aggregator
+from blockhouse_operator.handlers.keys import Key
+from blockhouse_operator.handlers.loop import OperatorLoop
 from blockhouse_operator.reconcile import shard_ingests
 from blockhouse_operator.reconcile.children import Applied
 from blockhouse_operator.reconcile.shard_ingests import APPLYING_SECONDS, ShardIngests
@@ -184,3 +188,24 @@ async def test_the_lease_is_renewed_while_the_states_of_thousands_of_shards_are_
 
     assert len(states) == fleet.shards == 2
     assert turns >= fleet.shards
+
+
+async def test_all_shards_of_a_pipeline_are_reconciled_when_it_is_paused(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = OperatorLoop(fleet.services, cast(Any, None), Figures(), concurrency=1, chance=Random(1))
+    store = fleet.services.kubernetes.stores.of(SHARD_INGEST, NAMESPACE)  # the loop's, which its watch would fill
+    assert store is not None
+    shards = fleet.api.of(SHARD_INGEST.plural)
+    for shard in shards.values():
+        store.reported(shard)
+    store.listed(shards, "999999")
+    hinted: list[Key] = []
+    monkeypatch.setattr(loop.queue, "hint", lambda key, after: hinted.append(key))
+    found = copy.deepcopy(fleet.api.of(BLOCK_AGGREGATOR.plural)[NAMESPACE, NAME])
+    await loop._reconcilers["pipeline"].reconcile(NAMESPACE, NAME)
+    found["spec"]["paused"] = True
+    fleet.api.put(BLOCK_AGGREGATOR.plural, found, f"/apis/{BLOCK_AGGREGATOR.api_version}")
+    await loop._reconcilers["pipeline"].reconcile(NAMESPACE, NAME)
+
+    assert sorted(hinted) == [Key("shard", NAMESPACE, f"{NAME}-{number}") for number in range(fleet.shards)]
