@@ -45,6 +45,8 @@ from e2e.scenarios.site import RELEASE, Site, account_of
 
 NAME, NAMESPACE = "scale", "scale"
 RESYNC = "60s"
+SETTLING_SECONDS = 120.0
+"""After the last table and topic: what has changed last is compared once more at a RESYNC; then all rests."""
 QUIET_SECONDS = 60.0
 CHANGED = 5
 """Shards of which a field is changed, one after another."""
@@ -154,7 +156,7 @@ def observe(site: Site, operator: OperatorProcess, shards: int, timeout: float) 
         raise ClusterError(f"the operator lost its lease meanwhile: the machine is too busy to measure {shards} shards")
     cpu, user = sum(process.cpu_times()[:2]) - before, account_of(RELEASE)
     until_ready = list(site.cluster.audit.requests(user, since=mark))
-    time.sleep(QUIET_SECONDS)  # until the last events of the start have been followed
+    time.sleep(SETTLING_SECONDS)
     quiet, quiet_before = site.cluster.audit.mark(), sum(process.cpu_times()[:2])
     time.sleep(QUIET_SECONDS)
     quiet_cpu = (sum(process.cpu_times()[:2]) - quiet_before) / QUIET_SECONDS

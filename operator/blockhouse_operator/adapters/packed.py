@@ -1,6 +1,6 @@
 """Objects of Kubernetes, kept packed: those of thousands of shards would take a gigabyte otherwise.
 
-Objects of one kind are much alike, so each is kept as how it differs from another one.
+Objects of one kind are much alike, so each is kept as its difference from another one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Packed(NamedTuple):
     labels: Mapping[str, str]
     content: bytes
     pattern: bytes
-    """Another object of the kind, from which `content` is how this one differs."""
+    """Another object of the kind: `content` is the difference of this one from it."""
 
     def unpacked(self) -> Object:
         """The object, new each time."""

@@ -83,7 +83,7 @@ class ShardIngests:
                 continue
             changed = _changed(pipeline, number, live)
             if changed:
-                await _restore(services, pipeline, number, live, changed)
+                await _replace_spec(services, pipeline, number, live, changed)
                 applied.written.append(" ".join(place))
 
     async def states(self, pipeline: BlockAggregator, shards: PackedObjects, applied: Applied) -> list[ShardState]:
@@ -96,7 +96,7 @@ class ShardIngests:
             place = _place(pipeline, number)
             state = self._state(pipeline, number, shards)
             if state is None:
-                await asyncio.sleep(0)  # as in `_restore`: the first time it takes seconds
+                await asyncio.sleep(0)  # the lease has to be renewed meanwhile
                 state = _state_of(pipeline, number, shards.get(place), written=" ".join(place) in behind)
                 if place in shards and touched is not None and " ".join(place) not in touched:
                     self._known[pipeline.namespace, place[1]] = (_version(pipeline, shards, place), state)
@@ -149,7 +149,7 @@ def _state_of(pipeline: BlockAggregator, number: int, live: Object | None, *, wr
     )
 
 
-async def _restore(
+async def _replace_spec(
     services: Services, pipeline: BlockAggregator, number: int, live: Object, changed: Sequence[str]
 ) -> None:
     shown = ", ".join(changed[:5])
