@@ -12,7 +12,7 @@ import structlog
 from tenacity import retry, retry_if_result, stop_after_delay, wait_fixed
 
 from blockhouse.errors import Permanent, Retryable
-from blockhouse.schema.ddl import Declaration, DeclaredColumn
+from blockhouse.schema.ddl import COMPACT_TOPIC, TOPIC_TYPE, Declaration, DeclaredColumn
 from blockhouse.schema.difference import Difference, add_columns_statement, compare, create_statement
 from blockhouse.schema.server_types import lacking
 from blockhouse_aggregator.clickhouse import tables
@@ -50,25 +50,17 @@ def lacking_types(replica: Replica, declared: Declaration, difference: Differenc
     return tuple(lacking(added, replica.features().version_text, families))
 
 
-def creation(
-    replica: Replica, declared: Declaration, *, path: str, name: str, settings: Sequence[tuple[str, int]]
-) -> str:
-    """The statement that creates the table here, as replica `name` of the table at `path`, unless it exists."""
-    return create_statement(_fitted(replica, declared), path=path, replica=name, settings=settings)
-
-
-def addition(replica: Replica, declared: Declaration, added: Sequence[DeclaredColumn]) -> str:
-    """The statement that adds the columns on all replicas."""
-    fitted, names = _fitted(replica, declared), {each.column.name for each in added}
-    return add_columns_statement(fitted, [each for each in fitted.columns if each.column.name in names])
+def topic_type(replica: Replica) -> str:
+    """Of the topic's column in a table that this server is the first to have."""
+    return COMPACT_TOPIC if replica.features().low_cardinality else TOPIC_TYPE
 
 
 def create(
     replica: Replica, declared: Declaration, *, path: str, name: str, settings: Sequence[tuple[str, int]]
 ) -> None:
-    """Create database and table here, as `creation` states it, unless they exist."""
+    """Create database and table here, as replica `name` of the table at `path`, unless they exist."""
     replica.query(f"CREATE DATABASE IF NOT EXISTS {identifier(declared.database)}")
-    replica.query(creation(replica, declared, path=path, name=name, settings=settings))
+    replica.query(create_statement(declared, path=path, replica=name, settings=settings))
 
 
 def add_columns(replica: Replica, declared: Declaration, added: Sequence[DeclaredColumn]) -> None:
@@ -80,7 +72,7 @@ def add_columns(replica: Replica, declared: Declaration, added: Sequence[Declare
     """
     names = {each.column.name for each in added}
     try:
-        replica.query(addition(replica, declared, added))
+        replica.query(add_columns_statement(declared, added))
     except Permanent:
         found = compared(replica, declared)
         if found is None or not found.none:
@@ -124,8 +116,3 @@ def _lacks(replica: Replica, declared: Declaration, names: Set[str]) -> bool:
 )
 def _has_soon(replica: Replica, declared: Declaration, names: Set[str]) -> bool:
     return not _lacks(replica, declared, names)
-
-
-def _fitted(replica: Replica, declared: Declaration) -> Declaration:
-    """With the types that this server has for what was not declared."""
-    return declared.with_compact_topic() if replica.features().low_cardinality else declared

@@ -21,10 +21,10 @@ from blockhouse.schema.statement import split_column, split_create
 DIALECT = "clickhouse"
 _ENGINE = re.compile(r"(?:Replicated)?((?:Replacing|Summing|Aggregating|VersionedCollapsing|Collapsing)?MergeTree)")
 _DATE = re.compile(r"'(?:[^'\\]|\\.)*'|\bDATE\b")
-_PROVENANCE_TYPES = dict(zip(PROVENANCE_COLUMNS, ("String", "UInt32", "UInt64", "UInt32", "String"), strict=True))
-COMPACT_TOPIC = "LowCardinality(String)"
-"""Type of the topic's column on servers that have it without a setting: a topic's name and id are the same in all of
-a part's rows."""
+TOPIC_TYPE, COMPACT_TOPIC = "String", "LowCardinality(String)"
+"""Types of the topic's column; the second on servers that have it without a setting, for a topic's name and id are the
+same in all of a part's rows."""
+_PROVENANCE_TYPES = dict(zip(PROVENANCE_COLUMNS, ("String", "UInt32", "UInt64", "UInt32", TOPIC_TYPE), strict=True))
 _KEY = re.compile(r"(PARTITION|ORDER)\s+BY\s+(.*)", re.IGNORECASE | re.DOTALL)
 
 
@@ -61,11 +61,11 @@ class Declaration:
     def name(self) -> str:
         return f"{self.database}.{self.table}"
 
-    def with_compact_topic(self) -> Declaration:
-        """The same, with the topic's column as COMPACT_TOPIC unless it is declared."""
-        added = DeclaredColumn(*_provenance(TOPIC_COLUMN, _PROVENANCE_TYPES[TOPIC_COLUMN]))
-        compact = DeclaredColumn(*_provenance(TOPIC_COLUMN, COMPACT_TOPIC))
-        return replace(self, columns=tuple(compact if each == added else each for each in self.columns))
+    def with_topic_type(self, type_: str) -> Declaration:
+        """The same, with the topic's column of this type unless it is declared."""
+        added = DeclaredColumn(*_provenance(TOPIC_COLUMN, TOPIC_TYPE))
+        as_typed = DeclaredColumn(*_provenance(TOPIC_COLUMN, type_))
+        return replace(self, columns=tuple(as_typed if each == added else each for each in self.columns))
 
 
 def read_declaration(name: str, sql: str) -> Declaration:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from blockhouse.errors import Permanent
-from blockhouse.schema.ddl import COMPACT_TOPIC, Declaration, DeclaredColumn, normalised
+from blockhouse.schema.ddl import COMPACT_TOPIC, TOPIC_TYPE, Declaration, DeclaredColumn, normalised
 from blockhouse.schema.defaults import constant_default
 from blockhouse.schema.model import PROVENANCE_COLUMNS, TOPIC_COLUMN, Column, DefaultKind, ServerColumn
 from blockhouse.schema.parse import parse_type
@@ -125,7 +125,7 @@ def _column(has: ServerColumn, desired: ServerColumn) -> Iterator[str]:
 
 def _topic_of_either_type(has: ServerColumn, desired: ServerColumn) -> bool:
     """Both hold the same: which one a server got depends on its version when the column was added."""
-    return has.name == TOPIC_COLUMN and {has.type, desired.type} == {"String", COMPACT_TOPIC}
+    return has.name == TOPIC_COLUMN and {has.type, desired.type} == {TOPIC_TYPE, COMPACT_TOPIC}
 
 
 def _same_type(one: str, other: str) -> bool:

@@ -13,7 +13,7 @@ from blockhouse.config.pipeline import Admin
 from blockhouse.contract.notices import StartWait
 from blockhouse.errors import Blocked, Retryable
 from blockhouse.metadata.model import InFlight, Window
-from blockhouse.schema.ddl import Declaration, DeclaredColumn
+from blockhouse.schema.ddl import TOPIC_TYPE, Declaration, DeclaredColumn
 from blockhouse.schema.difference import Difference
 from blockhouse.schema.history import first_revision
 from blockhouse.schema.model import TableHistory
@@ -130,11 +130,8 @@ class Server:
     async def lacking_types(self, declared: Declaration, difference: Difference | None) -> tuple[str, ...]:
         return ()
 
-    async def creation(self, declared: Declaration, path: str, name: str, settings: Sequence[tuple[str, int]]) -> str:
-        return "CREATE"
-
-    async def addition(self, declared: Declaration, added: Sequence[DeclaredColumn]) -> str:
-        return "ALTER"
+    async def topic_type(self) -> str:
+        return TOPIC_TYPE
 
     async def create(
         self, declared: Declaration, path: str, name: str, settings: Sequence[tuple[str, int]]

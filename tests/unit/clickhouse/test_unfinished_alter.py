@@ -39,7 +39,7 @@ class Server:
         return []
 
     def features(self) -> Any:
-        return SimpleNamespace(low_cardinality=False, deduplication_token=self.current)
+        return SimpleNamespace(deduplication_token=self.current)
 
     def compared(self) -> Difference | None:
         return self._lacking.pop(0) if len(self._lacking) > 1 else self._lacking[0]

@@ -11,7 +11,7 @@ import pytest
 
 from blockhouse.contract.rollouts import declaration_digest
 from blockhouse.errors import Permanent, Retryable
-from blockhouse.schema.ddl import Declaration
+from blockhouse.schema.ddl import COMPACT_TOPIC, TOPIC_TYPE, Declaration
 from blockhouse.schema.difference import Difference, compare
 from blockhouse.schema.model import Revision, ServerColumn, TableHistory
 from blockhouse_aggregator.clickhouse.tables import ServerTable
@@ -41,9 +41,10 @@ OTHER = "CREATE TABLE t (n UInt32, more UInt8) ENGINE = MergeTree ORDER BY n"
 
 class Replica:
     """The local server with its one table, ZooKeeper, and an aggregator that is asked. `refused`: why the server does
-    not describe the table."""
+    not describe the table; `makes`: the type of the topic's column in a table that is created here."""
 
     def __init__(self) -> None:
+        self.makes = TOPIC_TYPE
         self.table: ServerTable | None = THERE
         self.prints = 1
         self.unreachable = False
@@ -89,11 +90,8 @@ class Replica:
     async def lacking_types(self, *_: object) -> tuple[str, ...]:
         return ()
 
-    async def creation(self, *_: object, **__: object) -> str:
-        return "CREATE"
-
-    async def addition(self, *_: object) -> str:
-        return "ALTER"
+    async def topic_type(self) -> str:
+        return self.makes
 
     create: Any = None
     add_columns: Any = None
@@ -150,6 +148,50 @@ async def test_a_table_that_was_dropped_is_not(replica: Replica) -> None:
 async def test_another_declaration_that_lacks_something_changes_nothing(replica: Replica) -> None:
     assert (await replica.rollouts.gap(TABLE, OTHER)).added == ("more",)
     assert replica.stated == declaration_digest(DDL)
+
+
+def with_topic(type_: str) -> ServerTable:
+    columns = (*THERE.columns[:-1], ServerColumn(name="_kafka_topic", type=type_))
+    return replace(THERE, columns=columns)
+
+
+@pytest.mark.parametrize("makes", [TOPIC_TYPE, COMPACT_TOPIC])
+@pytest.mark.parametrize("has", [TOPIC_TYPE, COMPACT_TOPIC])
+@pytest.mark.parametrize("topic", ["", ", _kafka_topic String", f", _kafka_topic {COMPACT_TOPIC}"])
+async def test_a_column_is_added_whatever_the_type_of_the_topic(has: str, makes: str, topic: str) -> None:
+    """A server that is replaced by a later version keeps the column as it is, and would make another one."""
+    here = Replica()
+    here.table, here.makes = with_topic(has), makes
+    await here.catalog.start()
+
+    gap = await here.rollouts.gap(TABLE, OTHER.replace("more UInt8", f"more UInt8{topic}"))
+
+    assert (gap.added, gap.refused) == (("more",), ())
+    assert gap.statement.endswith("ADD COLUMN more UInt8 AFTER `n`")
+
+
+@pytest.mark.parametrize("has", [TOPIC_TYPE, COMPACT_TOPIC])
+async def test_a_new_replica_has_the_topic_as_the_shard_has_it(has: str) -> None:
+    """A server refuses a replica of a table with another type."""
+    here = Replica()
+    here.table = with_topic(has)
+    await here.catalog.start()
+    here.makes = COMPACT_TOPIC if has == TOPIC_TYPE else TOPIC_TYPE
+    await here.alter(None)
+
+    gap = await here.rollouts.gap(TABLE, DDL)
+
+    assert (gap.exists, gap.refused) == (False, ())
+    assert f"`_kafka_topic` {has}\n" in gap.statement
+
+
+@pytest.mark.parametrize("makes", [TOPIC_TYPE, COMPACT_TOPIC])
+async def test_the_first_replica_of_a_table_has_the_topic_as_its_server_makes_it(makes: str) -> None:
+    here = Replica()
+    here.table, here.makes = None, makes
+    await here.catalog.start()
+
+    assert f"`_kafka_topic` {makes}\n" in (await here.rollouts.gap(TABLE, DDL)).statement
 
 
 async def test_what_was_compared_after_an_alter_that_was_not_noticed_yet_is_not_stated(replica: Replica) -> None:

@@ -105,10 +105,9 @@ def test_the_topic_of_either_type_is_the_same_unless_it_is_declared() -> None:
     declared = read_declaration("db.t", DDL)
     compact = changed("_kafka_topic", type="LowCardinality(String)")
     assert compare(declared, found(*compact)).none
-    assert compare(declared.with_compact_topic(), found(*COLUMNS)).none
-    assert "`_kafka_topic` LowCardinality(String)" in create_statement(
-        declared.with_compact_topic(), path="/p", replica="r"
-    )
+    typed = declared.with_topic_type("LowCardinality(String)")
+    assert compare(typed, found(*COLUMNS)).none
+    assert "`_kafka_topic` LowCardinality(String)" in create_statement(typed, path="/p", replica="r")
     own = read_declaration("db.t", DDL.replace("(id UInt64,", "(id UInt64, _kafka_topic FixedString(9),"))
-    assert own.with_compact_topic() == own
+    assert own.with_topic_type("LowCardinality(String)") == own
     assert compare(own, found(*COLUMNS)).refused

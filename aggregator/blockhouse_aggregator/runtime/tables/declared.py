@@ -30,15 +30,9 @@ class DeclaredReplica:
         """Why columns cannot be added: the server has no such types. Raises BlockhouseError."""
         return await self._threads.run(server.lacking_types, self._replica, declared, difference)
 
-    async def creation(self, declared: Declaration, path: str, name: str, settings: Sequence[tuple[str, int]]) -> str:
-        """What `create` would run. Raises BlockhouseError."""
-        return await self._threads.run(
-            server.creation, self._replica, declared, path=path, name=name, settings=settings
-        )
-
-    async def addition(self, declared: Declaration, added: Sequence[DeclaredColumn]) -> str:
-        """What `add_columns` would run. Raises BlockhouseError."""
-        return await self._threads.run(server.addition, self._replica, declared, added)
+    async def topic_type(self) -> str:
+        """Of the topic's column in a table that no other replica has. Raises BlockhouseError."""
+        return await self._threads.run(server.topic_type, self._replica)
 
     async def create(self, declared: Declaration, path: str, name: str, settings: Sequence[tuple[str, int]]) -> None:
         """Create it at `path` in ZooKeeper as the replica `name`, with these MergeTree settings. Raises

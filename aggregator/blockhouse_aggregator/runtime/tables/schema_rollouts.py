@@ -16,9 +16,9 @@ from blockhouse.config.pipeline import AggregatorConfig
 from blockhouse.contract.rollouts import DifferenceAnswer, declaration_digest
 from blockhouse.errors import Blocked, Permanent
 from blockhouse.schema.ddl import Declaration, DeclaredColumn, read_declaration
-from blockhouse.schema.difference import Difference
+from blockhouse.schema.difference import Difference, add_columns_statement, create_statement
 from blockhouse.schema.history import extend
-from blockhouse.schema.model import TableHistory
+from blockhouse.schema.model import TOPIC_COLUMN, TableHistory
 from blockhouse_aggregator.coordination.pauses import Pause
 from blockhouse_aggregator.runtime.ports import Pauses
 from blockhouse_aggregator.runtime.tables.catalog import Catalog
@@ -33,8 +33,7 @@ class DeclaredServer(Protocol):
 
     async def compared(self, declared: Declaration) -> Difference | None: ...
     async def lacking_types(self, declared: Declaration, difference: Difference | None) -> tuple[str, ...]: ...
-    async def creation(self, declared: Declaration, path: str, name: str, settings: Settings) -> str: ...
-    async def addition(self, declared: Declaration, added: Sequence[DeclaredColumn]) -> str: ...
+    async def topic_type(self) -> str: ...
     async def create(self, declared: Declaration, path: str, name: str, settings: Settings) -> None: ...
     async def add_columns(self, declared: Declaration, added: Sequence[DeclaredColumn]) -> None: ...
 
@@ -78,7 +77,7 @@ class SchemaRollouts:
     async def gap(self, table: str, ddl: str) -> DifferenceAnswer:
         """Compare; change nothing. Raises Retryable, or Permanent for a DDL that cannot be read or is not supported.
         A table that is as declared is stated to be so in the status from now on, for who asks need not ask again."""
-        declared = read_declaration(table, ddl)
+        declared = await self._declared(table, ddl)
         difference = await self._server.compared(declared)
         gap = await self._gap(declared, difference)
         if difference is not None and difference.found is not None and not gap.added and not gap.refused:
@@ -94,7 +93,7 @@ class SchemaRollouts:
         is in flight, with `restart` demanding that the aggregators of the shard restart. Its schema is recorded, so
         that producers know it before the first message. Returns what was missing. Raises as `gap`, and Blocked naming
         what stands in the way."""
-        declared = read_declaration(table, ddl)
+        declared = await self._declared(table, ddl)
         difference = await self._server.compared(declared)
         gap = await self._gap(declared, difference)
         if gap.refused:
@@ -130,21 +129,34 @@ class SchemaRollouts:
     async def _gap(self, declared: Declaration, difference: Difference | None) -> DifferenceAnswer:
         added = tuple(each.column.name for each in (difference.added if difference else declared.columns))
         refused = difference.refused if difference else ()
-        refused = refused or await self._server.lacking_types(declared, difference) or self._unfit(declared)
-        statement = "" if refused else await self._statement(declared, difference)
+        refused = refused or await self._server.lacking_types(declared, difference) or self._unfit(declared, difference)
+        statement = "" if refused else self._statement(declared, difference)
         return DifferenceAnswer(exists=difference is not None, added=added, refused=refused, statement=statement)
 
-    async def _statement(self, declared: Declaration, difference: Difference | None) -> str:
+    def _statement(self, declared: Declaration, difference: Difference | None) -> str:
         if difference is None:
-            return await self._server.creation(declared, *self._place(declared.name))
-        return await self._server.addition(declared, difference.added) if difference.added else ""
+            path, replica, settings = self._place(declared.name)
+            return create_statement(declared, path=path, replica=replica, settings=settings)
+        return add_columns_statement(declared, difference.added) if difference.added else ""
 
-    def _unfit(self, declared: Declaration) -> tuple[str, ...]:
-        """Why the table, if it were as declared, could not be loaded: for example a default that cannot be computed."""
+    async def _declared(self, table: str, ddl: str) -> Declaration:
+        """With the topic's column, unless it is declared, as the shard has it: a server refuses a replica of a table
+        that has another type. A table that the shard does not have gets it as this server makes it."""
+        declared = read_declaration(table, ddl)
+        known = self._catalog.known(table)
+        current = known.history.current if known else None
+        types = [column.type for column in current.columns if column.name == TOPIC_COLUMN] if current else []
+        return declared.with_topic_type(types[0] if types else await self._server.topic_type())
+
+    def _unfit(self, declared: Declaration, difference: Difference | None) -> tuple[str, ...]:
+        """Why the table, if it were as declared, could not be loaded: for example a default that cannot be computed.
+        Columns that it has are taken as it has them, for the two may be spelled differently."""
         known = self._catalog.known(declared.name)
         history = known.history if known else TableHistory(id=1, name=declared.name)
+        found = difference.found.columns if difference is not None and difference.found is not None else ()
+        has = {column.name: column for column in found}
         try:
-            self._check(extend(history, [each.column for each in declared.columns]))
+            self._check(extend(history, [has.get(each.column.name, each.column) for each in declared.columns]))
         except (Permanent, Blocked) as error:
             return (str(error),)
         return ()
