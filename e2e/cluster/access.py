@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import subprocess
 from abc import ABC, abstractmethod
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 from e2e.cluster.audit import AuditLog
+from e2e.cluster.reading import Reader
 from e2e.cluster.spec import ClusterError
 
 POD_SECURITY, RESTRICTED = "pod-security.kubernetes.io/enforce", "restricted"
@@ -52,9 +54,22 @@ class Access(ABC):
         """Output of kubectl."""
         return kubectl(self.binaries, self.kubeconfig, *arguments, stdin=stdin, timeout=timeout)
 
-    def get(self, *arguments: str) -> Any:
-        """`kubectl get ... -o json`, parsed: an object, or a list under "items"."""
-        return json.loads(self.kubectl("get", *arguments, "-o", "json"))
+    def get(self, kind: str, name: str = "", *options: str) -> Any:
+        """An object, or a list under "items", as `kubectl get ... -o json` prints it; options are -n, -l and -A."""
+        if name.startswith("-"):
+            name, options = "", (name, *options)
+        words = iter(options)
+        given = {word: "" if word == "-A" else next(words) for word in words}
+        if unknown := given.keys() - {"-n", "-l", "-A"}:
+            raise ValueError(f"options of get are -n, -l and -A, not {', '.join(unknown)}")
+        namespace = given.get("-n", None if "-A" in given else "default")
+        if name:
+            return self._reader.object(kind, name, namespace)
+        return {"items": self._reader.objects(kind, namespace, given.get("-l", ""))}
+
+    @cached_property
+    def _reader(self) -> Reader:
+        return Reader(self.kubeconfig)
 
     def apply(self, manifests: list[dict[str, Any]]) -> None:
         """Server-side apply, as a user of GitOps does."""
