@@ -12,12 +12,13 @@ from e2e import standin
 
 VARIABLE = "CLICKHOUSE"
 CURRENT = standin.SERIES
+"""By default."""
 OLDEST = "18.16"
 
 
 def chosen(environment: Mapping[str, str] = os.environ) -> str:
-    """The value of CLICKHOUSE, or the oldest supported."""
-    return environment.get(VARIABLE) or OLDEST
+    """The value of CLICKHOUSE, or the current server."""
+    return environment.get(VARIABLE) or CURRENT
 
 
 def _choose(choice: str | None) -> str | None:
@@ -32,7 +33,7 @@ ClickHouseOption = Annotated[
         "--clickhouse",
         envvar=VARIABLE,
         callback=_choose,
-        show_default=OLDEST,
+        show_default=CURRENT,
         help=f"Which server: {CURRENT}, {OLDEST}, or the path of a clickhouse-server.",
     ),
 ]

@@ -16,7 +16,7 @@ import yaml
 from rich.console import Console
 
 from e2e.chaos.scenario import MAX_SHARDS, MOST_PODS, Kind, Scenario
-from e2e.clickhouse_choice import OLDEST, ClickHouseOption
+from e2e.clickhouse_choice import CURRENT, ClickHouseOption
 
 if TYPE_CHECKING:  # heavy: `--help` must not load Kafka's and ClickHouse's clients
     from e2e.chaos.run import Outcome
@@ -47,7 +47,7 @@ def at_random(
     json_file: Json = None,
     alerts: Alerts = False,
     pictures: Pictures = None,
-    clickhouse: ClickHouseOption = OLDEST,  # noqa: ARG001 - its callback has set it for everything that runs from here
+    clickhouse: ClickHouseOption = CURRENT,  # noqa: ARG001 - its callback has set it for everything that runs from here
 ) -> None:
     """Random faults from a seed. Exit code 0 only if every row is on every replica once and a block was replayed.
 
@@ -77,7 +77,7 @@ def run_file(
     json_file: Json = None,
     alerts: Alerts = False,
     pictures: Pictures = None,
-    clickhouse: ClickHouseOption = OLDEST,  # noqa: ARG001 - its callback has set it for everything that runs from here
+    clickhouse: ClickHouseOption = CURRENT,  # noqa: ARG001 - its callback has set it for everything that runs from here
 ) -> None:
     """The faults of a scenario file.
 
@@ -107,7 +107,7 @@ def scenario_table(
     rate: Rate = 200,
     folder: Folder = DEFAULT_FOLDER,
     json_file: Json = None,
-    clickhouse: ClickHouseOption = OLDEST,  # noqa: ARG001 - its callback has set it for everything that runs from here
+    clickhouse: ClickHouseOption = CURRENT,  # noqa: ARG001 - its callback has set it for everything that runs from here
 ) -> None:
     """Each fault alone, several times in one run: the table of docs/testing.md. On a quiet machine; it takes two hours.
 

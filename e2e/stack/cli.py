@@ -44,7 +44,7 @@ DEFAULT_FOLDER = Path(".run/stack")
     epilog="Examples:\n\n"
     "  blockhouse stack up\n\n"
     "  blockhouse stack up --shards 2 --replicas 2 --kafka 2 --brokers 3 --folder /tmp/big\n\n"
-    "  blockhouse stack up --clickhouse 26.9"
+    "  blockhouse stack up --clickhouse 18.16"
 )
 def up(
     folder: Folder = DEFAULT_FOLDER,

@@ -18,10 +18,19 @@ from e2e.stack.ports import Ports
 from e2e.stack.process import wait_until
 from e2e.stack.spec import StackSpec
 from e2e.stack.zookeeper import ZooKeeperServer
-from tests.integration.pod_server import ANALYST, CLUSTER, REPLICA, USERS, PodServer, running, user
+from tests.integration.pod_server import (
+    ANALYST,
+    CLUSTER,
+    REPLICA,
+    USERS,
+    PodServer,
+    running,
+    skip_on_the_stand_in,
+    user,
+)
 from tests.unit.operator.resources import pipeline
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.clickhouse]
 WRONG_LOGIN = {193, 194, 195, 516}
 """Password wrong, password missing, address not allowed; newer servers answer only 516."""
 
@@ -59,6 +68,11 @@ def login(server: PodServer) -> Iterator[Login]:
     yield connect
     for client in clients:
         client.disconnect()
+
+
+@pytest.fixture
+def rereads() -> None:
+    skip_on_the_stand_in("reads its files once, when it starts")
 
 
 def refused(client: Client, statement: str = "SELECT 1") -> int:
@@ -107,6 +121,7 @@ def accepted(client: Callable[[], Client], statement: str = "SELECT 1") -> bool:
     return True
 
 
+@pytest.mark.usefixtures("rereads")
 def test_a_user_is_on_a_running_server_only_with_its_password(server: PodServer, login: Login) -> None:
     """Without the Secret there is no user; a changed Secret changes the password; a removed user is gone."""
     both = [*USERS, user("newcomer")]
@@ -125,6 +140,7 @@ def test_a_user_is_on_a_running_server_only_with_its_password(server: PodServer,
     assert login("analyst", ANALYST).execute("SELECT 1") == [(1,)]
 
 
+@pytest.mark.usefixtures("rereads")
 def test_a_user_has_the_networks_databases_settings_and_quota_of_the_spec(server: PodServer, login: Login) -> None:
     limited = user("limited", databases=["db"], settings={"max_memory_usage": "12345678"}, quota={"queries": 4})
     elsewhere = user("elsewhere", networks=["10.11.12.0/24", "10.0.0.1", "fd00::/8"])
@@ -155,6 +171,7 @@ def test_replicas_query_each_other_with_the_password_of_the_file(server: PodServ
     assert server.execute(f"SELECT count() FROM {remote}") == [(1,)]
 
 
+@pytest.mark.usefixtures("rereads")
 def test_the_password_between_replicas_is_replaced_by_a_second_user(server: PodServer, login: Login) -> None:
     """At no moment does a replica use what the others do not accept, although each reads its files at another one."""
     managed = pipeline(("spec.clickhouse.managed.users", USERS)).spec.clickhouse.managed
@@ -184,11 +201,13 @@ def test_the_user_without_password_exists_for_the_pod_itself_only(server: PodSer
     outside = [address for address in addresses if not address.startswith("127.")]
     if not outside:
         pytest.skip("this machine has no address but loopback")
+    skip_on_the_stand_in("listens on one address")
 
     with Client(outside[0], server.port) as client:
         assert refused(client) in WRONG_LOGIN
 
 
+@pytest.mark.usefixtures("rereads")
 def test_new_shards_are_known_without_a_restart(server: PodServer) -> None:
     def shards() -> int:
         ((count,),) = server.execute("SELECT uniqExact(shard_num) FROM system.clusters WHERE cluster = 'events'")
@@ -201,6 +220,7 @@ def test_new_shards_are_known_without_a_restart(server: PodServer) -> None:
     assert wait_until(lambda: shards() == 3, timeout=60)
 
 
+@pytest.mark.usefixtures("rereads")
 def test_a_server_lists_its_own_shard_or_nothing_and_reads_that_again_without_a_restart(server: PodServer) -> None:
     def listed() -> list[tuple[int, str]]:
         found = "SELECT shard_num, user FROM system.clusters WHERE cluster = 'events' ORDER BY replica_num"

@@ -17,7 +17,7 @@ from e2e.stack.zookeeper import ZooKeeperServer
 from tests.integration.pod_server import CLUSTER, PodServer, replica_of, running, skip_on_the_stand_in, user
 from tests.unit.operator.resources import pipeline
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.clickhouse]
 MANAGED: dict[str, Any] = {
     "users": [
         user("anna", profile="analysts", quotaName="fair"),

@@ -85,6 +85,7 @@ def test_what_is_not_there_is_refused(choice: str, words: str) -> None:
 
 def test_the_environment_chooses() -> None:
     assert chosen({"CLICKHOUSE": "/opt/clickhouse"}) == "/opt/clickhouse"
+    assert chosen({}) == chosen({"CLICKHOUSE": ""}) == CURRENT
     assert StackSpec(clickhouse=CURRENT) != StackSpec(clickhouse=OLDEST)
 
 

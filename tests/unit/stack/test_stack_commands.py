@@ -55,4 +55,4 @@ def test_a_server_that_does_not_answer_has_none() -> None:
 def test_the_help_names_the_version_that_is_started_by_default() -> None:
     text = CliRunner().invoke(cli.app, ["up", "--help"], env={"COLUMNS": "200"}).output
 
-    assert "default: (18.16)" in text
+    assert "default: (26.9)" in text
