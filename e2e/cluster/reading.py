@@ -78,9 +78,8 @@ class Reader:
             known = self._connected().resources
             try:
                 known.invalidate_cache()  # it may have been defined meanwhile
-                found = sorted(
-                    (each for together in known for each in together if isinstance(each, Resource)), key=_rank
-                )
+                # A kind of list is there as a subclass, which answers to the names of the kind that it lists.
+                found = sorted((each for together in known for each in together if type(each) is Resource), key=_rank)
                 self._resources = {alias: each for each in found for alias in _aliases(each)}
             except (HTTPError, OSError, DynamicApiError) as error:
                 raise ClusterError(f"what kinds there are is not known: {error}") from error
