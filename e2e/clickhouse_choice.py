@@ -12,7 +12,7 @@ from e2e import standin
 
 VARIABLE = "CLICKHOUSE"
 CURRENT = standin.SERIES
-"""By default."""
+"""The default."""
 OLDEST = "18.16"
 
 

@@ -59,9 +59,9 @@ class Access(ABC):
         if name.startswith("-"):
             name, options = "", (name, *options)
         words = iter(options)
-        given = {word: "" if word == "-A" else next(words) for word in words}
+        given = {word: "" if word == "-A" else next(words, "") for word in words}
         if unknown := given.keys() - {"-n", "-l", "-A"}:
-            raise ValueError(f"options of get are -n, -l and -A, not {', '.join(unknown)}")
+            raise ValueError(f"options of get are -n, -l and -A, not {', '.join(sorted(unknown))}")
         namespace = given.get("-n", None if "-A" in given else "default")
         if name:
             return self._reader.object(kind, name, namespace)

@@ -23,7 +23,7 @@ class Program(Server):
     """One program of the control plane. It answers when its health page reports it healthy."""
 
     program: ClassVar[str]
-    # Garbage is collected less often than by default: of processor time there is less here than of memory.
+    # Garbage is collected less often than by default: processor time is scarcer here than memory.
     environment: ClassVar[dict[str, str]] = {"NO_PROXY": "*", "no_proxy": "*", "GOGC": "400"}
 
     def __init__(
@@ -207,7 +207,7 @@ class ApiClient(Program):
 
 class ControllerManager(ApiClient):
     """Quick about StatefulSets and garbage, so that a test of hundreds of pods measures us, not it. EndpointSlices are
-    written once for what changes within a second, and not a second time as Endpoints, which nothing here reads: of
+    written once for what changes within a second, and not a second time as Endpoints, which nothing here reads: at
     each change these controllers compare all Services of its namespace."""
 
     program = "kube-controller-manager"

@@ -18,6 +18,7 @@ from e2e.cluster.spec import ClusterError
 SECONDS = 30.0
 """For one answer."""
 PAGE = 500
+"""Objects of a list in one answer."""
 
 
 class Reader:

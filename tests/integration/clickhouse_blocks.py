@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import pytest
 from kazoo.client import KazooClient
 
 from blockhouse.config.endpoints import ClickHouse
@@ -116,3 +117,10 @@ def fetches_stopped(*servers: ClickHouseServer) -> Iterator[None]:
         for server in servers:
             if server.alive:
                 server.execute("SYSTEM START FETCHES")
+
+
+def only(stack: Stack, *, tokens: bool) -> None:
+    """Skip the test on a server that recognises blocks by something else."""
+    with replica(stack.clickhouse[1, 1]) as r1:
+        if r1.features().deduplication_token is not tokens:
+            pytest.skip(f"of servers {'with' if tokens else 'without'} deduplication tokens")

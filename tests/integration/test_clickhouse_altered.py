@@ -26,17 +26,10 @@ from blockhouse_aggregator.clickhouse.model import difference
 from blockhouse_aggregator.clickhouse.quorum import QuorumProbe
 from e2e.stack import Stack
 from e2e.stack.process import wait_until
-from tests.integration.clickhouse_blocks import block, count, nodes, replica, rows, zookeeper
+from tests.integration.clickhouse_blocks import block, count, nodes, only, replica, rows, zookeeper
 from tests.integration.conftest import TableFactory
 
 pytestmark = [pytest.mark.integration, pytest.mark.clickhouse]
-
-
-def only(stack: Stack, *, tokens: bool) -> None:
-    """Skip the test on a server that recognises blocks by something else."""
-    with replica(stack.clickhouse[1, 1]) as r1:
-        if r1.features().deduplication_token is not tokens:
-            pytest.skip(f"of servers {'with' if tokens else 'without'} deduplication tokens")
 
 
 def test_a_block_across_an_added_column_is_known_by_its_token_alone(stack: Stack, table: TableFactory) -> None:

@@ -21,7 +21,7 @@ from blockhouse.metadata.model import Metadata
 from blockhouse_aggregator.commands.streams import app as streams_command
 from e2e.clickhouse_choice import OLDEST
 from e2e.stack import Stack, StackSpec
-from tests.integration.clickhouse_blocks import replica
+from tests.integration.clickhouse_blocks import only
 from tests.integration.runtime_feed import ROWS
 from tests.integration.runtime_group import Group
 from tests.integration.runtime_pipeline import Loading, eventually, loading
@@ -32,6 +32,7 @@ STORED, SENT_NOT_STORED, EMPTY, BEHIND, FORGOTTEN = range(5)
 """One partition is one case: the block is stored; it is not; nothing is in flight; tables stand at different places;
 the server can have forgotten the block, so that no owner may decide."""
 MESSAGES = 12
+UNDECIDED = "ForeignBlockUndecided"
 A, B, OLD = "default.taken_a", "default.taken_b", "default.taken_old"
 
 
@@ -118,9 +119,8 @@ def taken(running_stack: Stack, tmp_path_factory: pytest.TempPathFactory, reques
 
 @pytest.fixture
 def by_content(taken: Loading) -> None:
-    with replica(taken.stack.clickhouse[1, 1]) as server:
-        if server.features().deduplication_token:
-            pytest.skip("of servers that recognise a block by its content: the other aggregator sent no token")
+    """The other aggregator sent no token."""
+    only(taken.stack, tokens=False)
 
 
 @pytest.mark.usefixtures("by_content")
@@ -142,23 +142,21 @@ def test_a_block_the_server_may_have_forgotten_is_not_inserted_but_blocked(taken
     (aggregator,) = taken.aggregators
     taken.wait("it to be blocked", lambda: bool(aggregator.in_flight(OLD, "blocked")))
     (block,) = aggregator.in_flight(OLD, "blocked")
-    assert block.reason == "ForeignBlockUndecided"
+    assert block.reason == UNDECIDED
     rows = taken.stack.clickhouse[1, 1].execute(f"SELECT count(), uniqExact(id) FROM {OLD}")
     assert rows == [(ROWS + 12,) * 2]
 
 
 def test_on_servers_with_tokens_every_block_in_flight_is_undecided(taken: Loading) -> None:
     """Sent again it would be stored twice, for a token is another identity: in one stream it is stored, in one not."""
-    with replica(taken.stack.clickhouse[1, 1]) as server:
-        if not server.features().deduplication_token:
-            pytest.skip("of servers with deduplication tokens")
+    only(taken.stack, tokens=True)
     (aggregator,) = taken.aggregators
     expected = {(taken.stream("a", at), table) for at in (STORED, SENT_NOT_STORED) for table in (A, B)}
     expected |= {(taken.stream("a", BEHIND), A), (taken.stream("a", FORGOTTEN), OLD)}
 
     def blocked() -> set[tuple[str, str]]:
         streams = aggregator.streams()
-        return {(s.stream, b.table) for s in streams for b in s.in_flight if b.reason == "ForeignBlockUndecided"}
+        return {(s.stream, b.table) for s in streams for b in s.in_flight or () if b.reason == UNDECIDED}
 
     taken.wait("all of them to be blocked", lambda: blocked() == expected)
     taken.wait("the stream without any to be loaded", lambda: done(aggregator.stream(taken.stream("a", EMPTY))))
