@@ -59,10 +59,10 @@ class Shard:
                 await http.close()
         return ReplicationSeen(tables, names=names, sizes={path: sizes.get(name, {}) for path, name in names.items()})
 
-    def forget(self, replica: str) -> None:
-        """Remove its registrations, as when a replica is taken out."""
+    def forget(self, replica: str, table: str) -> None:
+        """Remove its registration, as when a replica is taken out."""
         with closing(Ensemble(ZooKeeper(servers=self.zookeeper.connect), OpenFence())) as ensemble:
-            ensemble.unregister(ROOT, replica)
+            ensemble.unregister(f"{ROOT}/{table}", replica)
 
     def readonly(self, replica: str) -> set[str]:
         """Its tables that take no rows."""
@@ -196,7 +196,7 @@ def test_a_volume_that_returns_is_registered_again_where_the_server_can(shard: S
             shard.restore("r3", table)
         return
     shard.servers["r3"].stop()
-    shard.forget("r3")
+    shard.forget("r3", table)
     fill(shard.servers["r1"], table, LATER_ROWS)
     shard.servers["r3"].start()
     eventually(lambda: shard.readonly("r3") == {table})
