@@ -17,7 +17,8 @@ FEW = 50
 
 
 def broken(shards: int, idle_requests: float, idle_writes: int, memory: int) -> list[str]:
-    """What is too much, in words. `idle_requests` are a second, `idle_writes` of a minute without those of Leases."""
+    """What is too much, in words. `idle_requests` are a second; `idle_writes`, without those of Leases, all of the time
+    in which nothing changed."""
     few = shards <= FEW
     most_requests, most_memory = (IDLE_REQUESTS_OF_50, MEMORY_OF_50) if few else (IDLE_REQUESTS, MEMORY)
     found = []

@@ -36,6 +36,7 @@ from blockhouse_operator.reconcile.leftovers import Leftovers
 from blockhouse_operator.reconcile.mirror import MirrorReconciler
 from blockhouse_operator.reconcile.pipeline import PipelineReconciler
 from blockhouse_operator.reconcile.reassignment import ReassignmentReconciler
+from blockhouse_operator.reconcile.schedule import spread
 from blockhouse_operator.reconcile.scope import Scope
 from blockhouse_operator.reconcile.services import Services
 from blockhouse_operator.reconcile.shard import ShardReconciler
@@ -156,8 +157,7 @@ class OperatorLoop:
         if key.namespace in self.unread:
             return self._services.resync
         again = await self._reconcilers[key.sort].reconcile(key.namespace, key.name)
-        # Spread, so that many resources do not come back in the same second.
-        return again if again is None else again * (1 + self._chance.random() / 5)
+        return again if again is None else spread(again, self._services.resync, self._services.clock(), self._chance)
 
     def _watch(self, store: Store) -> Watch:
         return Watch(self._api, store, partial(self._services.namespaces.readable, store.namespace))

@@ -11,7 +11,9 @@ reconcile is reconciled again.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Hashable
+from random import Random
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -23,6 +25,19 @@ SHORTEST_REST = 1.0
 LONGEST_REST = 15.0
 REST_PER_RECONCILE = 3.0
 """Times the length of its reconcile that a key that goes first rests: hints get it a quarter of one worker at most."""
+STEPS_OF_RESYNC = 30
+"""Moments of a resync at which idle resources are reconciled."""
+
+
+def spread(seconds: float, resync: float, now: float, chance: Random) -> float:
+    """Seconds to the next reconcile, somewhat longer than `seconds`, so that resources that were reconciled together do
+    not all come back together. Idle ones, after a `resync`, come back some at a time, for a process that sleeps before
+    each one takes several times as long for it."""
+    longer = seconds * (1 + chance.random() / 5)
+    if seconds < resync:
+        return longer
+    step = resync / STEPS_OF_RESYNC
+    return math.ceil((now + longer) / step) * step - now
 
 
 class Schedule(Generic[Key]):

@@ -74,25 +74,29 @@ class WorkQueue(Generic[Key]):
 
     async def run(self) -> None:
         """Raises LeadershipLost, and nothing else."""
-        workers = [asyncio.create_task(self._work()) for _ in range(self._concurrency)]
+        at_work: set[asyncio.Task[None]] = set()
         try:
-            await asyncio.gather(*workers)
+            while True:
+                at_work = self._without_ended(at_work)
+                while len(at_work) < self._concurrency and (key := self._schedule.take(self._clock())) is not None:
+                    at_work.add(asyncio.create_task(self._reconcile_one(key)))
+                await self._wait(full=len(at_work) == self._concurrency)
         finally:
-            for worker in workers:
-                worker.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
+            for task in at_work:
+                task.cancel()
+            await asyncio.gather(*at_work, return_exceptions=True)
 
-    async def _work(self) -> None:
-        while True:
-            key = self._schedule.take(self._clock())
-            if key is None:
-                await self._wait()
-            else:
-                await self._reconcile_one(key)
+    @staticmethod
+    def _without_ended(at_work: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
+        for task in at_work:
+            if task.done():
+                task.result()
+        return {task for task in at_work if not task.done()}
 
-    async def _wait(self) -> None:
+    async def _wait(self, *, full: bool) -> None:
+        """Until a reconcile ends or a key is added, or until the next key is due where another one can begin."""
         self._changed.clear()
-        due = self._schedule.next_at()
+        due = None if full else self._schedule.next_at()
         try:
             async with asyncio.timeout(None if due is None else max(0.0, due - self._clock())):
                 await self._changed.wait()
@@ -101,8 +105,15 @@ class WorkQueue(Generic[Key]):
 
     async def _reconcile_one(self, key: Key) -> None:
         self.reconciles += 1
-        began, limit = self._clock(), self._longest_reconcile
-        outcome: Outcome = "failed"
+        began = self._clock()
+        try:
+            outcome = await self._outcome(key)
+        finally:
+            self._changed.set()
+        self._ended(key, outcome, self._clock() - began)
+
+    async def _outcome(self, key: Key) -> Outcome:
+        limit = self._longest_reconcile
         try:
             again = await bounded(
                 self._reconcile(key),
@@ -119,14 +130,13 @@ class WorkQueue(Generic[Key]):
             # A defect met by one object must not stop the others; it is logged whole and tried again.
             log.exception("reconcile_crashed", key=str(key))
             self._failed(key, error, logged=True)
-            outcome = "crashed"
+            return "crashed"
         else:
-            outcome = "done"
             self._schedule.finish(key, self._clock())
             if again is not None:
                 self._schedule.add(key, self._clock() + again)
-        self._ended(key, outcome, self._clock() - began)
-        self._changed.set()
+            return "done"
+        return "failed"
 
     def _failed(self, key: Key, error: Exception, at_least: float = 0.0, *, logged: bool = False) -> None:
         self.failures += 1

@@ -34,7 +34,7 @@ def test_what_is_too_much_is_named(shards: int, change: dict[str, float], fault:
 def test_the_exit_code_is_that_of_the_bars(monkeypatch: pytest.MonkeyPatch, writes: int, code: int) -> None:
     figures = scale.Figures(50, 1.0, 30.0, 2000, 1000, 10.0, 1.0, writes, 0.05, 120 << 20)
     reactions = scale.Reactions(1.0, 60.0, 10.0, 0)
-    monkeypatch.setattr(scale, "measure", lambda shards, timeout: (figures, reactions))
+    monkeypatch.setattr(scale, "measure", lambda trial: (figures, reactions))
     app = scale.typer.Typer()
     app.command()(scale.main)
 
@@ -42,3 +42,8 @@ def test_the_exit_code_is_that_of_the_bars(monkeypatch: pytest.MonkeyPatch, writ
 
     assert done.exit_code == code, done.output
     assert ("writes while nothing changes" in done.output) == bool(writes)
+
+
+def test_each_namespace_gets_its_part_of_the_shards() -> None:
+    assert scale.Trial(8, 3, "60s", 1.0).sizes == {"scale-0": 3, "scale-1": 3, "scale-2": 2}
+    assert scale.Trial(8, 1, "60s", 1.0).sizes == {"scale": 8}

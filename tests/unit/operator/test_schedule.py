@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import heapq
+from random import Random
+
+import pytest
 
 from blockhouse_operator.reconcile.schedule import (
     FIRST_BACKOFF,
@@ -10,7 +13,9 @@ from blockhouse_operator.reconcile.schedule import (
     LONGEST_REST,
     REST_PER_RECONCILE,
     SHORTEST_REST,
+    STEPS_OF_RESYNC,
     Schedule,
+    spread,
 )
 
 
@@ -217,3 +222,18 @@ def followed(keys: Schedule[str]) -> tuple[float, float]:
         heapq.heappush(workers, now + length)
     assert heard is not None
     return heard, spent / ended
+
+
+def test_idle_resources_come_back_some_at_a_time_and_others_alone() -> None:
+    chance, now, resync = Random(7), 1000.3, 60.0
+
+    idle = [now + spread(resync, resync, now, chance) for _ in range(200)]
+    soon = [spread(5.0, resync, now, chance) for _ in range(200)]
+
+    assert now + resync <= min(idle)
+    assert max(idle) <= now + 1.2 * resync + resync / STEPS_OF_RESYNC
+    moments = {round(moment, 6) for moment in idle}
+    assert 6 <= len(moments) <= 8, "12 s in steps of 2 s"
+    assert all(moment % 2 == pytest.approx(0) for moment in moments)
+    assert all(5.0 <= seconds < 6.0 for seconds in soon)
+    assert len(set(soon)) == 200
