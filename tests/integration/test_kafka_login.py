@@ -39,7 +39,7 @@ from e2e.stack.kafka import KafkaClusterServers, kafka_cluster
 from e2e.stack.process import wait_until
 from tests.integration.kafka_recorder import member, settings_of
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 USER, FORMER, PRESENT = "loader", "former-password", "present-password"
 TOPIC = "events"

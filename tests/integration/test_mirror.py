@@ -15,7 +15,7 @@ from e2e.stack import Stack
 from tests.integration.conftest import Names
 from tests.integration.mirror_feed import MirrorFactory, assert_exact, until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 SEED = int(os.environ.get("SEED") or randbelow(1 << 31))
 
 

@@ -16,7 +16,7 @@ from e2e.stack import Stack
 from tests.integration.conftest import Names
 from tests.integration.mirror_feed import MirrorFactory, until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 COMPACTED = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.01",

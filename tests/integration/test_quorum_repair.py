@@ -24,7 +24,7 @@ from e2e.stack.clickhouse import ClickHouseServer
 from e2e.stack.tables import zookeeper_path
 from tests.integration.runtime_pipeline import Loading, eventually, healed, loading
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900), pytest.mark.clickhouse]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(900), pytest.mark.clickhouse]
 
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 

@@ -21,7 +21,7 @@ from tests.integration.conftest import Names
 from tests.integration.runtime_group import Group
 from tests.integration.runtime_pipeline import Loading, loading
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 BLOCKHOUSE = Path(sys.executable).with_name("blockhouse")
 
 

@@ -19,7 +19,7 @@ from e2e.stack import Stack
 from tests.integration.runtime_group import Group
 from tests.integration.runtime_pipeline import Loading, eventually, healed, loading
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 CONTROL, REWOUND, RESET, JUMPED, GARBLED, FOREIGN, TOO_FAR, ON_PURPOSE = range(8)
 MESSAGES = 10

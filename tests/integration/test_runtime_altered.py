@@ -29,7 +29,7 @@ from e2e.stack.clickhouse import ClickHouseServer
 from e2e.stack.tables import create_replicated_table
 from tests.integration.runtime_pipeline import Loading, eventually, healed_and_balanced, loading
 
-pytestmark = [pytest.mark.integration, pytest.mark.clickhouse]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.clickhouse]
 
 STREAM = ("a", 0)
 FIRST = int(os.environ.get("SEED", "1"))

@@ -16,7 +16,7 @@ from e2e.stack.tables import zookeeper_path
 from tests.integration.kafka_proxy import OFFSET_COMMIT, Proxy
 from tests.integration.runtime_pipeline import Loading, healed, loading
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 STREAM = ("a", 0)
 METADATA_BYTES = 450

@@ -11,7 +11,7 @@ from e2e.stack import Stack
 from tests.integration.runtime_pipeline import Loading, healed, loading
 from tests.integration.test_runtime_messages import dead_letters
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 STREAM = ("a", 0)
 DEADLY = b"\x1b" * 400_000

@@ -11,7 +11,7 @@ from e2e.stack import Stack
 from e2e.stack.clickhouse import ClickHouseServer
 from tests.integration.runtime_pipeline import Loading, eventually, healed_and_balanced, loading
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 STREAM = ("a", 0)
 SETTINGS = {"kafka": {"sessionTimeout": "60s"}, "spark": {"lease": "10s"}, "logLevel": "debug"}

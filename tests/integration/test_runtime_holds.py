@@ -11,7 +11,7 @@ from e2e.pipeline import AggregatorProcess
 from e2e.stack import Stack
 from tests.integration.runtime_pipeline import Loading, healed, loading
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from e2e.pipeline import AggregatorProcess
 from e2e.stack import Stack
 from tests.integration.runtime_pipeline import Loading, eventually, healed_and_balanced, loading
 
-pytestmark = [pytest.mark.integration, pytest.mark.clickhouse]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.clickhouse]
 
 STREAM = ("a", 0)
 

@@ -23,7 +23,7 @@ from tests.integration.runtime_pipeline import Loading, loading
 from tests.integration.test_runtime_abnormal import accept, stops
 from tests.integration.test_runtime_world_changes import recreate
 
-pytestmark = [pytest.mark.integration, pytest.mark.clickhouse]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.clickhouse]
 
 STREAM = ("a", 0)
 UNCERTAIN = {"replicated_deduplication_window": 1}

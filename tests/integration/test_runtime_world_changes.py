@@ -21,7 +21,7 @@ from tests.integration.runtime_pipeline import Loading, loading
 from tests.integration.test_kafka_epochs import cut, segment_of
 from tests.integration.test_runtime_abnormal import accept, stops
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 
 @pytest.fixture

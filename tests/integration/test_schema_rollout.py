@@ -16,7 +16,7 @@ from e2e.stack import Stack
 from tests.integration.runtime_pipeline import Loading, eventually, healed, loading
 from tests.integration.schema_operator import Death, SchemaOperator
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 ENGINE = "ENGINE = MergeTree ORDER BY id"
 TWO_COLUMNS = ", seven UInt32 DEFAULT 7, loud String DEFAULT upper(text)"
