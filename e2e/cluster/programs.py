@@ -178,7 +178,9 @@ class ApiServer(Program):
             return []
         policy = self.folder / "audit-policy.yaml"
         policy.write_text(POLICY)
-        return [f"--audit-policy-file={policy}", f"--audit-log-path={self.audit_log}", "--audit-log-maxsize=0"]
+        # It is read from a place in it, so no other file may begin meanwhile: MB, and 0 would be 100 of them.
+        log = (f"--audit-log-path={self.audit_log}", "--audit-log-maxsize=1000000")
+        return [f"--audit-policy-file={policy}", *log]
 
 
 class ApiClient(Program):

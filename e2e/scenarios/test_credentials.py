@@ -1,4 +1,5 @@
-"""The pipeline's own Secrets are lost, and rotated: nothing restarts and no aggregator answers 401."""
+"""The pipeline's own Secrets are lost, and rotated, and a password of the user's is replaced: nothing restarts and no
+aggregator answers 401."""
 
 from __future__ import annotations
 
@@ -10,17 +11,18 @@ import pytest
 from blockhouse.tokens import read_only
 from blockhouse_operator.api import names
 from blockhouse_operator.api.labels import ROTATE_CREDENTIALS
+from blockhouse_operator.desired.parts_login import FILE, PartsLogin, parsed
 from e2e.cluster import ClusterError
-from e2e.scenarios.resources import at_home, example, patched
+from e2e.scenarios.resources import at_home, example, patched, secret
 from e2e.scenarios.site import Site
 from e2e.scenarios.state import pods
 
 NAME = "secrets"
 
 
-def content(site: Site, secret: str, namespace: str) -> dict[str, str]:
+def content(site: Site, name: str, namespace: str) -> dict[str, str]:
     try:
-        data = site.cluster.get("secret", secret, "-n", namespace)["data"]
+        data = site.cluster.get("secret", name, "-n", namespace)["data"]
     except ClusterError:
         return {}
     return {key: base64.b64decode(value).decode() for key, value in data.items()}
@@ -43,7 +45,7 @@ def test_a_lost_secret_comes_back_and_a_rotation_restarts_nothing(site: Site, na
     own = names.own_secrets(NAME)
 
     def contents() -> dict[str, dict[str, str]]:
-        return {secret: content(site, secret, namespace) for secret in own}
+        return {name: content(site, name, namespace) for name in own}
 
     pipeline = patched(at_home(example(), site.surroundings, name=NAME, namespace=namespace), shards=1)
     with site.operator():
@@ -72,5 +74,27 @@ def test_a_lost_secret_comes_back_and_a_rotation_restarts_nothing(site: Site, na
         site.wait("both users are accepted", lambda: {"cluster", "cluster-b"} <= accounts())
         servers = fromstring(content(site, clickhouse, namespace)["remote_servers.xml"])
         assert {user.text for user in servers.findall(".//user")} == {"cluster"}, "used until all know the new one"
+        site.wait_settled(NAME, namespace)
+        assert {p["metadata"]["uid"] for p in pods(site.cluster, NAME, namespace)} == uids
+
+
+@pytest.mark.own_cluster("its pods are played by nodes of KWOK's")
+def test_a_new_password_between_replicas_is_accepted_beside_the_one_that_they_use(site: Site, namespace: str) -> None:
+    """That they use it, and that the former one ends, takes as long as a kubelet may: see test_operator_interserver."""
+    guarded = {"clickhouse__managed__interserverSecretRef": {"name": "between-replicas"}}
+    pipeline = patched(at_home(example(), site.surroundings, name=NAME, namespace=namespace), shards=1, **guarded)
+
+    def login() -> PartsLogin | None:
+        return parsed(content(site, f"{NAME}-clickhouse", namespace).get(FILE, ""))
+
+    with site.operator():
+        site.apply(secret("between-replicas", namespace, password="the-first"), pipeline)
+        site.wait_settled(NAME, namespace)
+        uids = {p["metadata"]["uid"] for p in pods(site.cluster, NAME, namespace)}
+        assert login() == PartsLogin("the-first")
+
+        site.apply(secret("between-replicas", namespace, password="the-second"))
+
+        site.wait("both are accepted", lambda: login() == PartsLogin("the-first", ("the-second",)))
         site.wait_settled(NAME, namespace)
         assert {p["metadata"]["uid"] for p in pods(site.cluster, NAME, namespace)} == uids
