@@ -1,7 +1,7 @@
 """How the operator grows: pipelines of 50 to 2,050 shards of 4 replicas on fake nodes.
 
     .venv/bin/python bench/operator_scale.py --shards 50 --shards 200 --shards 1000
-    .venv/bin/python bench/operator_scale.py --shards 2050 --namespaces 10 --resync 2m
+    .venv/bin/python bench/operator_scale.py --shards 2050 --namespaces 10 --timeout 7200
 
 Prints, for each size, how soon a change of the pipeline's spec is heard while its shards are created, the time from
 `kubectl apply` to Ready, the operator's requests and writes per shard and its processor time until then; and then, in
@@ -67,7 +67,10 @@ def main(
 ) -> None:
     """Measure the operator at several sizes, each on a cluster of its own."""
     found, reactions = [], []
-    for size in shards or [50, 200, 1000]:
+    sizes = shards or [50, 200, 1000]
+    if namespaces > min(sizes):
+        raise typer.BadParameter(f"{min(sizes)} shards cannot be divided over {namespaces}", param_hint="--namespaces")
+    for size in sizes:
         with out.status(f"{size} shards"):
             figures, reaction = measure(Trial(size, namespaces, resync, timeout))
         found.append(figures)

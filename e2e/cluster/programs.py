@@ -178,7 +178,7 @@ class ApiServer(Program):
             return []
         policy = self.folder / "audit-policy.yaml"
         policy.write_text(POLICY)
-        # It is read from a place in it, so no other file may begin meanwhile: MB, and 0 would be 100 of them.
+        # It is read from an offset on, so it must not be rotated. The size is in MB; 0 means the logger's default, 100.
         log = (f"--audit-log-path={self.audit_log}", "--audit-log-maxsize=1000000")
         return [f"--audit-policy-file={policy}", *log]
 

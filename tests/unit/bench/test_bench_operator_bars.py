@@ -47,3 +47,14 @@ def test_the_exit_code_is_that_of_the_bars(monkeypatch: pytest.MonkeyPatch, writ
 def test_each_namespace_gets_its_part_of_the_shards() -> None:
     assert scale.Trial(8, 3, "60s", 1.0).sizes == {"scale-0": 3, "scale-1": 3, "scale-2": 2}
     assert scale.Trial(8, 1, "60s", 1.0).sizes == {"scale": 8}
+
+
+def test_more_namespaces_than_shards_are_refused_before_anything_is_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scale, "measure", lambda trial: pytest.fail("measured"))
+    app = scale.typer.Typer()
+    app.command()(scale.main)
+
+    done = CliRunner().invoke(app, ["--shards", "50", "--shards", "2", "--namespaces", "3"])
+
+    assert done.exit_code == 2, done.output
+    assert "2 shards cannot be divided over 3" in done.output
