@@ -122,9 +122,12 @@ def measure(trial: Trial) -> tuple[Figures, Reactions]:
                     site.apply(*companions(site.namespace(name)))
                 with site.operator("", "--resync", trial.resync) as operator:
                     figures = observe(site, operator, trial)
+                    out.log(f"idle, by {figures}")
                     first, its_shards = next(iter(trial.sizes.items()))
                     changed = median(corrected(site, first, number) for number in range(min(CHANGED, its_shards)))
+                    out.log(f"a change by hand is corrected after {changed:.1f} s")
                     resync = resynced(site, operator, trial.shards)
+                    out.log(f"all reconciled within {resync:.0f} s")
                 return figures, Reactions(changed, resync, *restarted(site, trial))
             finally:
                 site.close()
@@ -145,9 +148,11 @@ def observe(site: Site, operator: OperatorProcess, trial: Trial) -> Figures:
     mark, began, before = site.cluster.audit.mark(), time.monotonic(), sum(process.cpu_times()[:2])
     site.apply(*resources)
     heard_after = heard(site, resources[0])
+    out.log(f"a change of the spec is heard after {heard_after:.1f} s")
     for name in trial.sizes:
         site.wait_ready(name, name, timeout=trial.timeout)
     ready_after = time.monotonic() - began
+    out.log(f"Ready after {ready_after:.0f} s")
     for name in trial.sizes:
         site.wait_condition(name, name, "TopicsProvisioned", "True", timeout=trial.timeout)
         site.wait_condition(name, name, "SchemaUpToDate", "True", timeout=trial.timeout)
