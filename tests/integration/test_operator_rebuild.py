@@ -11,9 +11,9 @@ from clickhouse_driver.errors import ServerException
 from blockhouse.config.endpoints import ZooKeeper
 from blockhouse_operator.adapters.ensemble import Ensemble
 from blockhouse_operator.adapters.fence import OpenFence
+from blockhouse_operator.decide.deferred import RestartDeferred
 from blockhouse_operator.decide.rebuild import BeginRebuild, EndRebuild, plan_rebuild
 from blockhouse_operator.decide.removal import Unregister
-from blockhouse_operator.decide.rollout import RestartDeferred
 from blockhouse_operator.decide.seen import Rebuild, RebuildSeen, ShardSeen
 from e2e.clickhouse_choice import OLDEST
 from e2e.stack.process import wait_until

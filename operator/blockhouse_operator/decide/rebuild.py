@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.labels import ACCEPT_DATA_LOSS, REBUILD_REPLICA
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
-from blockhouse_operator.decide.endings import awaits_end
+from blockhouse_operator.decide.deferred import RestartDeferred, awaits_end
 from blockhouse_operator.decide.removal import Unregister
 from blockhouse_operator.decide.replication import alive_everywhere, behind, copies
-from blockhouse_operator.decide.rollout import RestartDeferred
 from blockhouse_operator.decide.seen import Rebuild, RebuildSeen, ReplicaSeen, ShardSeen
 
 LOST = "its volume is lost"

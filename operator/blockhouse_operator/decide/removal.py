@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.labels import ACCEPT_DATA_LOSS
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
-from blockhouse_operator.decide.endings import awaits_end
+from blockhouse_operator.decide.deferred import RestartDeferred, awaits_end
 from blockhouse_operator.decide.replication import copies
-from blockhouse_operator.decide.rollout import WELL, RestartDeferred
+from blockhouse_operator.decide.rollout import WELL
 from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen
 from blockhouse_operator.decide.words import counted, shown_bytes
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from blockhouse.config.units import seconds
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
+from blockhouse_operator.decide.deferred import RestartDeferred, awaits_end
 from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State, StreamSeen
 from blockhouse_operator.decide.streams import expected_streams
 from blockhouse_operator.decide.words import counted
@@ -60,15 +61,6 @@ class EndStep:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class RestartDeferred:
-    """Nothing is restarted, removed or rebuilt now. `stalled`: and nothing will be until a person changes something."""
-
-    reason: Reason
-    why: str
-    stalled: bool = False
-
-
 RolloutStep = BeginStep | Restart | RestartAggregator | EndStep | RestartDeferred
 
 RESTART = (BeginStep, RestartAggregator, EndStep)
@@ -76,10 +68,6 @@ RESTART = (BeginStep, RestartAggregator, EndStep)
 OUTDATED = "its pod was created from an older spec"
 DEMANDED = "its restart was asked for"
 CHANGED = "a table's columns were added since its aggregator started"
-
-
-DEFERRED = frozenset({Reason.PAUSED, Reason.OUTSIDE_WINDOW})
-"""Reasons of holds that people asked for: the operator is not at work, and need not look again soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +163,8 @@ def _continue(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutStep:
             )
         deferred = _deferred((*BEFORE_A_RESTART, streams_consumed), Look(spec, seen, replica))
         return deferred or RestartAggregator(replica.name, CHANGED, replica.restart_due)
+    if replica.pod is not None and replica.pod.terminating:
+        return awaits_end(seen, replica, Reason.ROLLING_OUT, f"the pod of replica {replica.name} ends, to be replaced")
     state, behind = replica.state(), _behind(seen, replica)
     if not behind and seen.begun.aggregator_only and state is State.CONSUMING:
         behind = _without_share(spec, replica)
@@ -304,9 +294,9 @@ def others_well(look: Look) -> RestartDeferred | None:
         return None
     for name, state in others.items():
         if state not in WELL:
-            return RestartDeferred(
-                Reason.ROLLING_OUT, f"{look.candidate.name} is to restart; waiting for {name}, which is {state}"
-            )
+            why = f"{look.candidate.name} is to restart; waiting for {name}, which is {state}"
+            here = next((replica for replica in look.seen.replicas if replica.name == name), None)
+            return awaits_end(look.seen, here, Reason.ROLLING_OUT, why)
     return None
 
 

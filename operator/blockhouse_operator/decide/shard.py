@@ -13,17 +13,10 @@ from blockhouse_operator.api.status import (
     TableStatus,
     TopicStatus,
 )
+from blockhouse_operator.decide.deferred import DEFERRED, RestartDeferred
 from blockhouse_operator.decide.rebuild import plan_rebuild
 from blockhouse_operator.decide.removal import plan_removal
-from blockhouse_operator.decide.rollout import (
-    DEFERRED,
-    BeginStep,
-    EndStep,
-    Restart,
-    RestartAggregator,
-    RestartDeferred,
-    plan_rollout,
-)
+from blockhouse_operator.decide.rollout import BeginStep, EndStep, Restart, RestartAggregator, plan_rollout
 from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State
 from blockhouse_operator.decide.shard_conditions import shard_conditions
 from blockhouse_operator.decide.steps import Step

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from blockhouse_operator.api.conditions import Condition, ConditionType, Reason, condition, find
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
 from blockhouse_operator.api.status import ClickHouseShardIngestStatus
+from blockhouse_operator.decide.deferred import DEFERRED, RestartDeferred
 from blockhouse_operator.decide.rebuild import BeginRebuild, EndRebuild, ReplaceVolume, RestoreReplica
 from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister
-from blockhouse_operator.decide.rollout import DEFERRED, RestartDeferred
 from blockhouse_operator.decide.seen import ShardSeen, State, TableSeen
 from blockhouse_operator.decide.steps import Step
 from blockhouse_operator.decide.words import counted

@@ -14,9 +14,9 @@ from blockhouse_operator.api import names
 from blockhouse_operator.api.conditions import ConditionType, Reason, condition
 from blockhouse_operator.api.resource import ClickHouseShardIngest, InvalidSpec, parse_shard_ingest, shard_status
 from blockhouse_operator.api.status import ClickHouseShardIngestStatus
+from blockhouse_operator.decide.deferred import DEFERRED
 from blockhouse_operator.decide.references import Reference
 from blockhouse_operator.decide.removal import first_to_leave
-from blockhouse_operator.decide.rollout import DEFERRED
 from blockhouse_operator.decide.seen import ShardSeen
 from blockhouse_operator.decide.shard import PAUSED_PLAN, ShardPlan, describe_shard
 from blockhouse_operator.reconcile.backoff import Backoff

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from blockhouse_operator.decide.rollout import RestartDeferred
+from blockhouse_operator.decide.deferred import RestartDeferred
 
 log = structlog.get_logger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from blockhouse_operator.api.conditions import Reason
-from blockhouse_operator.decide.endings import OVERDUE
+from blockhouse_operator.decide.deferred import OVERDUE, RestartDeferred
 from blockhouse_operator.decide.pods import pod_seen
 from blockhouse_operator.decide.rebuild import (
     BeginRebuild,
@@ -20,7 +20,7 @@ from blockhouse_operator.decide.rebuild import (
 )
 from blockhouse_operator.decide.removal import Unregister, plan_removal
 from blockhouse_operator.decide.replication import ReplicaOfTable, ReplicationSeen
-from blockhouse_operator.decide.rollout import RestartDeferred, plan_rollout
+from blockhouse_operator.decide.rollout import plan_rollout
 from blockhouse_operator.decide.seen import BegunStep, PodSeen, Rebuild, RebuildSeen, ReplicaSeen
 from blockhouse_operator.decide.shard import plan_shard
 from blockhouse_operator.reconcile.observe import overdue_pods

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from blockhouse_operator.api.conditions import Reason
+from blockhouse_operator.decide.deferred import RestartDeferred
 from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister, plan_removal
 from blockhouse_operator.decide.replication import ReplicaOfTable, ReplicationSeen, behind, copies, uncovered
-from blockhouse_operator.decide.rollout import RestartDeferred
 from tests.unit.operator.shard_world import consuming, shard, spec_of
 
 PATH = "/clickhouse/tables/0/db.t"

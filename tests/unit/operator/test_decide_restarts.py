@@ -16,8 +16,9 @@ from blockhouse_operator.api.resolve import resolve
 from blockhouse_operator.api.resource import ClickHouseShardIngest, parse_shard_ingest
 from blockhouse_operator.api.rollout import Window, parallel_shards
 from blockhouse_operator.api.status import ClickHouseShardIngestStatus, ReplicaStatus, RestartStatus
+from blockhouse_operator.decide.deferred import RestartDeferred
 from blockhouse_operator.decide.restarts import demanded, latest_demands, outside_windows
-from blockhouse_operator.decide.rollout import DEMANDED, OUTDATED, BeginStep, EndStep, RestartDeferred, plan_rollout
+from blockhouse_operator.decide.rollout import DEMANDED, OUTDATED, BeginStep, EndStep, plan_rollout
 from blockhouse_operator.decide.seen import BegunStep, ReplicaSeen, ShardSeen, State
 from blockhouse_operator.decide.shard import describe_shard, may_end, plan_shard
 from blockhouse_operator.decide.shard_conditions import had_quorum

@@ -8,15 +8,17 @@ import pytest
 
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
-from blockhouse_operator.decide.rollout import (
-    BeginStep,
-    EndStep,
-    Restart,
-    RestartAggregator,
-    RestartDeferred,
-    plan_rollout,
+from blockhouse_operator.decide.deferred import OVERDUE, RestartDeferred
+from blockhouse_operator.decide.rollout import BeginStep, EndStep, Restart, RestartAggregator, plan_rollout
+from blockhouse_operator.decide.seen import (
+    BegunStep,
+    ReplicaSeen,
+    ShardSeen,
+    State,
+    StreamSeen,
+    TableSeen,
+    ZoneReport,
 )
-from blockhouse_operator.decide.seen import BegunStep, ReplicaSeen, ShardSeen, State, StreamSeen, TableSeen, ZoneReport
 from blockhouse_operator.decide.streams import expected_streams
 from tests.unit.operator.shard_world import consuming, replaying, shard, spec_of, unready
 
@@ -252,3 +254,18 @@ def test_nothing_restarts_while_a_table_is_paused_unless_it_is_down() -> None:
     assert held(shard(due(A), due(B), holding)) is Reason.SCHEMA_CHANGING
     assert held(shard(old(A), consuming(B), holding)) is Reason.SCHEMA_CHANGING
     assert isinstance(plan_rollout(SPEC, shard(unready(old(A)), consuming(B), holding)), BeginStep)
+
+
+@pytest.mark.parametrize("begun", [BegunStep(A, 9999), None], ids=["its own step", "the step of another one"])
+def test_a_pod_that_ends_is_awaited_and_one_that_does_not_end_is_reported(begun: BegunStep | None) -> None:
+    ending = unready(old(A))
+    assert ending.pod is not None
+    ending = replace(ending, pod=replace(ending.pod, terminating=True, node="node-7"))
+    waits = shard(ending, old(B), consuming(C), begun=begun)
+    assert held(waits) is Reason.ROLLING_OUT
+
+    stuck = plan_rollout(SPEC, replace(waits, overdue={A: OVERDUE + 1}))
+
+    assert isinstance(stuck, RestartDeferred)
+    assert (stuck.reason, stuck.stalled) == (Reason.POD_NOT_ENDING, True)
+    assert "delete node node-7" in stuck.why

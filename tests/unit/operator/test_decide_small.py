@@ -15,12 +15,12 @@ from blockhouse_operator.adapters.pipeline_http import aggregator_seen, verifier
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.resource import BlockAggregator
 from blockhouse_operator.decide.claims import Claimant, conflict
+from blockhouse_operator.decide.deferred import RestartDeferred
 from blockhouse_operator.decide.paths import replication_path
 from blockhouse_operator.decide.pods import pod_seen
 from blockhouse_operator.decide.references import references
 from blockhouse_operator.decide.removal import DeleteReplica, Drain, Unregister, plan_removal
 from blockhouse_operator.decide.replication import ReplicationSeen
-from blockhouse_operator.decide.rollout import RestartDeferred
 from blockhouse_operator.decide.seen import BegunStep, ReplicaSeen
 from blockhouse_operator.handlers.freshness import MISSED_SECONDS, Freshness
 from blockhouse_operator.handlers.keys import Key, of_child, of_resource

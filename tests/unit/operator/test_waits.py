@@ -5,7 +5,7 @@ from __future__ import annotations
 from structlog.testing import capture_logs
 
 from blockhouse_operator.api.conditions import Reason
-from blockhouse_operator.decide.rollout import RestartDeferred
+from blockhouse_operator.decide.deferred import RestartDeferred
 from blockhouse_operator.reconcile.waits import Waits
 
 PLACE = ("data", "events-0")
