@@ -165,7 +165,8 @@ def observe(site: Site, operator: OperatorProcess, trial: Trial) -> Figures:
     quiet, quiet_before = site.cluster.audit.mark(), sum(process.cpu_times()[:2])
     time.sleep(quiet_seconds)
     quiet_cpu = (sum(process.cpu_times()[:2]) - quiet_before) / quiet_seconds
-    quiet_requests = list(site.cluster.audit.requests(user, since=quiet))
+    quiet_requests = site.cluster.audit.counts(user, since=quiet)
+    out.log(f"requests of {quiet_seconds:.0f} s in which nothing changed: {quiet_requests}")
     return Figures(
         shards,
         heard_after,
@@ -173,7 +174,7 @@ def observe(site: Site, operator: OperatorProcess, trial: Trial) -> Figures:
         requests=len(until_ready),
         writes=sum(request.writes for request in until_ready),
         cpu=cpu,
-        quiet_requests=len(quiet_requests) / quiet_seconds,
+        quiet_requests=quiet_requests.total() / quiet_seconds,
         quiet_writes=len(site.writes(quiet)),
         quiet_cpu=quiet_cpu,
         memory=process.memory_info().rss,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -31,6 +32,8 @@ class Scope:
         self._found: dict[tuple[str, tuple[str, ...]], tuple[float, str]] = {}
         self._seen: dict[str, dict[str, tuple[Entry, float]]] = {}
         """By namespace and zone, the entry and since when it has been so, by our own clock."""
+        self._asking: dict[str, asyncio.Lock] = {}
+        """By namespace: shards that are reconciled at the same moment must not be refused each other's write."""
 
     async def other(self, namespace: str, zones: Iterable[str]) -> str:
         """Which other release serves the zones, in words; empty when this one does. Raises Retryable when another
@@ -46,15 +49,16 @@ class Scope:
         services = self._services
         if services.release is None or not served:
             return ""
-        place, now = (namespace, served), services.clock()
-        known = self._found.get(place)
-        if known is not None and now - known[0] < LOOK_SECONDS:
-            return known[1]
-        why = await self._claim(namespace, served, services.release)
-        if why and (known is None or known[1] != why):
-            log.error("scope_taken", namespace=namespace, why=why)
-        self._found[place] = (now, why)
-        return why
+        async with self._asking.setdefault(namespace, asyncio.Lock()):
+            place, now = (namespace, served), services.clock()
+            known = self._found.get(place)
+            if known is not None and now - known[0] < LOOK_SECONDS:
+                return known[1]
+            why = await self._claim(namespace, served, services.release)
+            if why and (known is None or known[1] != why):
+                log.error("scope_taken", namespace=namespace, why=why)
+            self._found[place] = (now, why)
+            return why
 
     async def _claim(self, namespace: str, zones: tuple[str, ...], release: str) -> str:
         services, now = self._services, self._services.wall()

@@ -147,7 +147,7 @@ class Services:
     @cached_property
     def objects(self) -> SharedObjects:
         """Secrets and ConfigMaps, read once for all shards."""
-        return SharedObjects(self.kubernetes, self.clock)
+        return SharedObjects(self.kubernetes, self.clock, self.resync)
 
     @cached_property
     def by_watches(self) -> Services:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -9,6 +10,7 @@ import pytest
 
 from blockhouse.errors import Permanent
 from blockhouse_operator.adapters.fence import OpenFence
+from blockhouse_operator.adapters.refusals import Conflict
 from blockhouse_operator.reconcile.scope import LOOK_SECONDS, Scope
 from blockhouse_operator.reconcile.services import Services
 
@@ -22,11 +24,15 @@ class Leases:
         self.writes = 0
 
     async def get(self, *_: object) -> Any:
+        await asyncio.sleep(0)
         if self.forbidden:
             raise Permanent("leases is forbidden", reason="Forbidden")
         return self.lease
 
-    async def put(self, manifest: Any, _live: Any, *, why: str) -> None:
+    async def put(self, manifest: Any, live: Any, *, why: str) -> None:
+        await asyncio.sleep(0)
+        if live is not self.lease:
+            raise Conflict("the lease has been modified")
         self.writes += 1
         self.lease = {**manifest, "metadata": {**manifest["metadata"], "resourceVersion": str(self.writes)}}
 
@@ -75,6 +81,13 @@ async def test_the_second_release_notices_the_first_and_takes_over_after_its_end
     time.now += 200
     assert await theirs.other("data", ["a", "b"]) == ""
     assert "system/theirs" in await ours.other("data", ["a", "b"])
+
+
+async def test_shards_reconciled_at_the_same_moment_are_not_refused_each_others_write(leases: Leases) -> None:
+    one = scope(leases, Time(), "system/ours")
+
+    assert await asyncio.gather(*(one.other("data", zones) for zones in (["a"], ["a"], ["b"]))) == ["", "", ""]
+    assert leases.writes == 2, "one for each set of zones"
 
 
 @pytest.mark.parametrize("ahead", [-900.0, 900.0])

@@ -9,7 +9,7 @@ import pytest
 
 from blockhouse.errors import Retryable
 from blockhouse_operator.adapters.kinds import SECRET, Kind
-from blockhouse_operator.adapters.shared_objects import AGE_SECONDS, SharedObjects
+from blockhouse_operator.adapters.shared_objects import MAX_AGE, SharedObjects
 
 
 class Server:
@@ -36,7 +36,7 @@ def server() -> Server:
 
 @pytest.fixture
 def objects(server: Server) -> SharedObjects:
-    return SharedObjects(server, lambda: server.now)
+    return SharedObjects(server, lambda: server.now, 60.0)
 
 
 async def read(objects: SharedObjects, name: str) -> Any:
@@ -47,17 +47,23 @@ async def test_those_that_ask_together_or_within_seconds_share_one_request(
     server: Server, objects: SharedObjects
 ) -> None:
     found = await asyncio.gather(*(read(objects, "a") for _ in range(200)))
-    server.now += AGE_SECONDS / 2
+    server.now += MAX_AGE - 1
 
     assert [*found, await read(objects, "a")] == [{"data": "first"}] * 201
     assert server.requests == ["a"]
 
 
-async def test_what_changed_is_read_again_after_seconds(server: Server, objects: SharedObjects) -> None:
-    await read(objects, "a")
+@pytest.mark.parametrize(("resync", "age"), [(4.0, 2.0), (60.0, MAX_AGE), (600.0, MAX_AGE)])
+async def test_what_changed_is_read_again_after_half_a_resync_or_thirty_seconds(
+    server: Server, resync: float, age: float
+) -> None:
+    objects = SharedObjects(server, lambda: server.now, resync)
+    first = await read(objects, "a")
     server.there["a"] = {"data": "second"}
-    server.now += AGE_SECONDS
+    server.now += age - 0.5
+    assert await read(objects, "a") == first
 
+    server.now += 0.5
     assert await read(objects, "a") == {"data": "second"}
 
 
