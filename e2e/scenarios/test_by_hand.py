@@ -36,6 +36,10 @@ def test_a_shard_that_is_suspended_by_hand_is_resumed_and_the_pipeline_reports_n
         site.wait_settled(name, namespace)
         patch = '{"spec": {"suspend": true, "networkPolicy": {"enabled": false}}}'
 
+        def reverted() -> list[str]:
+            events = site.cluster.get("events", "-n", namespace)["items"]
+            return [event["message"] for event in events if event["reason"] == "DriftReverted"]
+
         site.cluster.kubectl("patch", "csi", f"{name}-0", "-n", namespace, "--type=merge", "-p", patch)
 
         site.wait(
@@ -44,14 +48,13 @@ def test_a_shard_that_is_suspended_by_hand_is_resumed_and_the_pipeline_reports_n
             timeout=60,
         )
         site.wait_settled(name, namespace)
+        site.wait("an Event names what was restored", lambda: bool(reverted()), timeout=60)
         assert site.cluster.get("csi", f"{name}-0", "-n", namespace)["spec"]["networkPolicy"]["enabled"] is True
         assert site.condition("ba", name, namespace, "Suspended") == {}
         events = site.cluster.get("events", "-n", namespace)["items"]
         about = [e["message"] for e in events if e["involvedObject"]["kind"] == "BlockAggregator"]
         assert not [message for message in about if "spec.suspend is true" in message]
-        reverted = [e["message"] for e in events if e["reason"] == "DriftReverted"]
-        assert reverted
-        assert "spec.suspend" in reverted[0]
+        assert "spec.suspend" in reverted()[0]
 
 
 @pytest.mark.core
