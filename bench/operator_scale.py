@@ -122,7 +122,7 @@ def measure(trial: Trial) -> tuple[Figures, Reactions]:
                     site.apply(*companions(site.namespace(name)))
                 with site.operator("", "--resync", trial.resync) as operator:
                     figures = observe(site, operator, trial)
-                    out.log(f"idle, by {figures}")
+                    out.log(f"idle: {figures.quiet_cpu:.3f} cores, {figures.quiet_requests:.1f} requests/s")
                     first, its_shards = next(iter(trial.sizes.items()))
                     changed = median(corrected(site, first, number) for number in range(min(CHANGED, its_shards)))
                     out.log(f"a change by hand is corrected after {changed:.1f} s")
@@ -166,7 +166,8 @@ def observe(site: Site, operator: OperatorProcess, trial: Trial) -> Figures:
     time.sleep(quiet_seconds)
     quiet_cpu = (sum(process.cpu_times()[:2]) - quiet_before) / quiet_seconds
     quiet_requests = site.cluster.audit.counts(user, since=quiet)
-    out.log(f"requests of {quiet_seconds:.0f} s in which nothing changed: {quiet_requests}")
+    asked = ", ".join(f"{count} x {what}" for what, count in quiet_requests.most_common())
+    out.log(f"requests in {quiet_seconds:.0f} s in which nothing changed: {asked}")
     return Figures(
         shards,
         heard_after,

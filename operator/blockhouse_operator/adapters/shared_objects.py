@@ -12,7 +12,7 @@ from typing import Protocol
 from blockhouse_operator.adapters.kinds import Kind, Object
 
 MAX_AGE = 30.0
-"""Seconds that what was read may be old at most: less than a kubelet takes to bring it into a pod."""
+"""Seconds that what was read may be old at most: less than a kubelet may take to bring it into a pod."""
 
 
 class Objects(Protocol):

@@ -24,16 +24,23 @@ class RestartDeferred:
     stalled: bool = False
 
 
-def awaits_end(seen: ShardSeen, replica: ReplicaSeen | None, reason: Reason, why: str) -> RestartDeferred:
-    """What is reported while the pod of `replica` ends: `why`, and when it is stuck, what a person has to do.
+def awaits_end(seen: ShardSeen, replica: ReplicaSeen, reason: Reason, why: str) -> RestartDeferred:
+    """What is reported while the pod of `replica` ends: `why`, and when it is stuck, what a person has to do."""
+    return not_ending(seen, replica.name, why) or RestartDeferred(reason, why)
+
+
+def not_ending(seen: ShardSeen, name: str, why: str) -> RestartDeferred | None:
+    """What a person has to do about the pod of a replica that should have ended long ago; None where there is none, as
+    for a replica of another zone.
 
     The kubelet of a dead node never reports the end. Nothing is done about it here: whether a machine that does not
     answer is off is not seen from Kubernetes."""
-    if replica is None or replica.pod is None or seen.overdue.get(replica.name, 0.0) <= OVERDUE:
-        return RestartDeferred(reason, why)
-    pod, node = names.pod(replica.name), replica.pod.node or "NODE"
+    found = next((replica.pod for replica in (*seen.replicas, *seen.surplus) if replica.name == name), None)
+    if found is None or seen.overdue.get(name, 0.0) <= OVERDUE:
+        return None
+    pod, node = names.pod(name), found.node or "NODE"
     text = (
-        f"{why}, and its pod {pod} should have ended by {replica.pod.ends_by}: node {node} does not report the end, or"
+        f"{why}, and its pod {pod} should have ended by {found.ends_by}: node {node} does not report the end, or"
         " a finalizer keeps the pod; if the node does not answer, make sure that its machine is off, then kubectl"
         f" delete node {node}, or kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute,"
         f" or kubectl delete pod {pod} --force"

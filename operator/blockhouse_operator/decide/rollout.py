@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from blockhouse.config.units import seconds
 from blockhouse_operator.api.conditions import Reason
 from blockhouse_operator.api.shard import ClickHouseShardIngestSpec
-from blockhouse_operator.decide.deferred import RestartDeferred, awaits_end
+from blockhouse_operator.decide.deferred import RestartDeferred, not_ending
 from blockhouse_operator.decide.seen import ReplicaSeen, ShardSeen, State, StreamSeen
 from blockhouse_operator.decide.streams import expected_streams
 from blockhouse_operator.decide.words import counted
@@ -163,8 +163,8 @@ def _continue(spec: ClickHouseShardIngestSpec, seen: ShardSeen) -> RolloutStep:
             )
         deferred = _deferred((*BEFORE_A_RESTART, streams_consumed), Look(spec, seen, replica))
         return deferred or RestartAggregator(replica.name, CHANGED, replica.restart_due)
-    if replica.pod is not None and replica.pod.terminating:
-        return awaits_end(seen, replica, Reason.ROLLING_OUT, f"the pod of replica {replica.name} ends, to be replaced")
+    if (stuck := not_ending(seen, replica.name, f"replica {replica.name} is restarting")) is not None:
+        return stuck
     state, behind = replica.state(), _behind(seen, replica)
     if not behind and seen.begun.aggregator_only and state is State.CONSUMING:
         behind = _without_share(spec, replica)
@@ -295,8 +295,7 @@ def others_well(look: Look) -> RestartDeferred | None:
     for name, state in others.items():
         if state not in WELL:
             why = f"{look.candidate.name} is to restart; waiting for {name}, which is {state}"
-            here = next((replica for replica in look.seen.replicas if replica.name == name), None)
-            return awaits_end(look.seen, here, Reason.ROLLING_OUT, why)
+            return not_ending(look.seen, name, why) or RestartDeferred(Reason.ROLLING_OUT, why)
     return None
 
 

@@ -32,7 +32,7 @@ class Scope:
         self._found: dict[tuple[str, tuple[str, ...]], tuple[float, str]] = {}
         self._seen: dict[str, dict[str, tuple[Entry, float]]] = {}
         """By namespace and zone, the entry and since when it has been so, by our own clock."""
-        self._asking: dict[str, asyncio.Lock] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
         """By namespace: shards that are reconciled at the same moment must not be refused each other's write."""
 
     async def other(self, namespace: str, zones: Iterable[str]) -> str:
@@ -49,7 +49,7 @@ class Scope:
         services = self._services
         if services.release is None or not served:
             return ""
-        async with self._asking.setdefault(namespace, asyncio.Lock()):
+        async with self._locks.setdefault(namespace, asyncio.Lock()):
             place, now = (namespace, served), services.clock()
             known = self._found.get(place)
             if known is not None and now - known[0] < LOOK_SECONDS:

@@ -256,7 +256,7 @@ def test_nothing_restarts_while_a_table_is_paused_unless_it_is_down() -> None:
     assert isinstance(plan_rollout(SPEC, shard(unready(old(A)), consuming(B), holding)), BeginStep)
 
 
-@pytest.mark.parametrize("begun", [BegunStep(A, 9999), None], ids=["its own step", "the step of another one"])
+@pytest.mark.parametrize("begun", [BegunStep(A, 9), None], ids=["its own step", "the step of another one"])
 def test_a_pod_that_ends_is_awaited_and_one_that_does_not_end_is_reported(begun: BegunStep | None) -> None:
     ending = unready(old(A))
     assert ending.pod is not None
@@ -269,3 +269,11 @@ def test_a_pod_that_ends_is_awaited_and_one_that_does_not_end_is_reported(begun:
     assert isinstance(stuck, RestartDeferred)
     assert (stuck.reason, stuck.stalled) == (Reason.POD_NOT_ENDING, True)
     assert "delete node node-7" in stuck.why
+
+
+def test_a_pod_that_takes_its_time_to_end_is_reported_when_the_step_takes_too_long() -> None:
+    ending = unready(old(A))
+    assert ending.pod is not None
+    ending = replace(ending, pod=replace(ending.pod, terminating=True))
+
+    assert held(shard(ending, old(B), consuming(C), begun=BegunStep(A, 9999))) is Reason.STEP_TIMED_OUT
