@@ -44,7 +44,9 @@ from e2e.cluster import Cluster, ClusterError, ClusterSpec, Zone
 from e2e.cluster.surroundings import Surroundings
 from e2e.scenarios.operator import OperatorProcess
 from e2e.scenarios.resources import Manifest, at_home, companions, example, patched
-from e2e.scenarios.site import RELEASE, Site, account_of
+from e2e.scenarios.site import RELEASE, Site, account_of, is_ready
+from e2e.stack.process import wait_until
+from e2e.stack.spec import StackSpec
 
 NAME = "scale"
 SETTLING, QUIET = 2, 2
@@ -54,6 +56,10 @@ CHANGED = 5
 """Shards of which a field is changed, one after another."""
 ON_TIME = 5.0
 """Seconds that a key may be overdue at an operator that has caught up."""
+CHECKS, REPORTS = 10.0, 60.0
+"""Seconds between two checks of the pipelines while shards are created, and between two reports of it."""
+SPEC = StackSpec(kafka_heap="1g", kafka_properties={"log.index.size.max.bytes": "4096"})
+"""A broker holds thousands of partitions here; without room for them it collects garbage all the time."""
 ZONES, REPLICAS = ("dc-a", "dc-b"), 4
 PODS_OF_A_NODE = 1000
 """A fake node has room for twice as many (`e2e.cluster.nodes`). Each node costs the API server requests of its own."""
@@ -111,7 +117,7 @@ def measure(trial: Trial) -> tuple[Figures, Reactions]:
         nodes = max(4, -(-trial.shards * REPLICAS // len(ZONES) // PODS_OF_A_NODE) + 1)
         zones = tuple(Zone(name, nodes) for name in ZONES)
         with (
-            Surroundings(folder / "surroundings") as surroundings,
+            Surroundings(folder / "surroundings", SPEC) as surroundings,
             Cluster(folder / "k", ClusterSpec(zones)) as cluster,
         ):
             site = Site(folder, cluster, surroundings)
@@ -149,17 +155,15 @@ def observe(site: Site, operator: OperatorProcess, trial: Trial) -> Figures:
     site.apply(*resources)
     heard_after = heard(site, resources[0])
     out.log(f"a change of the spec is heard after {heard_after:.1f} s")
-    for name in trial.sizes:
-        site.wait_ready(name, name, timeout=trial.timeout)
+    until_ready(site, operator, pid, trial)
     ready_after = time.monotonic() - began
     out.log(f"Ready after {ready_after:.0f} s")
     for name in trial.sizes:
         site.wait_condition(name, name, "TopicsProvisioned", "True", timeout=trial.timeout)
         site.wait_condition(name, name, "SchemaUpToDate", "True", timeout=trial.timeout)
-    if operator.pid != pid:
-        raise ClusterError(f"the operator lost its lease meanwhile: the machine is too busy to measure {shards} shards")
+    check_it_ran(operator, pid)
     cpu, user = sum(process.cpu_times()[:2]) - before, account_of(RELEASE)
-    until_ready = list(site.cluster.audit.requests(user, since=mark))
+    creating = list(site.cluster.audit.requests(user, since=mark))
     time.sleep(SETTLING * trial.resync_seconds)
     quiet_seconds = QUIET * trial.resync_seconds
     quiet, quiet_before = site.cluster.audit.mark(), sum(process.cpu_times()[:2])
@@ -172,14 +176,40 @@ def observe(site: Site, operator: OperatorProcess, trial: Trial) -> Figures:
         shards,
         heard_after,
         ready_after,
-        requests=len(until_ready),
-        writes=sum(request.writes for request in until_ready),
+        requests=len(creating),
+        writes=sum(request.writes for request in creating),
         cpu=cpu,
         quiet_requests=quiet_requests.total() / quiet_seconds,
         quiet_writes=len(site.writes(quiet)),
         quiet_cpu=quiet_cpu,
         memory=process.memory_info().rss,
     )
+
+
+def check_it_ran(operator: OperatorProcess, pid: int) -> None:
+    """ClusterError when another process than the one that is measured is the operator."""
+    if not operator.alive or operator.pid != pid:
+        raise ClusterError("the operator lost its lease meanwhile: the machine is too busy to measure so many shards")
+
+
+def until_ready(site: Site, operator: OperatorProcess, pid: int, trial: Trial) -> None:
+    """Checks rarely, so that it costs nothing."""
+    shown = time.monotonic()
+
+    def ready() -> bool:
+        nonlocal shown
+        check_it_ran(operator, pid)
+        site.keep_alive()
+        found = [site.cluster.get("ba", name, "-n", name) for name in trial.sizes]
+        if time.monotonic() - shown > REPORTS:
+            shown = time.monotonic()
+            counts = [one.get("status", {}).get("replicas", {}) for one in found]
+            created, running = (sum(count.get(what, 0) for count in counts) for what in ("desired", "ready"))
+            out.log(f"{running} of {trial.shards * REPLICAS} replicas are ready, {created} have been created")
+        return all(map(is_ready, found))
+
+    if not wait_until(ready, timeout=trial.timeout, interval=CHECKS):
+        raise ClusterError(f"{trial.shards} shards are not Ready within {trial.timeout:g} s")
 
 
 def heard(site: Site, resource: Manifest) -> float:

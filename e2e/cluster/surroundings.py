@@ -14,14 +14,14 @@ from e2e.stack.zookeeper import ZooKeeperServer
 
 
 class Surroundings(Stage):
-    """Kafka clusters a, b ... of `brokers` brokers each, and one ZooKeeper, listening at `host`.
+    """The Kafka clusters of a `spec`, named a, b ..., and one ZooKeeper, listening at `host`.
 
     A context manager: nothing outlives it.
     """
 
-    def __init__(self, folder: Path, *, clusters: int = 2, brokers: int = 1, host: str = HOST) -> None:
+    def __init__(self, folder: Path, spec: StackSpec | None = None, *, host: str = HOST) -> None:
         self.folder = folder.absolute()
-        self.spec = StackSpec(kafka_clusters=clusters, brokers=brokers)
+        self.spec = spec or StackSpec()
         self._ports = Ports()
         self.zookeeper = ZooKeeperServer(
             "zookeeper", self.folder / "zookeeper", port=self._ports["zookeeper"], dies_with_parent=True
