@@ -4,6 +4,7 @@ takes a tenth of a second of processor time that what they wait for needs."""
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,14 @@ PAGE = 500
 
 
 class Reader:
-    """As the user of a kubeconfig. Every method raises ClusterError with the server's answer."""
+    """As the user of a kubeconfig, from any thread. Every method raises ClusterError with the server's answer."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self._kubeconfig = kubeconfig
         self._client: DynamicClient | None = None
         self._resources: dict[str, Resource] = {}
+        self._discovery = threading.Lock()
+        """The client's discovery is not safe for two threads: one would empty what the other goes through."""
 
     def object(self, kind: str, name: str, namespace: str | None) -> dict[str, Any]:
         """One object. `kind` is its plural, singular or short name."""
@@ -75,6 +78,10 @@ class Reader:
         return self._client
 
     def _resource(self, name: str) -> Resource:
+        with self._discovery:
+            return self._discovered(name)
+
+    def _discovered(self, name: str) -> Resource:
         if name not in self._resources:
             known = self._connected().resources
             try:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError, current_thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,6 +61,21 @@ def test_a_name_means_the_kind_of_the_core_and_no_kind_of_list(reader: Reader, n
     (found,) = reader.objects(name, "n", "")
 
     assert (found["kind"], found["metadata"]["name"]) == ("Event", "of core v1")
+
+
+def test_two_threads_do_not_discover_at_once(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    meeting, together = Barrier(2), []
+
+    def invalidate(_: Kinds) -> None:
+        with suppress(BrokenBarrierError):
+            meeting.wait(timeout=0.3)
+            together.append(current_thread().name)
+
+    monkeypatch.setattr(Kinds, "invalidate_cache", invalidate)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda _: reader.objects("events", "n", ""), range(2)))
+
+    assert (len(found), together) == (2, [])
 
 
 def test_a_name_that_no_kind_has_is_refused(reader: Reader) -> None:
