@@ -194,15 +194,15 @@ def check_it_ran(operator: OperatorProcess, pid: int) -> None:
 
 def until_ready(site: Site, operator: OperatorProcess, pid: int, trial: Trial) -> None:
     """Checks rarely, so that it costs nothing."""
-    shown = time.monotonic()
+    reported = time.monotonic()
 
     def ready() -> bool:
-        nonlocal shown
+        nonlocal reported
         check_it_ran(operator, pid)
         site.keep_alive()
         found = [site.cluster.get("ba", name, "-n", name) for name in trial.sizes]
-        if time.monotonic() - shown > REPORTS:
-            shown = time.monotonic()
+        if time.monotonic() - reported > REPORTS:
+            reported = time.monotonic()
             counts = [one.get("status", {}).get("replicas", {}) for one in found]
             created, running = (sum(count.get(what, 0) for count in counts) for what in ("desired", "ready"))
             out.log(f"{running} of {trial.shards * REPLICAS} replicas are ready, {created} have been created")
