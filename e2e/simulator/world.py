@@ -15,6 +15,8 @@ from e2e.simulator.tables import ShardTables
 
 Key = tuple[str, str]
 """Namespace, and name of a replica, a verifier or a mirror."""
+GroupKey = tuple[str, str]
+"""Bootstrap servers, and name of a consumer group."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class World:
     """Consumer groups are distinguished by their brokers, as in life: two namespaces with one Kafka share a group."""
 
     programs: dict[Key, Program] = field(default_factory=dict)
-    groups: dict[tuple[str, str], Group] = field(default_factory=dict)
+    groups: dict[GroupKey, Group] = field(default_factory=dict)
     partitions: dict[tuple[str, str], int] = field(default_factory=dict)
     """Partitions by bootstrap servers and topic."""
     tables: dict[Key, ShardTables] = field(default_factory=dict)
@@ -53,22 +55,28 @@ class World:
     """The volume that each replica had last: on another one there are no tables."""
     suspended: frozenset[Key] = frozenset()
     """Shards, as for `tables`, whose aggregators are configured to own nothing."""
+    _keys: dict[GroupKey, set[Key]] = field(default_factory=dict)
+    """The aggregators of each group: of thousands of groups a change of one program is to touch only its own."""
 
     def put(self, key: Key, program: Program, now: float) -> None:
+        left = self._leave(key)
         self.programs[key] = program
+        for group in self._groups_of(key):
+            self._keys.setdefault(group, set()).add(key)
         if isinstance(program.config, AggregatorConfig):
             if self.volumes.setdefault(key, program.volume) != program.volume:
                 self.volumes[key] = program.volume
                 self.tables_of(key).lose(key[1])
             self.restarts_seen.setdefault(program.uid, self.tables_of(key).restarts)
-        self.rebalance(now)
+        self._rebalance(left | self._groups_of(key), now)
 
     def drop(self, key: Key, uid: str, now: float) -> None:
         """Forgets a program, unless its pod was replaced already."""
         if key in self.programs and self.programs[key].uid == uid:
+            left = self._leave(key)
             del self.programs[key]
             self.down.discard(key)
-            self.rebalance(now)
+            self._rebalance(left, now)
 
     def restarts(self, key: Key) -> RestartStatus:
         """The part of an aggregator's status page."""
@@ -79,7 +87,7 @@ class World:
         if self.restarts(key).seen >= number:
             return False
         self.down.add(key)
-        self.rebalance(now)
+        self._rebalance(self._groups_of(key), now)
         return True
 
     def begin(self, key: Key, now: float) -> None:
@@ -87,20 +95,22 @@ class World:
         if key in self.down:
             self.down.discard(key)
             self.restarts_seen[self.programs[key].uid] = self.tables_of(key).restarts
-            self.rebalance(now)
+            self._rebalance(self._groups_of(key), now)
 
     def learn(self, partitions: Mapping[tuple[str, str], int], now: float) -> None:
         """Takes the brokers' word for the number of partitions."""
-        if any(self.partitions.get(key) != count for key, count in partitions.items()):
+        changed = {topic for topic, count in partitions.items() if self.partitions.get(topic) != count}
+        if changed:
             self.partitions |= partitions
-            self.rebalance(now)
+            self._rebalance({group for group in self._keys if not changed.isdisjoint(self._topics_of(group))}, now)
 
     def suspend(self, shard: Key, suspended: bool, now: float) -> None:
         """The content of the file that every aggregator of the shard reads."""
         after = self.suspended | {shard} if suspended else self.suspended - {shard}
         if after != self.suspended:
             self.suspended = after
-            self.rebalance(now)
+            members = [key for key in self._aggregators() if self._shard(key) == shard]
+            self._rebalance({group for key in members for group in self._groups_of(key)}, now)
 
     def is_suspended(self, key: Key) -> bool:
         """Whether the aggregator `key` keeps out of its groups."""
@@ -116,8 +126,7 @@ class World:
 
     def owned(self, key: Key) -> list[Owned]:
         """Streams of the aggregator `key`."""
-        config = self.programs[key].config
-        assert isinstance(config, AggregatorConfig)
+        config = self._config(key)
         return [
             owned
             for cluster in config.kafka.clusters
@@ -133,25 +142,44 @@ class World:
         keys = [key for key, config in self._aggregators().items() if config.pipeline == pipeline]
         return sum(len(self.owned(key)) for key in keys)
 
-    def rebalance(self, now: float) -> None:
-        members: dict[tuple[str, str], list[str]] = {key: [] for key in self.groups}
-        expected: dict[tuple[str, str], dict[tuple[str, str], int]] = {key: {} for key in self.groups}
-        for key, config in self._aggregators().items():
-            for cluster in config.kafka.clusters:
-                group = (cluster.bootstrap_servers, config.kafka.group)
-                self.groups.setdefault(group, Group())
-                members.setdefault(group, [])
+    def _rebalance(self, groups: set[GroupKey], now: float) -> None:
+        for group in groups:
+            members, expected = [], {}
+            for key in sorted(self._keys[group] - self.down):
+                config = self._config(key)
                 if not self.is_suspended(key):
-                    members[group].append(_member(key))
-                count = self.partitions.get((cluster.bootstrap_servers, config.kafka.topic), 0)
-                expected.setdefault(group, {})[cluster.name, config.kafka.topic] = count
-        for group, state in self.groups.items():
-            state.rebalance(members[group], expected[group], now)
+                    members.append(_member(key))
+                for cluster in config.kafka.clusters:
+                    if cluster.bootstrap_servers == group[0]:
+                        count = self.partitions.get((cluster.bootstrap_servers, config.kafka.topic), 0)
+                        expected[cluster.name, config.kafka.topic] = count
+            self.groups.setdefault(group, Group()).rebalance(members, expected, now)
+
+    def _leave(self, key: Key) -> set[GroupKey]:
+        """Takes the program out of its groups, which are returned."""
+        left = self._groups_of(key) if key in self.programs else set()
+        for group in left:
+            self._keys[group].discard(key)
+        return left
+
+    def _groups_of(self, key: Key) -> set[GroupKey]:
+        config = self.programs[key].config
+        if not isinstance(config, AggregatorConfig):
+            return set()
+        return {(cluster.bootstrap_servers, config.kafka.group) for cluster in config.kafka.clusters}
+
+    def _topics_of(self, group: GroupKey) -> set[tuple[str, str]]:
+        """(bootstrap servers, topic) of the members."""
+        return {(group[0], self._config(key).kafka.topic) for key in self._keys[group]}
+
+    def _config(self, key: Key) -> AggregatorConfig:
+        config = self.programs[key].config
+        assert isinstance(config, AggregatorConfig)
+        return config
 
     def _shard(self, key: Key) -> Key:
         """The ClickHouseShardIngest of the aggregator `key`."""
-        config = self.programs[key].config
-        assert isinstance(config, AggregatorConfig)
+        config = self._config(key)
         return key[0], f"{config.pipeline}-{config.shard}"
 
     def _group(self, bootstrap: str, config: AggregatorConfig) -> Group:
