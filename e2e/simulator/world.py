@@ -55,28 +55,28 @@ class World:
     """The volume that each replica had last: on another one there are no tables."""
     suspended: frozenset[Key] = frozenset()
     """Shards, as for `tables`, whose aggregators are configured to own nothing."""
-    _keys: dict[GroupKey, set[Key]] = field(default_factory=dict)
+    _by_group: dict[GroupKey, set[Key]] = field(default_factory=dict)
     """The aggregators of each group: of thousands of groups a change of one program is to touch only its own."""
 
     def put(self, key: Key, program: Program, now: float) -> None:
-        left = self._leave(key)
+        former = self._leave(key)
         self.programs[key] = program
         for group in self._groups_of(key):
-            self._keys.setdefault(group, set()).add(key)
+            self._by_group.setdefault(group, set()).add(key)
         if isinstance(program.config, AggregatorConfig):
             if self.volumes.setdefault(key, program.volume) != program.volume:
                 self.volumes[key] = program.volume
                 self.tables_of(key).lose(key[1])
             self.restarts_seen.setdefault(program.uid, self.tables_of(key).restarts)
-        self._rebalance(left | self._groups_of(key), now)
+        self._rebalance(former | self._groups_of(key), now)
 
     def drop(self, key: Key, uid: str, now: float) -> None:
         """Forgets a program, unless its pod was replaced already."""
         if key in self.programs and self.programs[key].uid == uid:
-            left = self._leave(key)
+            former = self._leave(key)
             del self.programs[key]
             self.down.discard(key)
-            self._rebalance(left, now)
+            self._rebalance(former, now)
 
     def restarts(self, key: Key) -> RestartStatus:
         """The part of an aggregator's status page."""
@@ -102,7 +102,7 @@ class World:
         changed = {topic for topic, count in partitions.items() if self.partitions.get(topic) != count}
         if changed:
             self.partitions |= partitions
-            self._rebalance({group for group in self._keys if not changed.isdisjoint(self._topics_of(group))}, now)
+            self._rebalance({group for group in self._by_group if not changed.isdisjoint(self._topics_of(group))}, now)
 
     def suspend(self, shard: Key, suspended: bool, now: float) -> None:
         """The content of the file that every aggregator of the shard reads."""
@@ -145,7 +145,7 @@ class World:
     def _rebalance(self, groups: set[GroupKey], now: float) -> None:
         for group in groups:
             members, expected = [], {}
-            for key in sorted(self._keys[group] - self.down):
+            for key in sorted(self._by_group[group] - self.down):
                 config = self._config(key)
                 if not self.is_suspended(key):
                     members.append(_member(key))
@@ -157,10 +157,10 @@ class World:
 
     def _leave(self, key: Key) -> set[GroupKey]:
         """Takes the program out of its groups, which are returned."""
-        left = self._groups_of(key) if key in self.programs else set()
-        for group in left:
-            self._keys[group].discard(key)
-        return left
+        former = self._groups_of(key) if key in self.programs else set()
+        for group in former:
+            self._by_group[group].discard(key)
+        return former
 
     def _groups_of(self, key: Key) -> set[GroupKey]:
         config = self.programs[key].config
@@ -170,7 +170,7 @@ class World:
 
     def _topics_of(self, group: GroupKey) -> set[tuple[str, str]]:
         """(bootstrap servers, topic) of the members."""
-        return {(group[0], self._config(key).kafka.topic) for key in self._keys[group]}
+        return {(group[0], self._config(key).kafka.topic) for key in self._by_group[group]}
 
     def _config(self, key: Key) -> AggregatorConfig:
         config = self.programs[key].config
