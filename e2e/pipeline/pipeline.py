@@ -135,7 +135,7 @@ class Pipeline:
 
     def wait_for(self, what: str, condition: Callable[[], bool], timeout: float) -> None:
         """Wait for a condition on the aggregators; StackError naming `what` and every stream's state when in vain."""
-        if not wait_until(condition, timeout=timeout, interval=0.2):
+        if not wait_until(condition, timeout=timeout, interval=0.2, what=what):
             states = {
                 name: [(s.stream, str(s.state), s.lag, s.in_flight) for s in aggregator.streams()]
                 for name, aggregator in self.aggregators.items()

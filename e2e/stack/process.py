@@ -6,6 +6,7 @@ name a stranger, so a stack whose starter crashed can still be stopped. Nothing 
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -16,7 +17,11 @@ from pathlib import Path
 
 import psutil
 
+logger = logging.getLogger(__name__)
+
 MARK = "BLOCKHOUSE_STACK_SERVER"
+SLOW = 30.0
+"""Seconds of a wait that are worth a warning: what ran out of time then shows where it went."""
 
 _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="stack-spawner")
 """The kernel's parent-death signal follows the THREAD that forked: this one lives as long as the interpreter."""
@@ -105,11 +110,15 @@ def wait_dead(process: psutil.Process, timeout: float) -> bool:
     return True
 
 
-def wait_until(condition: Callable[[], bool], *, timeout: float, interval: float = 0.05) -> bool:
-    """Polls until `condition()` holds; False when it did not within `timeout` seconds."""
-    deadline = time.monotonic() + timeout
+def wait_until(
+    condition: Callable[[], bool], *, timeout: float, interval: float = 0.05, what: str | None = None
+) -> bool:
+    """Polls until `condition()` holds; False when it did not within `timeout` seconds. Warns that `what` was slow."""
+    began = time.monotonic()
     while not condition():
-        if time.monotonic() > deadline:
+        if time.monotonic() > began + timeout:
             return False
         time.sleep(interval)
+    if what is not None and (seconds := time.monotonic() - began) > SLOW:
+        logger.warning("%s: only after %.0f s", what, seconds)
     return True
