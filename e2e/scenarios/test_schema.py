@@ -47,9 +47,13 @@ def table_status(site: Site, name: str, namespace: str) -> dict[str, Any]:
 
 
 def events(site: Site, name: str, namespace: str) -> list[tuple[str, str]]:
-    """Reasons and messages of the shard's Events, by when they happened first, each as often as it did."""
+    """Reasons and messages of the shard's Events, by when they happened first, each as often as it did.
+
+    Others, in another form of an Event, are about the Service of that name: the API server's on its address.
+    """
     found = site.cluster.get("events", "-n", namespace)["items"]
-    ours = [event for event in found if event["involvedObject"]["name"] == f"{name}-0"]
+    shard = ("ClickHouseShardIngest", f"{name}-0")
+    ours = [event for event in found if (event["involvedObject"]["kind"], event["involvedObject"]["name"]) == shard]
     ours.sort(key=lambda e: (e["metadata"]["creationTimestamp"], int(e["metadata"]["resourceVersion"])))
     return [(event["reason"], event["message"]) for event in ours for _ in range(event["count"])]
 
