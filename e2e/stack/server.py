@@ -95,7 +95,7 @@ class Server(ABC):
     def wait_ready(self, timeout: float = START_TIMEOUT) -> None:
         """Waits until the server answers; StackError with the end of its log when it dies or stays silent."""
         answered = process.wait_until(
-            lambda: not self.alive or self.answers(), timeout=timeout, what=f"{self.name} answers"
+            lambda: not self.alive or self.answers(), timeout=timeout, what=f"start of {self.name}"
         )
         if not answered:
             raise StackError(f"{self.name} did not answer within {timeout:g} s{self._last_words()}")
