@@ -74,7 +74,7 @@ class KafkaCluster(Settings):
 
     def client_config(self) -> dict[str, str | int | float | bool]:
         """librdkafka settings to connect, secrets included: keep them out of logs. Raises Retryable for a file of them
-        that cannot be read: the client would not name it."""
+        that cannot be read and for an empty password: the client would not name it."""
         if problem := unreadable(self):
             raise Retryable(problem, after=1.0, reason="SecretMissing")
         protocol = ("SASL_" if self.sasl else "") + ("SSL" if self.tls else "PLAINTEXT")
@@ -96,7 +96,10 @@ class KafkaCluster(Settings):
         if self.sasl:
             config["sasl.mechanisms"] = self.sasl.mechanism
             config["sasl.username"] = self.sasl.username
-            config["sasl.password"] = self.sasl.password.read()
+            config["sasl.password"] = password = self.sasl.password.read()
+            if not password:
+                where = f"{self.sasl.password.where}, the password of Kafka cluster {self.name},"
+                raise Retryable(f"{where} is empty; write it there", after=1.0, reason="SecretMissing")
         return config
 
 

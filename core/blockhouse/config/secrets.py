@@ -28,17 +28,20 @@ class SecretRef(SettingsWithFiles):
             raise ValueError("give exactly one of 'env' and 'file'")
         return self
 
+    @property
+    def where(self) -> str:
+        """Which variable or file, for people."""
+        return f"environment variable {self.env}" if self.env is not None else f"secret file {self.file}"
+
     def read(self) -> str:
         """The secret. Raises Permanent naming the variable or file when there is none."""
         if self.env is not None:
             value = os.environ.get(self.env)
             if value is None:
-                raise Permanent(f"environment variable {self.env} is not set", reason="SecretMissing")
+                raise Permanent(f"{self.where} is not set", reason="SecretMissing")
             return value
         assert self.file is not None
         try:
             return self.file.read_text().rstrip("\n")
         except OSError as error:
-            raise Permanent(
-                f"secret file {self.file} cannot be read: {error.strerror}", reason="SecretMissing"
-            ) from error
+            raise Permanent(f"{self.where} cannot be read: {error.strerror}", reason="SecretMissing") from error

@@ -11,6 +11,7 @@ import pytest
 from blockhouse import cli
 from blockhouse.config.files import files_of, unreadable
 from blockhouse.config.load import parse
+from blockhouse.errors import Retryable
 
 TEXT = """
 pipeline: p
@@ -48,6 +49,20 @@ def test_the_one_that_cannot_be_read_is_named_with_the_cause(tmp_path: Path, nam
     assert unreadable(settings) == problem.format("No such file or directory")
     (tmp_path / name).mkdir()
     assert unreadable(settings) == problem.format("Is a directory")
+
+
+def test_an_empty_password_is_waited_for_before_a_client_of_kafka_is_created(tmp_path: Path) -> None:
+    """A file that is being replaced may be seen empty; the client itself would refuse its settings for good."""
+    settings = parse(TEXT.format(folder=tmp_path))
+    for each in NAMES:
+        (tmp_path / each).write_text("secret")
+    cluster = settings.kafka.clusters[1]
+    assert cluster.client_config()["sasl.password"] == "secret"
+
+    (tmp_path / "kafka").write_text("\n")
+
+    with pytest.raises(Retryable, match=f"secret file {tmp_path}/kafka, the password of Kafka cluster b, is empty"):
+        cluster.client_config()
 
 
 def test_a_variable_that_is_not_set_is_the_first_and_only_error_and_comes_before_spark(
