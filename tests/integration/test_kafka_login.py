@@ -179,13 +179,18 @@ def sent(transport: Transport, target: Target) -> int:
 
 def replaced(kafka: KafkaClusterServers, password: str) -> None:
     """In Kafka, which then forgets who was logged in."""
+    accept(kafka, password)
+    for broker in kafka.brokers:
+        broker.stop()
+        broker.start()
+
+
+def accept(kafka: KafkaClusterServers, password: str) -> None:
+    """From now on, and no other; who is logged in stays."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
     change = UserScramCredentialUpsertion(USER, info, password.encode())
     admin.alter_user_scram_credentials([change])[USER].result(30)
-    for broker in kafka.brokers:
-        broker.stop()
-        broker.start()
 
 
 class Arrived:

@@ -14,7 +14,7 @@ from e2e.kit.mirror import MirrorProcess, ends
 from e2e.stack import StackSpec
 from e2e.stack.kafka import KafkaClusterServers, kafka_cluster
 from e2e.stack.process import wait_until
-from tests.integration.test_kafka_login import FORMER, PRESENT, TOPIC, USER, replaced
+from tests.integration.test_kafka_login import FORMER, PRESENT, TOPIC, USER, accept, replaced
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -29,33 +29,68 @@ def kafka(tmp_path: Path) -> Iterator[Clusters]:
         yield {name: servers.enter_context(kafka_cluster(name, tmp_path, {1: {}}, spec)) for name in ("a", "b")}
 
 
-@pytest.mark.parametrize("side", ["a", "b"], ids=["source", "target"])
-def test_records_wait_for_the_new_password_and_each_is_mirrored_once(
-    kafka: Clusters, tmp_path: Path, side: str
-) -> None:
+@pytest.fixture
+def secrets(tmp_path: Path) -> dict[str, Path]:
+    files = {name: tmp_path / f"password-{name}" for name in ("a", "b")}
+    for file in files.values():
+        file.write_text(FORMER)
+    return files
+
+
+@pytest.fixture
+def mirror(kafka: Clusters, tmp_path: Path, secrets: dict[str, Path]) -> Iterator[MirrorProcess]:
+    """One that logs in to both clusters and has mirrored RECORDS records."""
     kafka["a"].create_topic(TOPIC, partitions=1)
     mirror = MirrorProcess(kafka, tmp_path, "password", TOPIC)
-    anonymous, secrets = dict(mirror.document), {name: tmp_path / f"password-{name}" for name in kafka}
     for name, part in (("a", "source"), ("b", "target")):
-        secrets[name].write_text(FORMER)
         login = {"mechanism": "SCRAM-SHA-256", "username": USER, "password": {"file": str(secrets[name])}}
         mirror.document[part] = {"name": name, "bootstrapServers": kafka[name].sasl_bootstrap, "sasl": login}
     mirror.start()
     try:
         produce(kafka["a"])
         assert wait_until(lambda: mirror.caught_up(ends(kafka["a"], TOPIC, 1)), timeout=120), errors(mirror)
-
-        replaced(kafka[side], PRESENT)
-        produce(kafka["a"])
-        assert wait_until(lambda: "uthentication" in errors(mirror), timeout=90), errors(mirror)
-
-        secrets[side].write_text(PRESENT)
-        assert wait_until(lambda: kept_running(mirror, side).caught_up(ends(kafka["a"], TOPIC, 1)), timeout=180)
-        assert wait_until(lambda: errors(mirror) == "", timeout=60), errors(mirror)
-        assert mirror.terminate() == EXIT_OK
+        yield mirror
     finally:
         mirror.kill()
-    mirror.document = anonymous
+
+
+@pytest.mark.parametrize("side", ["a", "b"], ids=["source", "target"])
+def test_records_wait_for_the_new_password_and_each_is_mirrored_once(
+    kafka: Clusters, mirror: MirrorProcess, secrets: dict[str, Path], side: str
+) -> None:
+    replaced(kafka[side], PRESENT)
+    produce(kafka["a"])
+    assert wait_until(lambda: "uthentication" in errors(mirror), timeout=90), errors(mirror)
+
+    secrets[side].write_text(PRESENT)
+    mirrored_once(kafka, mirror, side)
+
+
+def test_a_commit_under_way_when_the_target_ends_gets_the_new_password(
+    kafka: Clusters, mirror: MirrorProcess, secrets: dict[str, Path]
+) -> None:
+    """Its client sends it again and again, with the former password, to a broker that comes back with the new one."""
+    (broker,) = kafka["b"].brokers
+    accept(kafka["b"], PRESENT)
+    broker.freeze()
+    produce(kafka["a"])
+    assert wait_until(lambda: "has not answered a commit" in errors(mirror), timeout=60), errors(mirror)
+    broker.kill()
+    broker.start()
+    assert wait_until(lambda: "uthentication" in errors(mirror), timeout=90), errors(mirror)
+
+    secrets["b"].write_text(PRESENT)
+    mirrored_once(kafka, mirror, "b")
+
+
+def mirrored_once(kafka: Clusters, mirror: MirrorProcess, side: str) -> None:
+    """Where a login was refused, the mirror continues, reports nothing any more, and both topics have the same."""
+    caught_up = wait_until(lambda: kept_running(mirror, side).caught_up(ends(kafka["a"], TOPIC, 1)), timeout=180)
+    assert caught_up, errors(mirror)
+    assert wait_until(lambda: errors(mirror) == "", timeout=60), errors(mirror)
+    assert mirror.terminate() == EXIT_OK
+    for name, part in (("a", "source"), ("b", "target")):
+        mirror.document[part] = {"name": name, "bootstrapServers": kafka[name].bootstrap}
     (found,) = mirror.audit(TOPIC)
     assert (found.exact, found.compared) == (True, 2 * RECORDS)
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import math
-import queue
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import Any, TypeVar
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -23,10 +21,10 @@ from blockhouse.config.pipeline import Kafka
 from blockhouse.errors import BlockhouseError
 from blockhouse.kafka_errors import translate
 from blockhouse.kafka_login import Login
+from blockhouse.lane import Lane
 from blockhouse_aggregator.kafka.group import judge
 from blockhouse_aggregator.protocol.commits import CommitOutcome, Refused, Unknown
 
-T = TypeVar("T")
 PartitionsCallback = Callable[[Consumer, list[TopicPartition]], None]
 
 # librdkafka varies its retry back-off by 20 % either way.
@@ -69,37 +67,6 @@ def settings(cluster: KafkaCluster, kafka: Kafka, instance_id: str) -> dict[str,
     }
 
 
-class _Lane:
-    """A daemon thread for the two calls librdkafka does not bound in time: commit and close.
-
-    While one of them runs no other touches the consumer (a commit beside a poll hangs indefinitely); if it does not
-    come back, lane and consumer are abandoned together. A ThreadPoolExecutor would keep the process from exiting.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name=name, daemon=True).start()
-
-    def _run(self) -> None:
-        while (work := self._work.get()) is not None:
-            work()
-
-    def submit(self, function: Callable[[], T]) -> Future[T]:
-        future: Future[T] = Future()
-
-        def work() -> None:
-            try:
-                future.set_result(function())
-            except Exception as error:  # noqa: BLE001 - the caller that waits for the future judges it
-                future.set_exception(error)
-
-        self._work.put(work)
-        return future
-
-    def end(self) -> None:
-        self._work.put(None)
-
-
 class Session:
     """A subscribed consumer that holds partitions paused. Not thread-safe: one thread calls it."""
 
@@ -118,7 +85,10 @@ class Session:
         self._login = login
         self._closing = False
         self._consumer = Consumer({**config, "error_cb": lambda error: None if self._closing else on_error(error)})
-        self._lane = _Lane(f"kafka-{config['client.id']}")
+        # For the two calls that librdkafka does not bound in time: commit and close. While one of them runs no other
+        # touches the consumer (a commit beside a poll hangs indefinitely); if it does not come back, lane and consumer
+        # are abandoned together.
+        self._lane = Lane(f"kafka-{config['client.id']}")
         self._member_id: str | None = None
         """The one under which partitions are held; None before the first are assigned, and after all were lost."""
         callbacks = {"on_assign": self._joined(on_assign), "on_revoke": on_revoke, "on_lost": self._lost(on_lost)}

@@ -43,7 +43,7 @@ def run(
     Example: blockhouse mirror run --config mirror.yaml
 
     Exit codes: 0 stopped in order, 2 wrong configuration, 70 the Spark JVM died, 71 an internal error, 73 another
-    driver of the same mirror has taken over.
+    driver of the same mirror has taken over, or may have: the target has not answered for too long.
     """
     unknown: list[str] = []
     settings = load_as(MirrorConfig, config, unknown.append if ignore_unknown else None)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -17,6 +18,7 @@ from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Permanent, Retryable
 from blockhouse.kafka_errors import is_fatal, translate
 from blockhouse.kafka_login import Login
+from blockhouse.lane import Lane
 from blockhouse.placement.model import TopicPartition as Key
 from blockhouse_mirror.protocol import position as codec
 from blockhouse_mirror.protocol.position import Position
@@ -25,14 +27,20 @@ INSTANCE = "driver"
 SESSION_SECONDS = 10.0
 ANSWER_SECONDS = 10.0
 POLL_SECONDS = 0.2
+LOST_SECONDS = 40.0
+"""After which the client is taken for stuck: all that is bounded in it ends within 30 s. A commit is not (librdkafka
+2.16): one that is under way when its broker ends is sent again by the client itself, and was not answered within 180 s
+where that broker was back with another password and had ended the membership."""
+CLOSE_SECONDS = 5.0
 
 
 class PositionGroup:
-    """The group of one mirror. Blocking; safe for any thread: one thread of its own makes all calls of the client."""
+    """The group of one mirror. Blocking, for LOST_SECONDS at most; safe for any thread: one thread of its own makes all
+    calls of the client."""
 
     def __init__(self, cluster: KafkaCluster, group: str) -> None:
         self.fenced: str = ""
-        """Why another driver has the mirror now; empty while it is ours."""
+        """Why another driver has the mirror now, or may have it; empty while it is ours."""
         self._group, self._cluster = group, cluster
         self._joined = threading.Event()
         self._closed = False
@@ -55,7 +63,7 @@ class PositionGroup:
             }
         )
         self._login = Login(cluster)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="positions")
+        self._lane = Lane("positions")
 
     def subscribe(self, topics: Collection[str], seconds: float) -> None:
         """Be a member that is subscribed to these topics of the target, so that positions in them do not expire.
@@ -75,8 +83,8 @@ class PositionGroup:
         return found
 
     def write(self, positions: Mapping[Key, Position]) -> None:
-        """Commit. Raises Permanent `MirrorFenced` when another driver has the mirror, Retryable when it is not known
-        whether the positions are written."""
+        """Commit. Raises Permanent `MirrorFenced` when another driver has the mirror or may have it, Retryable when it
+        is not known whether the positions are written."""
         self._call(self._write, dict(positions))
 
     def close(self) -> None:
@@ -84,16 +92,24 @@ class PositionGroup:
         us."""
         if not self._closed:
             self._closed = True
-            self._thread.submit(self._consumer.close)
-            self._thread.shutdown(wait=True)
+            with suppress(FutureTimeoutError):
+                self._lane.submit(self._consumer.close).result(CLOSE_SECONDS)
+            self._lane.end()
 
     # --- on the thread --------------------------------------------------------------------------------------
 
     def _call(self, function: Any, *arguments: Any) -> Any:
         if self._closed:
             raise Retryable(f"group {self._group} is closed")
-        future: Future[Any] = self._thread.submit(function, *arguments)
-        return future.result()
+        future = self._lane.submit(lambda: function(*arguments))
+        try:
+            return future.result(LOST_SECONDS)
+        except FutureTimeoutError as error:
+            self.fenced = (
+                f"group {self._group} on cluster {self._cluster.name} has not answered for {LOST_SECONDS:g} s: another "
+                "driver may have the mirror by now, so this one ends and has to be started again"
+            )
+            raise Permanent(self.fenced, reason="MirrorFenced") from error
 
     def _subscribe(self, topics: frozenset[str]) -> None:
         if topics == self._topics:

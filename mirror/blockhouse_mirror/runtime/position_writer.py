@@ -6,7 +6,7 @@ import asyncio
 
 from blockhouse.errors import Permanent, Retryable
 from blockhouse.placement.model import TopicPartition as Key
-from blockhouse_mirror.kafka.positions import PositionGroup
+from blockhouse_mirror.kafka.positions import ANSWER_SECONDS, PositionGroup
 from blockhouse_mirror.kafka.topic_ids import TopicIds
 from blockhouse_mirror.protocol.position import Position
 from blockhouse_mirror.protocol.takeover import Reason, Stop
@@ -68,11 +68,21 @@ class PositionWriter:
             stored = ((target, each.stored) for target, each in every.items() if each.stored is not None)
             positions = dict([found] if (found := next(stored, None)) is not None else [])
         if positions:
-            await asyncio.to_thread(self._group.write, positions)
+            late = asyncio.get_running_loop().call_later(ANSWER_SECONDS, self._late)
+            try:
+                await asyncio.to_thread(self._group.write, positions)
+            finally:
+                late.cancel()
         for target, position in positions.items():
             if target in every:
                 every[target].stored = position
         self.proven_at = asked_at
+
+    def _late(self) -> None:
+        """The client waits for an answer without limit: what it waits for is reported meanwhile."""
+        group, cluster = self._mirrored.config.group, self._mirrored.config.target.name
+        text = f"group {group} on cluster {cluster} has not answered a commit for {ANSWER_SECONDS:g} s"
+        self._mirrored.failed("positions", Retryable(text))
 
     async def _verify(self, positions: dict[Key, Position]) -> None:
         """Take out positions in topics that were created again: what was read since may be the other topic's. All that

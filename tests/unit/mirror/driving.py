@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Mapping
 
 import pytest
@@ -24,7 +25,8 @@ P, Q = Key("t", 0), Key("t", 1)
 
 
 class Clusters:
-    """Both clusters, as the driver's adapters answer. `failures` are raised by the next readings of positions."""
+    """Both clusters, as the driver's adapters answer. `failures` are raised by the next readings of positions, and
+    their writing is `answering` unless that is cleared."""
 
     def __init__(self) -> None:
         self.topics: tuple[MirroredTopic, ...] = (TOPIC,)
@@ -32,6 +34,8 @@ class Clusters:
         self.target = {P: Bounds(0, 45), Q: Bounds(0, 0)}
         self.positions: dict[Key, Position] = {}
         self.failures: list[Retryable] = []
+        self.answering = threading.Event()
+        self.answering.set()
 
     def discover(self) -> Discovery:
         return Discovery("S", "T", self.topics, {})
@@ -63,6 +67,7 @@ class Group:
         return {key: self._clusters.positions[key] for key in keys if key in self._clusters.positions}
 
     def write(self, positions: Mapping[Key, Position]) -> None:
+        assert self._clusters.answering.wait(60)
         self._clusters.positions.update(positions)
 
 

@@ -12,7 +12,7 @@ from blockhouse_mirror.gate.messages import Failed, PartitionReport, Released, R
 from blockhouse_mirror.protocol.ownership import GRANT_SECONDS, WIRE_SECONDS
 from blockhouse_mirror.protocol.position import Holder, Position
 from blockhouse_mirror.protocol.takeover import Reason
-from blockhouse_mirror.runtime import discovering
+from blockhouse_mirror.runtime import discovering, position_writer
 from blockhouse_mirror.runtime.driver import Driver
 from blockhouse_mirror.runtime.partitions import Partition
 from blockhouse_mirror.runtime.position_writer import PROOF_SECONDS
@@ -43,6 +43,26 @@ async def test_a_stored_position_is_continued_and_another_partition_begins(clust
 
     assert partition(driver).position == STORED
     assert partition(driver, Q).position == replace(NEW, start=0, offset=0, tail=0)
+
+
+async def test_a_commit_without_an_answer_is_reported_while_it_is_waited_for(
+    clusters: Clusters, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client may wait without limit, so that nothing but this shows why nothing is mirrored."""
+    monkeypatch.setattr(position_writer, "ANSWER_SECONDS", 0.01)
+    await driver.discovering.take_over()
+    clusters.answering.clear()
+    writing = asyncio.ensure_future(driver.writer.write())
+    try:
+        async with asyncio.timeout(30):
+            while "positions" not in driver.mirrored.errors:
+                await asyncio.sleep(0)
+        assert driver.mirrored.errors["positions"] == "group km-m on cluster b has not answered a commit for 0.01 s"
+        assert not writing.done()
+    finally:
+        clusters.answering.set()
+    await writing
+    assert clusters.positions.keys() == {P, Q}
 
 
 async def test_a_position_that_could_not_be_read_at_first_is_read_again(clusters: Clusters, driver: Driver) -> None:
