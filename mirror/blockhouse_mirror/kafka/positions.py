@@ -92,7 +92,7 @@ class PositionGroup:
         us."""
         if not self._closed:
             self._closed = True
-            with suppress(FutureTimeoutError):
+            with suppress(FutureTimeoutError, KafkaException):  # one that did not end in order is left to the process
                 self._lane.submit(self._consumer.close).result(CLOSE_SECONDS)
             self._lane.end()
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from blockhouse.config.endpoints import KafkaCluster
 from blockhouse.errors import Permanent
@@ -19,7 +20,7 @@ POSITION = Position("S", "t-id", 10, 50, 3, "u-id", 40, Holder.SETTLED)
 
 
 class Client:
-    """Its commits wait until the test is over."""
+    """Its commits wait for `over`, and it cannot be closed."""
 
     over: threading.Event
 
@@ -30,7 +31,7 @@ class Client:
         self.over.wait(60)
 
     def close(self) -> None:
-        pass
+        raise KafkaException(KafkaError(KafkaError._FATAL))
 
 
 @pytest.fixture
@@ -52,3 +53,10 @@ def test_a_commit_that_is_never_answered_ends_the_driver(group: PositionGroup) -
     assert group.fenced == str(caught.value)
     group.close()
     assert not Client.over.is_set()
+
+
+def test_a_client_that_does_not_end_in_order_ends_all_the_same(group: PositionGroup) -> None:
+    Client.over.set()
+    group.write({Key("t", 0): POSITION})
+
+    group.close()
