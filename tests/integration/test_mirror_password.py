@@ -66,10 +66,10 @@ def test_records_wait_for_the_new_password_and_each_is_mirrored_once(
     mirrored_once(kafka, mirror, side)
 
 
-def test_a_commit_under_way_when_the_target_ends_gets_the_new_password(
+def test_a_mirror_continues_after_a_commit_that_its_target_never_answers(
     kafka: Clusters, mirror: MirrorProcess, secrets: dict[str, Path]
 ) -> None:
-    """Its client sends it again and again, with the former password, to a broker that comes back with the new one."""
+    """A commit is under way when the broker ends, which comes back with another password."""
     (broker,) = kafka["b"].brokers
     accept(kafka["b"], PRESENT)
     broker.freeze()
@@ -84,7 +84,7 @@ def test_a_commit_under_way_when_the_target_ends_gets_the_new_password(
 
 
 def mirrored_once(kafka: Clusters, mirror: MirrorProcess, side: str) -> None:
-    """Where a login was refused, the mirror continues, reports nothing any more, and both topics have the same."""
+    """Where a login was refused, the mirror continues, reports no error any more, and both topics have the same."""
     caught_up = wait_until(lambda: kept_running(mirror, side).caught_up(ends(kafka["a"], TOPIC, 1)), timeout=180)
     assert caught_up, errors(mirror)
     assert wait_until(lambda: errors(mirror) == "", timeout=60), errors(mirror)

@@ -79,7 +79,7 @@ class PositionWriter:
         self.proven_at = asked_at
 
     def _late(self) -> None:
-        """The client waits for an answer without limit: what it waits for is reported meanwhile."""
+        """Reports what is waited for, long before the group is taken for lost."""
         group, cluster = self._mirrored.config.group, self._mirrored.config.target.name
         text = f"group {group} on cluster {cluster} has not answered a commit for {ANSWER_SECONDS:g} s"
         self._mirrored.failed("positions", Retryable(text))

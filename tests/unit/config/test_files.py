@@ -51,7 +51,7 @@ def test_the_one_that_cannot_be_read_is_named_with_the_cause(tmp_path: Path, nam
     assert unreadable(settings) == problem.format("Is a directory")
 
 
-def test_an_empty_password_is_waited_for_before_a_client_of_kafka_is_created(tmp_path: Path) -> None:
+def test_an_empty_password_counts_as_a_missing_one_before_a_client_of_kafka_is_created(tmp_path: Path) -> None:
     """A file that is being replaced may be seen empty; the client itself would refuse its settings for good."""
     settings = parse(TEXT.format(folder=tmp_path))
     for each in NAMES:

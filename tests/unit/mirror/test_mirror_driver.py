@@ -48,7 +48,7 @@ async def test_a_stored_position_is_continued_and_another_partition_begins(clust
 async def test_a_commit_without_an_answer_is_reported_while_it_is_waited_for(
     clusters: Clusters, driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client may wait without limit, so that nothing but this shows why nothing is mirrored."""
+    """Until the group is taken for lost nothing but this shows why nothing is mirrored."""
     monkeypatch.setattr(position_writer, "ANSWER_SECONDS", 0.01)
     await driver.discovering.take_over()
     clusters.answering.clear()
