@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -52,6 +53,10 @@ class AdminLogin:
         return "AdminLogin(...)"
 
 
+class NoAnswer(Retryable):
+    """A pod did not answer, in time or at all."""
+
+
 class _Reply(NamedTuple):
     text: bytes | None
     """None where it is as in the answer that had this tag."""
@@ -59,12 +64,15 @@ class _Reply(NamedTuple):
 
 
 class PipelineHttp:
-    """One connection pool for every pod of every pipeline. `close` it."""
+    """One connection pool for every pod of every pipeline. A pod has `seconds` to report. `close` it."""
 
-    def __init__(self, fence: Fence) -> None:
+    def __init__(self, fence: Fence, *, seconds: float = SECONDS) -> None:
         self._fence = fence
+        self._seconds = seconds
         self._session: aiohttp.ClientSession | None = None
         self._known: dict[str, tuple[str, AggregatorSeen]] = {}
+        self._silent: set[str] = set()
+        """URLs that did not answer when they were last asked for what they report."""
 
     async def aggregator(self, base: str, login: AdminLogin, *, whole: bool = True) -> AggregatorSeen:
         """The status page below `base`. Raises Retryable with why there is none that can be understood.
@@ -73,7 +81,7 @@ class PipelineHttp:
         are drained, and which blocks are in flight of tables that no rollout holds; no stream is called drained then.
         """
         tag, known = ("", None) if whole else self._known.get(base, ("", None))
-        reply = await self._request(STATUS.method, base + STATUS.path, login, tag=tag)
+        reply = await self._look(base, login, STATUS, tag)
         if reply.text is None and known is not None:
             return known
         seen = aggregator_seen(_understood(StatusPage, base + STATUS.path, reply.text or b""))
@@ -85,11 +93,13 @@ class PipelineHttp:
 
     async def verdict(self, base: str, login: AdminLogin) -> VerifierStatus:
         """The verdict below `base`. Raises Retryable as `aggregator` does."""
-        return verifier_seen(await self._ask(base, login, VERDICT, Verdict))
+        reply = await self._look(base, login, VERDICT)
+        return verifier_seen(_understood(Verdict, base + VERDICT.path, reply.text or b""))
 
     async def mirror(self, base: str, login: AdminLogin) -> MirrorStatus:
         """The status of the mirror below `base`. Raises Retryable as `aggregator` does."""
-        return await self._ask(base, login, MIRROR_STATUS, MirrorStatus)
+        reply = await self._look(base, login, MIRROR_STATUS)
+        return _understood(MirrorStatus, base + MIRROR_STATUS.path, reply.text or b"")
 
     async def rebalance(self, base: str, login: AdminLogin) -> None:
         """Ask the mirror to make its tasks even. Raises Retryable when it does not take the request."""
@@ -133,6 +143,21 @@ class PipelineHttp:
         """Close every connection."""
         if self._session is not None:
             await self._session.close()
+
+    async def _look(self, base: str, login: AdminLogin, endpoint: Endpoint, tag: str = "") -> _Reply:
+        """What a pod reports of itself. One that is not known to be silent is asked a second time: a moment in which
+        its node is busy must not change a condition. One that is silent takes that time once."""
+        url = base + endpoint.path
+        if url not in self._silent:
+            with suppress(NoAnswer):
+                return await self._request(endpoint.method, url, login, seconds=self._seconds, tag=tag)
+        try:
+            reply = await self._request(endpoint.method, url, login, seconds=self._seconds, tag=tag)
+        except NoAnswer:
+            self._silent.add(url)
+            raise
+        self._silent.discard(url)
+        return reply
 
     async def _ask(
         self,
@@ -186,7 +211,7 @@ class PipelineHttp:
                 while not answer.content.at_eof() and len(text) < LARGEST_ANSWER:
                     text += await answer.content.read(LARGEST_ANSWER - len(text))
         except UNREACHABLE as error:
-            raise Retryable(f"{url} does not answer: {type(error).__name__}", after=2.0) from error
+            raise NoAnswer(f"{url} does not answer: {type(error).__name__}", after=2.0) from error
         if answer.status in REFUSALS:
             raise REFUSALS[answer.status](text.decode(errors="replace").strip()[:2000])
         if tag and answer.status == NOT_MODIFIED:

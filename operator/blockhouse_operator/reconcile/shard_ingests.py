@@ -87,17 +87,20 @@ class ShardIngests:
                 applied.written.append(" ".join(place))
 
     async def states(self, pipeline: BlockAggregator, shards: PackedObjects, applied: Applied) -> list[ShardState]:
-        """Every shard of the spec. The status of one that was written in this reconcile is about its spec of before."""
+        """Every shard of the spec. The status of one that was written in this reconcile is about its spec of before,
+        and so is that of one that was left and differs: an operator that has just started leaves many that do not."""
         found = []
         whole = not applied.refused and not applied.taken
         touched = {*applied.written, *applied.ending, *applied.left} if whole else None
-        behind = {*applied.written, *applied.left}
+        written, left = set(applied.written), set(applied.left)
         for number in range(pipeline.spec.shards):
             place = _place(pipeline, number)
             state = self._state(pipeline, number, shards)
             if state is None:
                 await asyncio.sleep(0)  # the lease has to be renewed meanwhile
-                state = _state_of(pipeline, number, shards.get(place), written=" ".join(place) in behind)
+                name, live = " ".join(place), shards.get(place)
+                differs = name in left and live is not None and bool(_changed(pipeline, number, live))
+                state = _state_of(pipeline, number, live, behind=name in written or differs)
                 if place in shards and touched is not None and " ".join(place) not in touched:
                     self._known[pipeline.namespace, place[1]] = (_version(pipeline, shards, place), state)
             found.append(state)
@@ -110,7 +113,7 @@ class ShardIngests:
             await asyncio.sleep(0)  # the lease has to be renewed meanwhile
             live = shards.get(_place(pipeline, number))
             differs = live is not None and bool(_changed(pipeline, number, live))
-            found.append(_state_of(pipeline, number, live, written=differs))
+            found.append(_state_of(pipeline, number, live, behind=differs))
         return found
 
     def _state(self, pipeline: BlockAggregator, number: int, shards: PackedObjects) -> ShardState | None:
@@ -139,11 +142,11 @@ def _version(pipeline: BlockAggregator, shards: PackedObjects, place: tuple[str,
     return desired, pipeline.files, pipeline.secrets_hash, shards.version(place)
 
 
-def _state_of(pipeline: BlockAggregator, number: int, live: Object | None, *, written: bool) -> ShardState:
+def _state_of(pipeline: BlockAggregator, number: int, live: Object | None, *, behind: bool) -> ShardState:
     if live is None:
         return ShardState(number, shard_status({}), current=False)
     status = shard_status(live)
-    current = not written and status.observed_generation == live["metadata"].get("generation")
+    current = not behind and status.observed_generation == live["metadata"].get("generation")
     return ShardState(
         number, status, current=current, holds=not current and status_holds(resolve(pipeline, number), status)
     )

@@ -147,6 +147,27 @@ async def test_a_change_of_many_shards_is_interrupted_to_read_the_spec_again(
 
 
 @pytest.mark.parametrize("together", [1, 50])
+async def test_a_shard_that_was_left_is_behind_only_where_it_differs(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    """An operator that has just started compares every shard, which takes longer than one reconcile lasts: pipelines
+    in which nothing had changed were `Reconciling` until it was done."""
+    apply = Kubernetes.apply
+
+    async def slow(self: Kubernetes, manifest: Any, live: Any, **options: bool) -> str:
+        fleet.now += (manifest["kind"] == SHARD_INGEST.name) * 2 * APPLYING_SECONDS
+        return await apply(self, manifest, live, **options)
+
+    monkeypatch.setattr(Kubernetes, "apply", slow)
+    monkeypatch.setattr(shard_ingests, "TOGETHER", together)
+    fleet.serve(fleet.services)  # by reconcilers that have compared nothing yet
+    before = copy.deepcopy(fleet.api.of(BLOCK_AGGREGATOR.plural)[NAMESPACE, NAME])
+
+    assert await fleet.pipeline() == 0.0
+    assert fleet.api.of(BLOCK_AGGREGATOR.plural)[NAMESPACE, NAME] == before
+
+
+@pytest.mark.parametrize("together", [1, 50])
 async def test_shards_that_are_refused_keep_no_other_from_its_change(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -21,6 +22,7 @@ from blockhouse.contract.aggregator import (
     counters_of,
 )
 from blockhouse.contract.decisive import digest
+from blockhouse.errors import Retryable
 from blockhouse.serving import Answer, HttpServer, respond, respond_unless_known
 from blockhouse_operator.adapters.fence import OpenFence
 from blockhouse_operator.adapters.pipeline_http import AdminLogin, PipelineHttp
@@ -97,13 +99,16 @@ def test_a_block_in_flight_of_a_paused_table_is_waited_for_so_it_changes_it() ->
 
 
 class Aggregator(HttpServer):
-    """`tags`: whether it knows of ETags; an earlier version does not. `codes` are those it answered with."""
+    """`tags`: whether it knows of ETags; an earlier version does not. `codes` are those it answered with, 0 where it
+    answered nothing in time, which happens `silent` times."""
 
     def __init__(self) -> None:
         super().__init__("127.0.0.1", 0, CollectorRegistry())
         self.page = page()
         self.tags = True
         self.codes: list[int] = []
+        self.silent = 0
+        self.ending = asyncio.Event()
 
     def health(self) -> Answer:
         return Answer(True, "ok")
@@ -114,6 +119,10 @@ class Aggregator(HttpServer):
         return [web.get("/status", self._status)]
 
     async def _status(self, request: web.Request) -> web.Response:
+        if self.silent:
+            self.silent -= 1
+            self.codes.append(0)
+            await self.ending.wait()
         answer = respond_unless_known(request, self.page, digest(self.page)) if self.tags else respond(self.page)
         self.codes.append(answer.status)
         return answer
@@ -124,12 +133,20 @@ async def aggregator() -> AsyncIterator[Aggregator]:
     server = Aggregator()
     await server.start()
     yield server
+    server.ending.set()
     await server.stop()
 
 
 @pytest.fixture
 async def client() -> AsyncIterator[PipelineHttp]:
     made = PipelineHttp(OpenFence())
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def impatient() -> AsyncIterator[PipelineHttp]:
+    made = PipelineHttp(OpenFence(), seconds=1.0)
     yield made
     await made.close()
 
@@ -177,3 +194,32 @@ async def test_an_aggregator_of_an_earlier_version_is_understood(aggregator: Agg
 
     assert not (await client.aggregator(base, AdminLogin(), whole=False)).ready
     assert aggregator.codes == [200, 200]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+async def test_an_aggregator_that_misses_one_request_is_asked_again(
+    aggregator: Aggregator, impatient: PipelineHttp, whole: bool
+) -> None:
+    """Four replicas on a node that stands still for a moment took `Ready` from their shard, and gave it back."""
+    base = f"http://127.0.0.1:{aggregator.port}"
+    aggregator.silent = 1
+
+    assert (await impatient.aggregator(base, AdminLogin(), whole=whole)).ready
+    assert aggregator.codes == [0, 200]
+
+
+async def test_one_that_is_known_to_be_silent_is_asked_once_until_it_answers(
+    aggregator: Aggregator, impatient: PipelineHttp
+) -> None:
+    """In an outage of a data centre every reconcile waits for its silent replicas: not twice, each time."""
+    base = f"http://127.0.0.1:{aggregator.port}"
+    aggregator.silent = 3
+    for _ in range(2):
+        with pytest.raises(Retryable, match="does not answer"):
+            await impatient.aggregator(base, AdminLogin())
+    assert aggregator.codes == [0, 0, 0]
+
+    assert (await impatient.aggregator(base, AdminLogin())).ready
+    aggregator.silent = 1
+    assert (await impatient.aggregator(base, AdminLogin())).ready
+    assert aggregator.codes == [0, 0, 0, 200, 0, 200]
